@@ -1,43 +1,104 @@
-"""The base of all handlers: who asks, and the headers and tokens that no answer lacks."""
+"""The base of all handlers: who asks, and the tokens and errors that no answer lacks.
+
+Headers are set by `headers.StrictHeaders` for all answers, also those of handlers that are not ours.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
+import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from tornado.web import HTTPError, RequestHandler
 
 from dlrover_nb.core.errors import DlroverError, NotAllowedError, NotFoundError
+from dlrover_nb.dashboard.door import Door
 from dlrover_nb.dashboard.page import Page, Visit
-from dlrover_nb.dashboard.shell import error_html, page_html
+from dlrover_nb.dashboard.shell import error_html, failure_html, page_html
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from typing import Any
+
     from dlrover_nb.core.structs.people import Person
     from dlrover_nb.dashboard.sign_in import SignIn
     from dlrover_nb.dashboard.team import Team
 
+logger = logging.getLogger(__name__)
 
 _READING = {"GET", "HEAD", "OPTIONS"}
+_OWN_PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")  # of this server: no host, no control character
 
 
-class PersonHandler(RequestHandler):
-    """A handler that knows who asks; nobody who is not signed in gets past `prepare`."""
+def own_path(wanted: str) -> str:
+    """Return a path of this server to go on to; the first page where it is anything else."""
+    return wanted if _OWN_PATH.fullmatch(wanted) else "/"
+
+
+class OwnHandler(RequestHandler):
+    """A handler of this server: it knows its root, and its errors are pages."""
+
+    @property
+    def root(self) -> str:
+        """Path under which a proxy serves the dashboard."""
+        return str(self.settings.get("root", ""))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ANN401 - of Tornado
+        """Write an error as a page: what the server said to the client of it, and never a traceback."""
+        error = kwargs.get("exc_info", (None, None))[1]
+        said = error.get_message() if isinstance(error, HTTPError) else None
+        self.finish(failure_html(status_code, said or "", root=self.root))
+
+
+class NotHere(OwnHandler):
+    """Answers for addresses that nobody handles."""
+
+    def prepare(self) -> None:
+        """Refuse every method."""
+        raise HTTPError(404)
+
+
+class PersonHandler(OwnHandler):
+    """A handler that knows who asks; nobody who is not signed in gets past `prepare`.
+
+    One that overrides `prepare` must return, or await, what the one here returns.
+    """
 
     person: Person
 
     def initialize(self, team: Team, sign_in: SignIn) -> None:
         """Take what all handlers of a server share."""
         self.team, self.sign_in = team, sign_in
+        self.door: Door = self.settings.get("door") or Door(sign_in)
 
-    def prepare(self) -> None:
+    def prepare(self) -> Awaitable[None] | None:
         """Identify the person who asks, and refuse a change that no form of ours asks for."""
-        person = self.sign_in.identify(self.request)
+        return self._let_in()
+
+    async def _let_in(self) -> None:
+        person = await self.door.identify(self.request)
         if person is None:
-            raise HTTPError(401)
+            self.turn_away()
+            return
         self.person = person
+        self.door.open.add(self, person)
         if self.request.method not in _READING and not self._is_of_our_form():
             raise HTTPError(403, "the form must be one of this page: load it again, and send it once more")
+
+    def turn_away(self) -> None:
+        """Answer somebody who is not signed in."""
+        raise HTTPError(401)
+
+    def on_finish(self) -> None:
+        """Note that the request is over."""
+        self.door.open.drop(self)
+
+    def on_connection_close(self) -> None:
+        """Note that the client has gone."""
+        self.door.open.drop(self)
 
     @property
     def csrf(self) -> str:
@@ -46,7 +107,7 @@ class PersonHandler(RequestHandler):
 
     def _is_of_our_form(self) -> bool:
         sent = self.get_body_argument("csrf", "") or self.request.headers.get("X-CSRF-Token", "")
-        return hmac.compare_digest(sent, self.csrf)
+        return hmac.compare_digest(sent.encode(), self.csrf.encode())
 
     def visit(self) -> Visit:
         """Return the visit that this request is."""
@@ -55,7 +116,13 @@ class PersonHandler(RequestHandler):
             for name, values in self.request.query_arguments.items()
         }
         return Visit(
-            self.person, self.team, {name: values[-1] for name, values in several.items()}, several, self.csrf
+            self.person,
+            self.team,
+            {name: values[-1] for name, values in several.items()},
+            several,
+            self.csrf,
+            self.root,
+            can_leave=bool(self.sign_in.page),
         )
 
 
@@ -67,6 +134,13 @@ class PageHandler(PersonHandler):
         super().initialize(team, sign_in)
         self.page = page
 
+    def turn_away(self) -> None:
+        """Send somebody who is not signed in to where they can do so, and from there back here."""
+        if self.request.method != "GET" or not self.sign_in.page:
+            raise HTTPError(401)
+        wanted = (self.request.uri or "").removeprefix(self.root)
+        self.redirect(f"{self.root}{self.sign_in.page}?next={quote(wanted, safe='')}")
+
     async def get(self) -> None:
         """Write the page; its content is made on a thread, as it may wait for a cluster."""
         visit = self.visit()
@@ -77,3 +151,15 @@ class PageHandler(PersonHandler):
             self.set_status(known.get(type(error), 503))
             body = error_html(error)
         self.write(page_html(self.page, visit, body))
+
+
+class FirstPage(OwnHandler):
+    """Sends visitors of the bare address to the first page."""
+
+    def initialize(self, path: str) -> None:
+        """Take the first page's path."""
+        self._first = path
+
+    def get(self) -> None:
+        """Redirect."""
+        self.redirect(f"{self.root}/{self._first}")

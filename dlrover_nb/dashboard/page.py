@@ -30,6 +30,8 @@ class Visit:
         The token that each form of the page must send back.
     root
         Path under which a proxy serves the dashboard: before every link; empty: none.
+    can_leave
+        Whether the person has signed in here, and so can sign out.
     """
 
     person: Person
@@ -38,6 +40,7 @@ class Visit:
     several: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     csrf: str = ""
     root: str = ""
+    can_leave: bool = False
 
     @property
     def cluster(self) -> str:

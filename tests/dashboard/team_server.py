@@ -50,6 +50,8 @@ PEOPLE = {
 class ByHeader:
     """Signs in whom the header names."""
 
+    page = ""
+
     def __init__(self, people: Mapping[str, Person] = PEOPLE) -> None:
         self.people = dict(people)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
+from tornado.web import HTTPError
+
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import DlroverError, StaleDecisionError
 from dlrover_nb.dashboard.api_v1 import parsing, problems
@@ -120,7 +122,7 @@ class ApiHandler(PersonHandler):
         if wait_s := self.api.failures.wait_s(address, now_s):
             raise _too_often("this address failed to sign in too often", wait_s)
         sent = self.request.headers.get("Authorization")
-        person = await self._by_token(sent) if sent is not None else self.sign_in.identify(self.request)
+        person = await (self.door.identify(self.request) if sent is None else self._by_token(sent))
         if person is None:
             self.api.failures.take(address, now_s)
             raise RefusedError(HTTPStatus.UNAUTHORIZED, NOT_SIGNED_IN, {"WWW-Authenticate": "Bearer"})
@@ -131,6 +133,7 @@ class ApiHandler(PersonHandler):
         return person
 
     async def _by_token(self, sent: str) -> Person | None:
+        self.door.check_host(self.request)
         if not sent.startswith(BEARER):
             return None
         return await _on_a_thread(
@@ -208,12 +211,14 @@ class ApiHandler(PersonHandler):
         self.set_header("X-Content-Type-Options", "nosniff")
         self.finish(to_json(record))
 
-    def write_error(self, status_code: int, **_: Any) -> None:  # noqa: ANN401 - as Tornado calls it
-        """Answer an error of the server itself as a problem, without what is inside it."""
+    def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ANN401 - as Tornado calls it
+        """Answer an error of the server itself as a problem: what it says to clients, and no traceback."""
         status = HTTPStatus(status_code)
+        error = kwargs.get("exc_info", (None, None))[1]
+        said = error.get_message() if isinstance(error, HTTPError) else None
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.set_header("Allow", ", ".join(self.routes))
-        text = f"{status.phrase.lower()}; {parsing.DOCS}"
+        text = said or f"{status.phrase.lower()}; {parsing.DOCS}"
         self._refuse(problems.problem(status, text))
 
 

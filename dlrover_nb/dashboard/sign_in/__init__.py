@@ -1,4 +1,9 @@
-"""Who asks: the one interface of all ways to sign in."""
+"""Who asks: the one interface of all ways to sign in.
+
+A way identifies a person anew at each request, and as long as a request is open: somebody who was removed, or
+has signed out elsewhere, is nobody from then on. None of them believes what a request says of itself but by a
+secret that only the person can have, or by where it comes from.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,19 @@ if TYPE_CHECKING:
 class SignIn(Protocol):
     """A way to sign in."""
 
+    @property
+    def page(self) -> str:
+        """Path of the page where people sign in, and leave by ``/sign-out``; empty: there is none."""
+        ...
+
     def identify(self, request: HTTPServerRequest) -> Person | None:
-        """Return who asks, by what the request carries; None: nobody is signed in."""
+        """Return who asks, by what the request carries; None: nobody is signed in. It may wait for a while.
+
+        Raises
+        ------
+        NotAllowedError
+            When the request claims what it may not: it is refused, whoever asks.
+        """
         ...
 
     def known(self, name: str) -> Person | None:
@@ -30,6 +46,8 @@ class SignIn(Protocol):
 
 class OwnAccount:
     """No sign-in: whoever reaches a port of loopback is taken for the account that runs the server."""
+
+    page = ""
 
     def __init__(self) -> None:
         self._key = secrets.token_hex()

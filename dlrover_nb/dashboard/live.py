@@ -1,0 +1,37 @@
+"""The Panel document of one job: the live view that a notebook has, with the commands of who looks at it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.commands import Asker, Entry
+from dlrover_nb.dashboard.documents import person_here
+from dlrover_nb.dashboard.shell import error_html
+from dlrover_nb.widgets.live import LiveView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from dlrover_nb.dashboard.sign_in import SignIn
+    from dlrover_nb.dashboard.team import Team
+
+
+def live_app(team: Team, sign_in: SignIn) -> Callable[[], Any]:  # noqa: ARG001 - documents know their person
+    """Return the function that Panel calls for each new document."""
+
+    def document() -> Any:  # noqa: ANN401 - panel has no types
+        import panel as pn  # noqa: PLC0415 - seconds to import
+
+        asked = {
+            name: values[-1].decode("utf-8", "replace") for name, values in pn.state.session_args.items()
+        }
+        key = asked.get("cluster") or next(iter(team.clusters))
+        try:
+            job = team.job(key, asked.get("job", ""), Asker(person_here(), Entry.DASHBOARD))
+            return LiveView(job, team.cluster(key).poller).panel()
+        except DlroverError as error:
+            return pn.pane.HTML(error_html(error))
+
+    return document

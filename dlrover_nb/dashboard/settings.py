@@ -1,0 +1,239 @@
+"""Settings of a server: the flags of ``serve``, and a file for what is no flag.
+
+The file is YAML with the keys of `ServeSettings`; a flag wins over it. What must not be is refused here,
+before anything is opened: above all a server that strangers could reach without a sign-in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.people import Grant
+from dlrover_nb.core.yamltext import load_documents
+
+HOUR_S = 3600.0
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """A proxy that signs people in, and tells who asks in a header.
+
+    Parameters
+    ----------
+    header
+        Has the name of the person.
+    groups_header
+        Has their groups, with commas between; empty: none.
+    trusted
+        Addresses of the proxies, or networks such as ``10.0.0.0/24``: nobody else may send these headers.
+    """
+
+    header: str
+    trusted: tuple[str, ...]
+    groups_header: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.trusted:
+            raise InvalidValueError(
+                "a proxy's header needs the proxy's address: anybody could send it; add --trusted-proxy IP"
+            )
+        for each in self.trusted:
+            network(each)
+
+    def is_trusted(self, address: str) -> bool:
+        """Whether a request from this address is the proxy's."""
+        try:
+            peer = ipaddress.ip_address(address)
+        except ValueError:
+            return False  # a unix socket has no address
+        return any(peer in network(each) for each in self.trusted)
+
+
+def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Return a network, or the one of a single address; `InvalidValueError` where it is neither."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise InvalidValueError(
+            f"trusted proxy must be an address or a network such as 10.0.0.0/24, got {shown(text)}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """Settings of a server.
+
+    Parameters
+    ----------
+    clusters
+        Words of `core.connect.kinds.read_address`; none: the Ray of this machine.
+    address, port, unix_socket
+        Where to listen; a socket's path wins. Port 0: any that is free.
+    prefix
+        Path under which a proxy serves it, such as ``/dlrover``.
+    url
+        Public address where it is not the one listened to, such as ``https://dlrover.example.com``.
+    users, oidc
+        Files of the people who may sign in, and of the provider that signs them in.
+    proxy
+        A proxy that does so.
+    groups
+        Roles of groups.
+    idle_s, absolute_s
+        For how long a sign-in lasts that is not used, and at all.
+    history
+        URL of the database; None: the user's own file.
+    second_person_over_cost_per_hour, second_person_actions
+        When a second person must approve.
+    heard_s
+        A cluster that was not heard for this long makes the server unready.
+    """
+
+    clusters: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    port: int = 5006
+    unix_socket: str = ""
+    prefix: str = ""
+    url: str = ""
+    users: str = ""
+    oidc: str = ""
+    proxy: ProxySettings | None = None
+    groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
+    idle_s: float = 8 * HOUR_S
+    absolute_s: float = 24 * HOUR_S
+    history: str | None = None
+    second_person_over_cost_per_hour: float | None = None
+    second_person_actions: frozenset[Action] = frozenset()
+    heard_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        _check_prefix(self.prefix)
+        _check_url(self.url, self.prefix)
+        if not 0 <= self.port < 65536:
+            raise InvalidValueError(f"port must be 0 to 65535, got {self.port}")
+        if not 0 < self.idle_s <= self.absolute_s:
+            raise InvalidValueError(
+                f"idle_s must be > 0 and at most absolute_s, got {self.idle_s:g} and {self.absolute_s:g}"
+            )
+        if sum(map(bool, (self.users, self.oidc, self.proxy))) > 1:
+            raise InvalidValueError("one way to sign in is possible, got several; use users, oidc or a proxy")
+        self._check_who_reaches_it()
+
+    def _check_who_reaches_it(self) -> None:
+        if self.unix_socket or is_loopback(self.address):
+            return
+        if not self.has_sign_in:
+            raise InvalidValueError(
+                f"without a sign-in a server listens on loopback only, got {self.address}: everybody who "
+                "reaches it could command jobs; add --users, --oidc or --proxy-header, or leave --address out"
+            )
+        if not self.url:
+            raise InvalidValueError(
+                f"a server on {self.address} must know the address that browsers use; add --url https://HOST"
+            )
+
+    @property
+    def has_sign_in(self) -> bool:
+        """Whether people must sign in."""
+        return bool(self.users or self.oidc or self.proxy)
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach it by TLS, which a proxy ends."""
+        return self.url.startswith("https:")
+
+    def hosts(self, port: int) -> frozenset[str]:
+        """Return the names under which browsers may reach it; none: any, as a proxy leads to its socket."""
+        public = urlsplit(self.url)
+        names = set()
+        if public.netloc:
+            names.add(public.netloc.lower())
+        if not self.unix_socket and is_loopback(self.address) and not self.is_https:
+            names |= {f"{name}:{port}" for name in _LOOPBACK_NAMES}
+            names |= set(_LOOPBACK_NAMES) if port == 80 else set()
+        return frozenset(names)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _check_prefix(prefix: str) -> None:
+    parts = prefix.split("/")
+    if prefix and (
+        parts[0] or not all(part.replace("-", "").replace("_", "").isalnum() for part in parts[1:])
+    ):
+        raise InvalidValueError(f"prefix must be a path such as /dlrover, got {shown(prefix)}; correct it")
+
+
+def _check_url(url: str, prefix: str) -> None:
+    parts = urlsplit(url)
+    if not url:
+        return
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
+        raise InvalidValueError(f"url must be like https://dlrover.example.com, got {shown(url)}; correct it")
+    if parts.path.rstrip("/") not in {"", prefix}:
+        raise InvalidValueError(f"the path of the url is the prefix {prefix or '/'}, got {shown(parts.path)}")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise InvalidValueError(
+            f"people sign in over https, got {shown(url)}: their passwords could be read on the way; "
+            "let a proxy end TLS, and give its https address"
+        )
+
+
+def read_settings(path: str | None, flags: Mapping[str, object]) -> ServeSettings:
+    """Return the settings of a file, and of the flags that were given, which win.
+
+    Raises
+    ------
+    NotFoundError
+        When the file is not there.
+    InvalidValueError
+        When it is malformed, or what it says must not be.
+    """
+    said = {} if path is None else _read(path)
+    given = {name: value for name, value in flags.items() if value not in (None, (), [], "")}
+    try:
+        return msgspec.convert({**said, **given}, ServeSettings)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InvalidValueError):
+            raise error.__cause__ from None
+        raise InvalidValueError(f"settings of the server: {error}; correct {path or 'the flags'}") from error
+
+
+def _read(path: str) -> dict[str, object]:
+    file = Path(path).expanduser()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no settings at {file}; create it, or leave --settings out") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValueError(f"cannot read the settings at {file}: {error}; make it readable") from error
+    documents = [each for each in load_documents(text) if each is not None]
+    if not documents:
+        return {}
+    if len(documents) > 1 or not isinstance(documents[0], dict):
+        raise InvalidValueError(f"settings at {file} must be one group of keys; correct it")
+    known = [each.name for each in fields(ServeSettings)]
+    for key in documents[0]:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            raise InvalidValueError(
+                f"unknown key {shown(str(key))} in {file}; "
+                + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+            )
+    return documents[0]
