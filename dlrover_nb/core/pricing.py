@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.structs.prices import MIB_PER_GIB
 from dlrover_nb.core.structs.resources import GIB_PER_CORE
 
 if TYPE_CHECKING:
@@ -25,15 +26,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-MIB_PER_GIB = 1024
-
 
 def cost_per_hour(plan: ResourcePlan, prices: PriceTable) -> float | None:
     """Return the money that one hour of the plan costs, None where a price is unknown (Eq. 7)."""
-    if prices.cpu_hour is None or prices.gib_hour is None:
-        return None
-    gib = plan.total_memory_mib / MIB_PER_GIB
-    return plan.total_cpu * prices.cpu_hour + gib * prices.gib_hour
+    return prices.per_hour(plan.total_cpu, plan.total_memory_mib)
 
 
 def costs(axes: Array, worker_memory_mib: int, ps_memory_mib: int, prices: PriceTable) -> Array:

@@ -24,7 +24,7 @@ from dlrover_nb.core.controller.analyst import Analyst
 from dlrover_nb.core.controller.auto_mode import AutoMode
 from dlrover_nb.core.controller.book import ProposalBook
 from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
-from dlrover_nb.core.controller.decision_view import DecisionView
+from dlrover_nb.core.controller.decision_view import DecisionBrief, DecisionView
 from dlrover_nb.core.controller.job_state import JobState
 from dlrover_nb.core.controller.measurement import Measurement
 from dlrover_nb.core.controller.plan_changes import PlanChanges
@@ -222,11 +222,10 @@ class Controller:
         rollout = self._rollouts.current
         return None if rollout is None else rollout.target
 
-    @property
-    def open_proposal(self) -> str | None:
-        """The id of the proposal that waits for a decision; None where none does."""
-        proposal = self._book.open
-        return None if proposal is None else proposal.id
+    def brief(self) -> DecisionBrief:
+        """Return what a list of jobs shows of the published state, without laying anything out."""
+        shown = self._analyst.published
+        return DecisionBrief.of(self._state.mode, self._book.open, shown, self._measured.published_memory)
 
     @property
     def memory_needs(self) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.planner import Analysis
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
-    from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Proposal
+    from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.samples import ProfileSample
     from dlrover_nb.core.structs.snapshot import Curve, FitReport, MemoryLine, PlanMarker
@@ -35,3 +36,22 @@ class DecisionView:
     under_way: str
     measuring: str
     deadline: DeadlineOutlook | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionBrief:
+    """The part of a published state that a list of jobs shows; `opened` waits for a decision."""
+
+    mode: Mode
+    opened: Proposal | None
+    current: Candidate | None
+    memory: tuple[MemoryLine, ...]
+    deadline: DeadlineOutlook | None
+
+    @classmethod
+    def of(
+        cls, mode: Mode, opened: Proposal | None, shown: Analysis | None, memory: tuple[MemoryLine, ...]
+    ) -> Self:
+        """Return it by the published analysis; None: nothing was measured."""
+        current, deadline = (None, None) if shown is None else (shown.current, shown.deadline)
+        return cls(mode, opened, current, memory, deadline)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dlrover_nb.core.structs import _check
 
 ASSUMED = "assumed prices"
+MIB_PER_GIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +33,9 @@ class PriceTable:
         for name in ("cpu_hour", "gib_hour"):
             if getattr(self, name) is not None:
                 _check.at_least(f"{name} price", getattr(self, name), 0)
+
+    def per_hour(self, cpu: float, memory_mib: float) -> float | None:
+        """Return the money that cores and memory cost in an hour; None where a price is unknown."""
+        if self.cpu_hour is None or self.gib_hour is None:
+            return None
+        return cpu * self.cpu_hour + memory_mib / MIB_PER_GIB * self.gib_hour

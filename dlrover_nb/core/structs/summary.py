@@ -5,15 +5,73 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.decisions import Prediction, ProposalKind
+from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.core.structs.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.structs.deadline import DeadlineOutlook
+    from dlrover_nb.core.structs.decisions import Candidate, Proposal
+    from dlrover_nb.core.structs.prices import PriceTable
     from dlrover_nb.core.structs.shards import ShardCounts
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedChange:
+    """The open proposal of a job, as far as a list of jobs shows it; `before` is of the plan now."""
+
+    kind: ProposalKind
+    plan: ResourcePlan
+    samples_per_s: float
+    before_samples_per_s: float
+    cost_per_hour: float | None  # None: a price is unknown
+    before_cost_per_hour: float | None
+    created_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutlook:
+    """What is known of a job beside its present state; every default means that it is not known.
+
+    Parameters
+    ----------
+    mode
+        Who decides.
+    predicted
+        Throughput of the plan of the summary, by the newest fit.
+    memory_left
+        Share of its limit that the fullest role has left.
+    full_in_s
+        Seconds until the first role is full, where that is before the end.
+    cost_per_hour
+        Of the plan of the summary, while it runs; None where a price is unknown.
+    currency, prices_assumed
+        Of the prices.
+    proposed
+        The open proposal.
+    n_waiting
+        Nodes whose start waits for something.
+    in_time
+        Probability to finish by the deadline.
+    """
+
+    mode: Mode | None = None
+    predicted: Prediction | None = None
+    memory_left: float | None = None
+    full_in_s: float | None = None
+    cost_per_hour: float | None = None
+    currency: str = ""
+    prices_assumed: bool = False
+    proposed: ProposedChange | None = None
+    n_waiting: int = 0
+    in_time: float | None = None
+
+
+UNKNOWN = JobOutlook()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +94,7 @@ class JobSummary:
     cpu: float = 0.0  # cores that its nodes hold
     memory_mib: int = 0  # memory that they hold
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
+    outlook: JobOutlook = UNKNOWN  # masters before 0.2 tell none
 
 
 def summarize(snapshot: JobSnapshot) -> JobSummary:
@@ -58,6 +117,62 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
         cpu=sum(node.cpu for node in nodes),
         memory_mib=sum(node.memory_mib for node in nodes),
         memory_needs=snapshot.memory_needs,
+        outlook=outlook_of(
+            snapshot.ran or snapshot.target,
+            snapshot.spec.prices,
+            mode=snapshot.mode,
+            current=snapshot.front.current if snapshot.front else None,
+            opened=snapshot.open_proposal,
+            memory=snapshot.memory,
+            nodes=snapshot.nodes,
+            deadline=snapshot.deadline,
+        ),
+    )
+
+
+def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
+    plan: ResourcePlan,
+    prices: PriceTable,
+    *,
+    mode: Mode,
+    current: Candidate | None,
+    opened: Proposal | None,
+    memory: tuple[MemoryLine, ...],
+    nodes: tuple[NodeView, ...],
+    deadline: DeadlineOutlook | None,
+) -> JobOutlook:
+    """Return the outlook of a job with a plan.
+
+    Parameters
+    ----------
+    current
+        The plan of the newest fit; its prediction is told only of that plan.
+    """
+    fulls = [line.full_in_s for line in memory if line.full_in_s is not None]
+    return JobOutlook(
+        mode=mode,
+        predicted=current.prediction if current is not None and current.plan == plan else None,
+        memory_left=min((1 - line.now_mib / line.limit_mib for line in memory), default=None),
+        full_in_s=min(fulls, default=None),
+        cost_per_hour=prices.per_hour(plan.total_cpu, plan.total_memory_mib),
+        currency=prices.currency,
+        prices_assumed=prices.assumed,
+        proposed=None if opened is None else _proposed(opened),
+        n_waiting=sum(bool(node.waits_for) for node in nodes),
+        in_time=None if deadline is None else deadline.in_time,
+    )
+
+
+def _proposed(opened: Proposal) -> ProposedChange:
+    new, old = opened.candidate, opened.baseline
+    return ProposedChange(
+        opened.kind,
+        new.plan,
+        new.prediction.samples_per_s,
+        old.prediction.samples_per_s,
+        new.cost_per_hour,
+        old.cost_per_hour,
+        opened.created_at_s,
     )
 
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, Progre
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, PastJob
 from dlrover_nb.core.structs.questions import LogLine
-from dlrover_nb.core.structs.summary import JobSummary, holding, left_s, share_done
+from dlrover_nb.core.structs.summary import JobSummary, holding, left_s, outlook_of, share_done
 from dlrover_nb.core.telemetry import JobTelemetry
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class SimulatedRun:
     def summary(self, at_s: float) -> JobSummary:
         """Return the summary for a list of jobs, without building a snapshot."""
         job, spec, train = self._job, self._job.job.spec, self._job.train_counts
-        nodes = holding(job.nodes)
+        nodes, brief = holding(job.nodes), self._controller.brief()
         return JobSummary(
             name=spec.name,
             phase=job.phase,
@@ -163,7 +163,7 @@ class SimulatedRun:
             plan=job.ran or job.target,
             samples_per_s=job.samples_per_s,
             done=share_done(train),
-            open_proposal=self._controller.open_proposal,
+            open_proposal=brief.opened.id if brief.opened else None,
             live=True,
             simulated=True,
             at_s=at_s,
@@ -172,6 +172,16 @@ class SimulatedRun:
             cpu=sum(node.cpu for node in nodes),
             memory_mib=sum(node.memory_mib for node in nodes),
             memory_needs=self._controller.memory_needs,
+            outlook=outlook_of(
+                job.ran or job.target,
+                spec.prices,
+                mode=brief.mode,
+                current=brief.current,
+                opened=brief.opened,
+                memory=brief.memory,
+                nodes=job.nodes,
+                deadline=brief.deadline,
+            ),
         )
 
     def series(self, cursor: int) -> SeriesChunk:

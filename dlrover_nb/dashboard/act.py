@@ -1,0 +1,300 @@
+"""Commands from forms: a form becomes a `Command`, the service carries it out, and its fate becomes words.
+
+`command_of` is pure and knows the fields; `carried_out` asks the job and turns every refusal into a sentence
+with what to do; `ActHandler` (``/do``) is the edge. A form holds what the person saw (the proposal's id, the
+version of the plan) and a key that was made with it: sent twice, by a double click or a browser that asks
+again, it is carried out once.
+
+The answer is a redirect to the page that the form stood on, with the words kept for that page: so "load
+again" sends nothing twice. Rejected: an answer by script, since a decision must also work from a phone whose
+browser has scripts off, and from a link in a chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from dlrover_nb.core.errors import (
+    BackendError,
+    DlroverError,
+    InvalidValueError,
+    NotAllowedError,
+    SecondPersonError,
+    StaleDecisionError,
+    shown,
+)
+from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, choose, decide
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.dashboard.flash import Flash, keep_flash
+from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Tone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.dashboard.team import Team
+
+    Form = Mapping[str, str]
+
+MOST_KEY = 64  # letters: of the audit's column
+MOST_REASON = 1000
+PLAN_FIELDS = ("worker", "ps", "worker_cpu", "ps_cpu", "worker_memory", "ps_memory")
+_PAGE_NAME = re.compile(r"[a-z]{1,32}")
+
+
+def command_of(form: Form, *, undo: Decision | None = None) -> Command:
+    """Return the command that a form asks for.
+
+    Parameters
+    ----------
+    form
+        Its fields: ``job``, ``action``, ``reason``, ``key``, and by the action ``proposal``, ``version``,
+        `PLAN_FIELDS`, ``mode``, ``decision``, ``shard``.
+    undo
+        Of the job's snapshot, for an undo: the decision that takes the latest change back.
+
+    Raises
+    ------
+    InvalidValueError
+        When a field is missing, or is not what its action needs.
+    """
+    action = action_of(form)
+    job, key, why = _needed(form, "job"), form.get("key", ""), form.get("reason", "").strip()
+    if len(key) > MOST_KEY:
+        raise InvalidValueError(
+            f"key must have at most {MOST_KEY} letters, got {len(key)}; load the page again"
+        )
+    if len(why) > MOST_REASON:
+        raise InvalidValueError(
+            f"reason must have at most {MOST_REASON:,} letters, got {len(why):,}; shorten it"
+        )
+    if action in _DECISIONS:
+        return decide(_decision(action, form, why, undo), job, key=key)
+    if action in _SHARDS:
+        return choose(ShardChoice(_whole(form, "shard"), _SHARDS[action], "", why), job, key=key)
+    if action is Action.FINISH:
+        return choose(FinishChoice("", why), job, key=key)
+    return Command(Action.STOP, job, why=why, key=key)
+
+
+_DECISIONS = {
+    Action.ACCEPT: Verdict.ACCEPT,
+    Action.REJECT: Verdict.REJECT,
+    Action.OVERRIDE: Verdict.OVERRIDE,
+    Action.SCALE: Verdict.SCALE,
+    Action.MODE: Verdict.MODE,
+    Action.UNDO: None,
+}
+_SHARDS = {Action.RETRY_SHARD: ShardAction.RETRY, Action.SKIP_SHARD: ShardAction.SKIP}
+FORM_ACTIONS = (*_DECISIONS, *_SHARDS, Action.FINISH, Action.STOP)
+
+
+def action_of(form: Form) -> Action:
+    """Return the action that a form asks for; `InvalidValueError` where forms have none of that name."""
+    name = form.get("action", "")
+    if name not in FORM_ACTIONS:
+        known = ", ".join(FORM_ACTIONS)
+        raise InvalidValueError(f"action must be one of {known}, got {shown(name)}; load the page again")
+    return Action(name)
+
+
+def _decision(action: Action, form: Form, why: str, undo: Decision | None) -> Decision:
+    seen, verdict = form.get("version", ""), _DECISIONS[action]
+    match verdict:
+        case None:
+            return _undo(form, why, undo)
+        case Verdict.ACCEPT | Verdict.REJECT:
+            return Decision(verdict, "", 0.0, _needed(form, "proposal"), why=why, seen=seen)
+        case Verdict.OVERRIDE:
+            proposal = _needed(form, "proposal")
+            return Decision(verdict, "", 0.0, proposal, plan_of(form), why=why, seen=seen)
+        case Verdict.MODE:
+            return Decision(verdict, "", 0.0, mode=_mode(form), why=why, seen=seen)
+        case _:
+            return Decision(verdict, "", 0.0, plan=plan_of(form), why=why, seen=seen)
+
+
+def _undo(form: Form, why: str, undo: Decision | None) -> Decision:
+    """Return the undo of the decision that the form names, which the master compares with the latest."""
+    named = _needed(form, "decision")
+    if undo is None:
+        raise StaleDecisionError(f"{named} can not be undone any more: no change of this job can; look at it")
+    return replace(undo, undoes=named, why=why)
+
+
+def plan_of(form: Form) -> ResourcePlan:
+    """Return the plan whose sizes a form holds; `InvalidValueError` names the field at fault."""
+    return ResourcePlan(
+        RolePlan(_whole(form, "worker"), _number(form, "worker_cpu"), _whole(form, "worker_memory")),
+        RolePlan(_whole(form, "ps"), _number(form, "ps_cpu"), _whole(form, "ps_memory")),
+    )
+
+
+def _mode(form: Form) -> Mode:
+    name = _needed(form, "mode")
+    if name not in [*Mode]:
+        raise InvalidValueError(f"mode must be one of {', '.join(Mode)}, got {shown(name)}; choose one")
+    return Mode(name)
+
+
+def _needed(form: Form, field: str) -> str:
+    if not (value := form.get(field, "").strip()):
+        raise InvalidValueError(
+            f"{field} must be given, got nothing; load the page again and send it once more"
+        )
+    return value
+
+
+def _whole(form: Form, field: str) -> int:
+    text = _needed(form, field)
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{field} must be a whole number, got {shown(text)}; correct it") from error
+
+
+def _number(form: Form, field: str) -> float:
+    text = _needed(form, field)
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidValueError(f"{field} must be a number, got {shown(text)}; correct it") from error
+
+
+class Fate(StrEnum):
+    """What became of a command, as a word."""
+
+    DONE = "done"
+    WAITS = "waits for a second person"
+    NOT_ALLOWED = "not allowed"
+    STALE = "stale"
+    REFUSED = "refused"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of one command, and the sentence that tells it."""
+
+    fate: Fate
+    words: str
+
+    @property
+    def flash(self) -> Flash:
+        """Return it as the line that the next page begins with."""
+        tones = {Fate.DONE: Tone.NEWS, Fate.WAITS: Tone.HINT, Fate.UNKNOWN: Tone.FAILED}
+        return Flash(tones.get(self.fate, Tone.WARNING), self.words)
+
+
+def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
+    """Carry out what a form asks for; every refusal is a fate, with what to do.
+
+    Parameters
+    ----------
+    find
+        Returns the job as the person who asks.
+    """
+    handle: JobHandle | None = None
+    words = f"{form.get('action', '')} {form.get('proposal', '')}".strip() or "the command"
+    try:
+        handle = find()
+        undo = handle.snapshot().undo if action_of(form) is Action.UNDO else None
+        command = command_of(form, undo=undo)
+        words = command.words
+        made = handle.run(command)
+    except DlroverError as error:
+        return refused(error, words, form, handle)
+    said = f" as {made.id}" if made is not None else ""
+    return Ended(Fate.DONE, f"{_head(words)} of job {form['job']} is done{said}.")
+
+
+def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | None) -> Ended:
+    """Return the fate that an error means, in words."""
+    job, text = form.get("job", ""), str(error)
+    match error:
+        case SecondPersonError():
+            return Ended(Fate.WAITS, f"{_sentence(text)} It stands under Proposals until then.")
+        case NotAllowedError():
+            return Ended(Fate.NOT_ALLOWED, f"Not allowed, and nothing was changed: {_sentence(text)}")
+        case StaleDecisionError():
+            who = _who_answered(handle, form.get("proposal", ""))
+            told = f"{_head(words)} of job {job} was not done, since the job has changed: "
+            return Ended(
+                Fate.STALE, f"{told}{who}{_sentence(text)} Look at what stands now, and decide on that."
+            )
+        case BackendError():
+            told = f"Whether {words} of job {job} was done is not known: {_sentence(text)}"
+            return Ended(Fate.UNKNOWN, f"{told} Look at the job and its audit before you ask again.")
+        case _:
+            return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was refused: {_sentence(text)}")
+
+
+def _who_answered(handle: JobHandle | None, proposal: str) -> str:
+    """Say who has answered the proposal meanwhile, as a sentence; empty: nobody is known to."""
+    if handle is None or not proposal:
+        return ""
+    try:
+        decisions = handle.snapshot().decisions
+    except DlroverError:
+        return ""
+    return answered_words(decisions, proposal)
+
+
+def answered_words(decisions: tuple[Decision, ...], proposal: str) -> str:
+    """Return who answered a proposal, how and when, as a sentence; empty: nobody did."""
+    answers = [each for each in decisions if each.proposal == proposal]
+    if not answers:
+        return ""
+    last = answers[-1]
+    why = f" ({last.why})" if last.why else ""
+    return f"{last.by} answered {proposal} at {units.clock(last.at_s)} with {last.id}, {last.words}{why}. "
+
+
+def _head(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _sentence(text: str) -> str:
+    """Return an error as sentences on one line."""
+    line = " ".join(text.split())
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
+def act(team: Team, person: Person, form: Form, entry: Entry = Entry.DASHBOARD) -> Ended:
+    """Carry out what a form asks for in the name of a person; blocks, so on a thread."""
+    asker = Asker(person, entry)
+    return carried_out(lambda: team.job(form.get("cluster", ""), form.get("job", ""), asker), form)
+
+
+def back_to(form: Form, flash: str) -> str:
+    """Return the address of the page that the form stood on, relative, so under any proxy's prefix.
+
+    A page is one word of lower-case letters: no form can lead to another host.
+    """
+    page = form.get("back", "job")
+    page = page if _PAGE_NAME.fullmatch(page) else "job"
+    state = {"cluster": form.get("cluster", "")} | ({"name": form.get("job", "")} if page == "job" else {})
+    return f"{page}?{urlencode({**state, 'flash': flash})}"
+
+
+class ActHandler(PersonHandler):
+    """Takes the form of one command."""
+
+    async def post(self) -> None:
+        """Carry it out, and lead back to the page with what became of it."""
+        form = {name: self.get_body_argument(name) for name in self.request.body_arguments}
+        loop = asyncio.get_running_loop()
+        ended = await loop.run_in_executor(None, act, self.team, self.person, form)
+        flash = keep_flash(self.team.notes, self.person.name, (ended.flash,), self.team.now_s())
+        self.redirect(back_to(form, flash), status=303)

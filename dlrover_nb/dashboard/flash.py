@@ -1,0 +1,57 @@
+"""Lines that a page shows once, after a form was sent: kept for the person, named by a token in the address.
+
+The text itself is not in the address: a link that somebody else made could then put words of theirs into our
+page. It is in the database and not in this process, so that it is there whichever process answers next.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.history.notes import Note
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.history.notes import NoteStore
+    from dlrover_nb.dashboard.page import Visit
+
+KIND = "flash"
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """One line, with the kind of its paragraph."""
+
+    tone: Tone
+    words: str
+
+
+def keep_flash(notes: NoteStore, person: str, lines: Sequence[Flash], at_s: float) -> str:
+    """Keep lines for the next page of a person; return the token for its address."""
+    token = secrets.token_urlsafe(12)
+    notes.keep(Note(person, KIND, token, at_s, to_json(tuple(lines)).decode()))
+    return token
+
+
+def take_flash(notes: NoteStore, person: str, token: str) -> tuple[Flash, ...]:
+    """Return the lines of a token, once; none where it is not that person's, or was shown."""
+    found = notes.find(person, KIND, token) if token else ()
+    for note in found:
+        notes.drop(person, KIND, note.name)
+    try:
+        return tuple(line for note in found for line in from_json(note.text, tuple[Flash, ...]))
+    except WireError:  # of another release
+        return ()
+
+
+def flash_html(visit: Visit) -> str:
+    """Return what became of the form that led to this page, as its news; empty: none did."""
+    lines = take_flash(visit.team.notes, visit.person.name, visit.query.get("flash", ""))
+    told = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
+    return f'<div class="flash" role="status" aria-live="polite" tabindex="-1">{told}</div>' if told else ""
