@@ -19,8 +19,9 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.dashboard.api_v1.handlers import api_patterns
 from dlrover_nb.dashboard.act import ActHandler
+from dlrover_nb.dashboard.api_v1.handlers import api_patterns
+from dlrover_nb.dashboard.approve import approve_patterns
 from dlrover_nb.dashboard.door import CHECK_S, Door
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
@@ -57,6 +58,7 @@ def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
     return [
         *((rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES),
         *api_patterns(team, sign_in),
+        *approve_patterns(team, sign_in),
         (r"/do", ActHandler, shared),
     ]
 
