@@ -29,8 +29,8 @@ from dlrover_nb.dashboard.handlers import PageHandler
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.shell import error_html, plain_html
 from dlrover_nb.dashboard.waiting_requests import cluster_of
-from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Facts, Heading, Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets import theme, units
+from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone, block_html, escape
 from dlrover_nb.widgets.plans import diff_table, plans_table, proposal_facts
 from dlrover_nb.widgets.status import kind_words
 
@@ -51,6 +51,7 @@ APPROVE, REFUSE = "approve", "refuse"
 _PROPOSAL, _REQUEST = re.compile(r"p\d{1,14}", re.ASCII), re.compile(r"r\d{1,14}", re.ASCII)
 _FORM_FIELDS = ("action", "reason", "version", "key")
 _BUTTON = "min-height:44px;min-width:120px;margin:8px 12px 8px 0;padding:0 16px;font:inherit"
+_FACTS = "display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:8px 16px;max-width:900px"
 _FIELD = "display:block;box-sizing:border-box;width:100%;max-width:560px;min-height:44px;font:inherit"
 
 
@@ -152,12 +153,12 @@ def _proposal_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str
     blocks: list[Block] = [
         Heading(f"{proposal.id} of job {snapshot.title}"),
         Paragraph(f"{kind_words(proposal)} {proposal.why}"),
-        Facts((("cluster", subject.cluster), *proposal_facts(proposal, snapshot))),
         diff_table(proposal),
     ]
+    facts = _facts((("cluster", subject.cluster), *proposal_facts(proposal, snapshot)))
     answer, is_open = _answer_block(visit, subject, proposal, snapshot)
     form = _form(visit, snapshot.version, (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
-    return _html(*blocks, answer) + form + _job_link(visit, subject.cluster, subject.job)
+    return _html(*blocks) + facts + _html(answer) + form + _job_link(visit, subject.cluster, subject.job)
 
 
 def _answer_block(
@@ -183,12 +184,12 @@ def _request_body(visit: Visit, request: SecondRequest) -> str:
     key = cluster_of(visit.team, request)
     handle = visit.team.job(key, request.command.job, _asker(visit))
     snapshot = _snapshot_if_any(handle)
-    blocks = [Heading(f"{request.id}: {request.command.words} of job {request.command.job}")]
-    facts = Facts(_request_facts(key, request))
+    blocks: list[Block] = [Heading(f"{request.id}: {request.command.words} of job {request.command.job}")]
+    facts = _facts(_request_facts(key, request))
     owner = snapshot.spec.owner if snapshot is not None else ""
     answer, buttons = _second_person(visit, request, owner)
     form = _form(visit, "", buttons) if buttons else ""
-    body = _html(*blocks, facts, *_request_plan(request, snapshot), answer)
+    body = _html(*blocks, *_request_plan(request, snapshot)) + facts + _html(answer)
     return body + form + _job_link(visit, key, request.command.job)
 
 
@@ -270,6 +271,16 @@ def _after_request(visit: Visit, subject: Subject) -> str:
 
 def _html(*blocks: Block) -> str:
     return "".join(block_html(block, level=2) for block in blocks)
+
+
+def _facts(rows: tuple[tuple[str, str], ...]) -> str:
+    """Return names above their values, in as many columns as there is room for."""
+    items = "".join(
+        f'<div><dt style="color:{theme.MUTED};font-size:13px">{escape(name)}</dt>'
+        f'<dd style="margin:0;overflow-wrap:anywhere">{escape(value)}</dd></div>'
+        for name, value in rows
+    )
+    return f'<dl style="{_FACTS}">{items}</dl>'
 
 
 def _form(visit: Visit, version: str, buttons: tuple[tuple[str, str], ...]) -> str:

@@ -20,6 +20,7 @@ from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.act import ActHandler
+from dlrover_nb.dashboard.alerts.handlers import alert_patterns
 from dlrover_nb.dashboard.api_v1.handlers import api_patterns
 from dlrover_nb.dashboard.approve import approve_patterns
 from dlrover_nb.dashboard.door import CHECK_S, Door
@@ -59,6 +60,7 @@ def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
         *((rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES),
         *api_patterns(team, sign_in),
         *approve_patterns(team, sign_in),
+        *alert_patterns(team, sign_in),
         (r"/do", ActHandler, shared),
     ]
 

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from team_server import ByHeader, Client, Served, simulated_cluster
+from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.dashboard.server import patterns
+from dlrover_nb.dashboard.server import STATIC, patterns
 from dlrover_nb.dashboard.team import Team
 
 
@@ -37,7 +38,8 @@ def team(module_path):
 @pytest.fixture(scope="module")
 def served(team):
     sign_in = ByHeader()
-    server = Served(patterns(team, sign_in))
+    static = (r"/static/(.*)", StaticFileHandler, {"path": str(STATIC)})
+    server = Served([*patterns(team, sign_in), static])
     yield SimpleNamespace(url=server.url, sign_in=sign_in)
     server.close()
 

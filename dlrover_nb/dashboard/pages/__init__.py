@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlrover_nb.dashboard.alerts import views as alerts
 from dlrover_nb.dashboard.pages import jobs
 
-PAGES = (jobs.PAGE,)
+PAGES = (jobs.PAGE, alerts.PAGE)
