@@ -227,13 +227,15 @@ def _second_person(
     visit: Visit, request: SecondRequest, owner: str
 ) -> tuple[Block, tuple[tuple[str, str], ...]]:
     """Return what this person can do about a request, and the buttons for it."""
-    if visit.person.name == request.first:
+    is_first = visit.person.name == request.first
+    if is_first and visit.team.commands.why_not_approve(request, visit.person.name):
         text = "You asked for this, so somebody else must approve it. You can take it back."
         return Paragraph(text, Tone.HINT), ((REFUSE, "Take back"),)
     action, namespace = request.command.action, request.namespace
     if refusal := why_not(visit.person, action, owner=owner, namespace=namespace):
         return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), ()
-    return Paragraph("It waits for you as the second person."), ((APPROVE, "Approve"), (REFUSE, "Refuse"))
+    waits = "An agent proposed it in your name." if is_first else "It waits for you as the second person."
+    return Paragraph(waits), ((APPROVE, "Approve"), (REFUSE, "Refuse"))
 
 
 def _decide_request(visit: Visit, name: str, form: dict[str, str]) -> Ended:

@@ -20,7 +20,7 @@ from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.act import ActHandler
-from dlrover_nb.dashboard.alerts.handlers import alert_patterns
+from dlrover_nb.dashboard.alert_handlers import alert_patterns
 from dlrover_nb.dashboard.api_v1.handlers import api_patterns
 from dlrover_nb.dashboard.approve import approve_patterns
 from dlrover_nb.dashboard.door import CHECK_S, Door

@@ -30,7 +30,7 @@ from dlrover_nb.core.errors import (
     SecondPersonError,
     StaleDecisionError,
 )
-from dlrover_nb.core.structs.commands import AuditRow, SecondRequest, Stage
+from dlrover_nb.core.structs.commands import Action, AuditRow, SecondRequest, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,9 +160,47 @@ class CommandService:
         assert self._requests is not None
         request = self._requests.find(name)
         self._check(request.command, asker, facts)
-        if refusal := why_not_second(request, asker.person.name, self._now_s()):
+        if refusal := self.why_not_approve(request, asker.person.name):
             self._refused(request.command, asker, facts, refusal)
             raise NotAllowedError(refusal)
+        return request
+
+    def why_not_approve(self, request: SecondRequest, person: str) -> str:
+        """Return why a person cannot approve a request, whatever their role; empty: they may ask to."""
+        return why_not_second(request, person, self._now_s(), self._rules)
+
+    def propose(self, command: Command, asker: Asker, facts: CommandFacts) -> SecondRequest:
+        """Keep a command that nobody has decided on yet, until somebody with the role for it does.
+
+        Nothing is carried out: this is all that an agent can ask for.
+
+        Raises
+        ------
+        NotAllowedError
+            When the person's role does not include to propose.
+        BackendError
+            When nothing is here where it could wait.
+        """
+        asked = replace(command, key="")
+        refusal = why_not(asker.person, Action.PROPOSE, owner=facts.owner, namespace=facts.namespace)
+        if refusal:
+            self._refused(replace(asked, action=Action.PROPOSE), asker, facts, refusal)
+            raise NotAllowedError(refusal)
+        if self._requests is None:
+            raise BackendError(
+                "a proposal must wait somewhere, and there is no place here; use the dashboard"
+            )
+        at_s, rule = self._now_s(), self._rules.needed(command.action, facts.cost_per_hour)
+        told = " and ".join(filter(None, (f"it was proposed through the entry {asker.entry}", rule)))
+        request = self._requests.add(
+            SecondRequest(
+                "", as_seen(asked, facts.version), asker.person.name, asker.entry, at_s,
+                at_s + self._rules.expires_s, told, namespace=facts.namespace,
+                cost_per_hour=facts.cost_per_hour,
+            )
+        )  # fmt: skip
+        row = audit_row(asked, asker, facts, Stage.WAITING, at_s)
+        self._note(replace(row, action=Action.PROPOSE, answer=f"{request.id}: {command.words}"))
         return request
 
     def approve(self, name: str, asker: Asker, facts: CommandFacts, carry_out: Callable[[Command], T]) -> T:
