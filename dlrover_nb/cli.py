@@ -1,8 +1,8 @@
 """The command line, ``dlrover-nb VERB ...``: the magics' verbs in a terminal.
 
 What a verb returns is printed as text, or as JSON with ``--json``; exit codes are those of `ExitCode`. Ctrl-C
-never ends a job. Three verbs differ from the notebook's, see `GRAMMAR`: `watch` draws in the terminal,
-`connect` cannot simulate, and `demo` exists only here.
+never ends a job. Some verbs differ from the notebook's, see `GRAMMAR`: `watch` draws in the terminal,
+`connect` cannot simulate, and `demo` and those for programs exist only here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dlrover_nb.magics.arguments import Grammar
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.ray_messages import RAY_MESSAGES
 from dlrover_nb.magics.verb import DetachedError, Verb, argument
-from dlrover_nb.magics.verbs import VERBS
+from dlrover_nb.magics.verbs import VERBS, programs
 from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of
 from dlrover_nb.widgets.wait_lines import stream_line
 
@@ -116,6 +116,8 @@ def _told(error: DlroverError | KeyboardInterrupt) -> tuple[ExitCode, str]:
 def _run(words: Sequence[str], commands: Commands) -> ExitCode:
     call = GRAMMAR.parse(words)
     shown = commands.run(call)
+    if shown is None:  # it has spoken a protocol of its own
+        return ExitCode.DONE
     if not isinstance(shown, JobSnapshot):  # else the verb has printed it already
         result = cast("Result", shown)
         if text := printed(result, as_json=call.as_json, width=width_of(sys.stdout)):
@@ -180,6 +182,7 @@ GRAMMAR = Grammar(
         **VERBS,
         "connect": replace(VERBS["connect"], handler=_connect),
         "watch": replace(VERBS["watch"], handler=_watch, prints=True, exits_by_phase=True),
+        **{verb.name: verb for verb in programs.VERBS},
         "demo": Verb("demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True),
     },
     (JSON,),

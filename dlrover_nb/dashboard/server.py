@@ -19,6 +19,9 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.dashboard.alert_handlers import alert_patterns
+from dlrover_nb.dashboard.api_v1.handlers import api_patterns
+from dlrover_nb.dashboard.approve import approve_patterns
 from dlrover_nb.dashboard.door import CHECK_S, Door
 from dlrover_nb.dashboard.events import JobsEvents
 from dlrover_nb.dashboard.files import FILES
@@ -57,6 +60,9 @@ def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
     shared = {"team": team, "sign_in": sign_in}
     return [
         *((rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES),
+        *api_patterns(team, sign_in),
+        *approve_patterns(team, sign_in),
+        *alert_patterns(team, sign_in),
         (r"/do", ActHandler, shared),
         (r"/file", FileHandler, shared),
         (r"/views", ViewsHandler, shared),

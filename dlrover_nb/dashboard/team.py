@@ -10,6 +10,7 @@ from dlrover_nb.core.commands.second_person import NO_RULES, Rules
 from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import NotAllowedError, NotFoundError, shown
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.history.alerts import AlertStore
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.notes import NoteStore
 from dlrover_nb.core.history.requests import RequestStore
@@ -55,6 +56,7 @@ class Team:
         self.clusters, self.now_s, self.rules, self.url = clusters, now_s, rules, url
         self.history = HistoryStore(url)
         self.audit, self.requests, self.notes = AuditStore(url), RequestStore(url), NoteStore(url)
+        self.alerts = AlertStore(url)
         self.commands = CommandService(
             lambda: self.audit, now_s, requests=self.requests, rules=rules, is_required=True
         )
@@ -90,5 +92,5 @@ class Team:
         """Close the database and stop watching the clusters."""
         for cluster in self.clusters.values():
             cluster.close()
-        for store in (self.history, self.audit, self.requests, self.notes):
+        for store in (self.history, self.audit, self.requests, self.notes, self.alerts):
             store.close()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.commands import Entry
+
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.commands import Action, SecondRequest
 
@@ -47,9 +49,15 @@ class Rules:
 NO_RULES = Rules()
 
 
-def why_not_second(request: SecondRequest, person: str, at_s: float) -> str:
-    """Return why a person may not be the second one of a request; empty: this rule lets them."""
-    if person == request.first:
+def why_not_second(request: SecondRequest, person: str, at_s: float, rules: Rules = NO_RULES) -> str:
+    """Return why a person may not be the second one of a request; empty: this rule lets them.
+
+    What an agent proposed in a person's name may be approved by that person, as an agent is nobody of its
+    own, unless a rule wants a second person for the command anyway.
+    """
+    is_agents = request.entry is Entry.AGENT
+    is_free = is_agents and not rules.needed(request.command.action, request.cost_per_hour)
+    if person == request.first and not is_free:
         return f"{request.id} was asked by you, and a second person must approve it"
     if at_s >= request.expires_at_s:
         return f"{request.id} waited for its second person for too long; ask for it again"

@@ -30,7 +30,7 @@ from dlrover_nb.core.errors import (
     SecondPersonError,
     StaleDecisionError,
 )
-from dlrover_nb.core.structs.commands import AuditRow, SecondRequest, Stage
+from dlrover_nb.core.structs.commands import Action, AuditRow, SecondRequest, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,9 +160,47 @@ class CommandService:
         assert self._requests is not None
         request = self._requests.find(name)
         self._check(request.command, asker, facts)
-        if refusal := why_not_second(request, asker.person.name, self._now_s()):
+        if refusal := self.why_not_approve(request, asker.person.name):
             self._refused(request.command, asker, facts, refusal)
             raise NotAllowedError(refusal)
+        return request
+
+    def why_not_approve(self, request: SecondRequest, person: str) -> str:
+        """Return why a person cannot approve a request, whatever their role; empty: they may ask to."""
+        return why_not_second(request, person, self._now_s(), self._rules)
+
+    def propose(self, command: Command, asker: Asker, facts: CommandFacts) -> SecondRequest:
+        """Keep a command that nobody has decided on yet, until somebody with the role for it does.
+
+        Nothing is carried out: this is all that an agent can ask for.
+
+        Raises
+        ------
+        NotAllowedError
+            When the person's role does not include to propose.
+        BackendError
+            When nothing is here where it could wait.
+        """
+        asked = replace(command, key="")
+        refusal = why_not(asker.person, Action.PROPOSE, owner=facts.owner, namespace=facts.namespace)
+        if refusal:
+            self._refused(replace(asked, action=Action.PROPOSE), asker, facts, refusal)
+            raise NotAllowedError(refusal)
+        if self._requests is None:
+            raise BackendError(
+                "a proposal must wait somewhere, and there is no place here; use the dashboard"
+            )
+        at_s, rule = self._now_s(), self._rules.needed(command.action, facts.cost_per_hour)
+        told = " and ".join(filter(None, (f"it was proposed through the entry {asker.entry}", rule)))
+        request = self._requests.add(
+            SecondRequest(
+                "", as_seen(asked, facts.version), asker.person.name, asker.entry, at_s,
+                at_s + self._rules.expires_s, told, namespace=facts.namespace,
+                cost_per_hour=facts.cost_per_hour,
+            )
+        )  # fmt: skip
+        row = audit_row(asked, asker, facts, Stage.WAITING, at_s)
+        self._note(replace(row, action=Action.PROPOSE, answer=f"{request.id}: {command.words}"))
         return request
 
     def approve(self, name: str, asker: Asker, facts: CommandFacts, carry_out: Callable[[Command], T]) -> T:
@@ -200,20 +238,20 @@ class CommandService:
             return BackendError(
                 f"{rule}, and nothing is here where the request could wait; ask at the dashboard"
             )
-        at_s, command = self._now_s(), as_seen(command, facts.version)
+        at_s, asked = self._now_s(), command
+        command = as_seen(command, facts.version)
+        row = audit_row(command, asker, facts, Stage.WAITING, at_s)
+        if command.key and (before := self._claim(row)) is not None:
+            _as_before(before, asker, asked, None)
         request = self._requests.add(
             SecondRequest(
                 "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
                 namespace=facts.namespace, cost_per_hour=facts.cost_per_hour,
             )
         )  # fmt: skip
-        row = audit_row(command, asker, facts, Stage.WAITING, at_s)
-        self._note(replace(row, answer=f"{request.id}: {rule}"))
-        return SecondPersonError(
-            f"{command.words} of job {command.job} waits as {request.id}: {rule}; somebody else with the "
-            "role for it "
-            "must approve it"
-        )
+        told = f"{request.id}: {rule}"
+        self._note(replace(row, answer=told))
+        return _waiting(command, told)
 
     def _audited(
         self,
@@ -279,12 +317,21 @@ def answer_of(done: object) -> str:
     return found
 
 
+def _waiting(command: Command, told: str) -> SecondPersonError:
+    return SecondPersonError(
+        f"{command.words} of job {command.job} waits as {told}; somebody else with the role for it must "
+        "approve it"
+    )
+
+
 def _as_before(before: AuditRow, asker: Asker, command: Command, again: Callable[[str], T] | None) -> T:
     """Return the result of a command that was asked before, or raise what is known of it."""
     if before.person != asker.person.name or before.job != command.job or before.action != command.action:
         raise StaleDecisionError("the idempotency key of this command is another command's; use a new one")
     if before.stage is Stage.DONE and again is not None:
         return again(before.answer)
+    if before.stage is Stage.WAITING and before.answer:
+        raise _waiting(command, before.answer)
     said = f": {before.answer}" if before.answer else ""
     raise StaleDecisionError(
         f"{command.words} of job {command.job} was asked before with this key, and is "

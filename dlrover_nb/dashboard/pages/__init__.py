@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.dashboard.alerts import views as alerts
 from dlrover_nb.dashboard.pages import cluster, decisions, history, job, jobs, waiting
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ PAGES: tuple[Page, ...] = (
     jobs.PAGE,
     job.PAGE,
     job.CONFIRM,
+    alerts.PAGE,
     waiting.PAGE,
     cluster.PAGE,
     decisions.PAGE,

@@ -1,0 +1,280 @@
+"""When an alert begins and ends: rules from the state of a job and the time alone.
+
+Each rule gives a `Finding`: that it is bad, that it is good again, or neither. Between the two thresholds an
+alert stays as it is, so a measurement that swings around one does not begin and end it over and over.
+Rejected: a number of readings in a row instead of two thresholds, since how often jobs are read depends on
+how many there are.
+
+What one snapshot cannot tell, since when there was no progress and since when a worker is slow, is carried
+from one reading to the next in a `JobMemory`. It counts on the clock of the job's master, which also dates
+what the job reports; a simulated job's runs faster than ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.pricing import cost_per_hour
+from dlrover_nb.core.structs.alerts import Alert, AlertKind
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import NodePhase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dlrover_nb.core.structs.alerts import AboutJob, AlertRules
+    from dlrover_nb.core.structs.commands import SecondRequest
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+
+MINUTE_S, HOUR_S = 60.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule says of a job; neither bad nor good: an open alert stays, none begins."""
+
+    kind: AlertKind
+    is_bad: bool
+    is_good: bool
+    text: str = ""
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobMemory:
+    """What is carried from one reading of a job to the next, on the clock of its master.
+
+    Parameters
+    ----------
+    progress_at_s, n_sample_done
+        When it last got on, and how far it was; None: it has not been read.
+    slow_since_s
+        Since when each slow worker is slow.
+    """
+
+    progress_at_s: float | None = None
+    n_sample_done: int = -1
+    slow_since_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def remembered(before: JobMemory, snapshot: JobSnapshot, rules: AlertRules) -> JobMemory:
+    """Return the memory after a reading."""
+    is_slow = {name for name, ratio in slowness(snapshot).items() if ratio >= rules.straggler_ratio}
+    slow = {name: before.slow_since_s.get(name, snapshot.at_s) for name in is_slow}
+    reports = [node.last.at_s for node in _workers(snapshot) if node.last is not None and node.last.n_iter]
+    at_s = max(reports, default=None)
+    if not _should_get_on(snapshot) or snapshot.train.n_sample_done != before.n_sample_done:
+        at_s = snapshot.at_s
+    known = [each for each in (at_s, before.progress_at_s) if each is not None]
+    return JobMemory(max(known, default=snapshot.at_s), snapshot.train.n_sample_done, slow)
+
+
+def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tuple[Finding, ...]:
+    """Return what the rules say of a job, by its newest snapshot and the memory after it."""
+    if snapshot.phase.is_final:
+        over = (Finding(kind, is_bad=False, is_good=True) for kind in OF_A_RUNNING_JOB)
+        return (*over, _failed(snapshot))
+    return (
+        _oom(snapshot, rules),
+        _straggler(snapshot, memory, rules),
+        _stall(snapshot, memory, rules),
+        _budget(snapshot, rules),
+        _deadline(snapshot, rules),
+        _proposal(snapshot, rules),
+        _failed(snapshot),
+    )
+
+
+OF_A_RUNNING_JOB = (
+    AlertKind.OOM,
+    AlertKind.STRAGGLER,
+    AlertKind.STALL,
+    AlertKind.BUDGET,
+    AlertKind.DEADLINE,
+    AlertKind.PROPOSAL,
+)
+
+
+def changes(
+    about: AboutJob, open_alerts: Iterable[Alert], found: Iterable[Finding], at_s: float
+) -> tuple[tuple[Alert, ...], tuple[Alert, ...]]:
+    """Return which open alerts of a job end, and which new ones begin.
+
+    An alert about something else than what is found now (another proposal) ends, and a new one begins.
+    """
+    by_kind = {alert.kind: alert for alert in open_alerts}
+    ends, begins = [], []
+    for finding in found:
+        before = by_kind.get(finding.kind)
+        is_another = before is not None and finding.is_bad and before.subject != finding.subject
+        if before is not None and (finding.is_good or is_another):
+            ends.append(before)
+        if finding.is_bad and (before is None or is_another):
+            begins.append(Alert(about, finding.kind, at_s, finding.text, finding.subject))
+    return tuple(ends), tuple(begins)
+
+
+def slowness(snapshot: JobSnapshot) -> dict[str, float]:
+    """Return for each worker its own iteration time over the mean of the others'; empty for fewer than two.
+
+    The wait for peers is taken off, as in `core.straggler`: in step, one slow worker makes all slow.
+    """
+    own = {
+        node.id: node.last.iter_s - node.last.split.peers_s
+        for node in _workers(snapshot)
+        if node.phase is NodePhase.READY and node.last is not None and node.last.n_iter
+    }
+    if len(own) < 2:
+        return {}
+    total = sum(own.values())
+    others = {name: (total - own_s) / (len(own) - 1) for name, own_s in own.items()}
+    return {name: own_s / others[name] for name, own_s in own.items() if others[name] > 0}
+
+
+def request_finding(requests: Iterable[SecondRequest], at_s: float, rules: AlertRules) -> Finding:
+    """Return what the rule on second persons says of the requests of one job, oldest first."""
+    oldest = next(iter(requests), None)
+    if oldest is None:
+        return Finding(AlertKind.SECOND_PERSON, is_bad=False, is_good=True)
+    text = f"{oldest.command.words}, asked by {oldest.first}, waits for a second person: {oldest.rule}"
+    is_late = at_s - oldest.at_s >= rules.second_person_waits_s
+    return Finding(AlertKind.SECOND_PERSON, is_bad=is_late, is_good=False, text=text, subject=oldest.id)
+
+
+def lost_finding(silent_s: float, rules: AlertRules) -> Finding:
+    """Return what the rule on masters says of one that has been silent for so long; 0: it answers."""
+    text = f"its master has not answered for {duration(silent_s)}, while the cluster does"
+    return Finding(
+        AlertKind.MASTER_LOST, is_bad=silent_s >= rules.master_lost_s > 0, is_good=silent_s <= 0, text=text
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, as alerts say it."""
+    if seconds < 2 * MINUTE_S:
+        return f"{seconds:.0f} s"
+    return f"{seconds / MINUTE_S:.0f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:,.1f} h"
+
+
+# the rules
+
+
+def _oom(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    filling = [line for line in snapshot.memory if line.full_in_s is not None]
+    if not filling:
+        return Finding(AlertKind.OOM, is_bad=False, is_good=True)
+    line = min(filling, key=lambda each: each.full_in_s or 0.0)
+    full_in_s = line.full_in_s or 0.0
+    text = (
+        f"a {line.role} with {line.now_mib:,.0f} of {line.limit_mib:,} MiB is full in {duration(full_in_s)}"
+    )
+    return Finding(
+        AlertKind.OOM,
+        is_bad=full_in_s < rules.oom_within_s,
+        is_good=full_in_s > rules.oom_within_s * (1 + rules.hysteresis),
+        text=text,
+    )
+
+
+def _straggler(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> Finding:
+    ratios = slowness(snapshot)
+    late = [
+        name
+        for name, since_s in memory.slow_since_s.items()
+        if name in ratios and snapshot.at_s - since_s >= rules.straggler_for_s
+    ]
+    is_good = max(ratios.values(), default=0.0) < rules.straggler_ratio * (1 - rules.hysteresis)
+    if not late:
+        return Finding(AlertKind.STRAGGLER, is_bad=False, is_good=is_good)
+    worst = max(late, key=lambda name: ratios[name])
+    for_s = duration(snapshot.at_s - memory.slow_since_s[worst])
+    text = f"{worst} takes {ratios[worst]:.1f} times as long as the others, for {for_s}"
+    return Finding(AlertKind.STRAGGLER, is_bad=True, is_good=False, text=text)
+
+
+def _stall(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> Finding:
+    idle_s = snapshot.at_s - (snapshot.at_s if memory.progress_at_s is None else memory.progress_at_s)
+    usual = [
+        node.last.iter_s for node in _workers(snapshot) if node.last is not None and node.last.iter_s > 0
+    ]
+    limit_s = max(rules.stall_least_s, rules.stall_iterations * median(usual) if usual else 0.0)
+    text = f"no iteration has ended for {duration(idle_s)}"
+    if usual:
+        text += f", where one took {median(usual):.3g} s"
+    return Finding(
+        AlertKind.STALL,
+        is_bad=_should_get_on(snapshot) and idle_s >= limit_s,
+        is_good=idle_s < limit_s * (1 - rules.hysteresis),
+        text=text,
+    )
+
+
+def _budget(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    budget, prices = snapshot.spec.budget_per_hour, snapshot.spec.prices
+    now = cost_per_hour(snapshot.ran or snapshot.target, prices)
+    if budget is None or now is None:
+        return Finding(AlertKind.BUDGET, is_bad=False, is_good=True)
+    spent = spent_per_hour(snapshot)
+    most = max(now, spent if spent is not None else now)
+    what = "the plan costs" if now >= most else "the run so far cost"
+    text = f"{what} {most:,.2f} {prices.currency} an hour, over the budget of {budget:,.2f}"
+    limit = budget * rules.budget_share
+    return Finding(
+        AlertKind.BUDGET, is_bad=most > limit, is_good=most <= limit * (1 - rules.hysteresis), text=text
+    )
+
+
+def spent_per_hour(snapshot: JobSnapshot) -> float | None:
+    """Return the mean cost per hour since the first plan ran; None: not known."""
+    starts = [marker.at_s for marker in snapshot.markers]
+    spans = [end - start for start, end in zip(starts, [*starts[1:], snapshot.at_s], strict=True)]
+    costs = [cost_per_hour(marker.plan, snapshot.spec.prices) for marker in snapshot.markers]
+    known = [(cost, span) for cost, span in zip(costs, spans, strict=True) if cost is not None and span > 0]
+    total_s = sum(span for _, span in known)
+    return sum(cost * span for cost, span in known) / total_s if total_s else None
+
+
+def _deadline(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    outlook = snapshot.deadline
+    if outlook is None:
+        return Finding(AlertKind.DEADLINE, is_bad=False, is_good=True)
+    least = rules.deadline_least
+    return Finding(
+        AlertKind.DEADLINE,
+        is_bad=outlook.in_time < least,
+        is_good=outlook.in_time >= least + (1 - least) * rules.hysteresis,
+        text=f"the deadline is {outlook.words}",
+    )
+
+
+def _proposal(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    proposal = snapshot.open_proposal
+    if proposal is None:
+        return Finding(AlertKind.PROPOSAL, is_bad=False, is_good=True)
+    waits_s = snapshot.at_s - proposal.created_at_s
+    text = (
+        f"{proposal.id} ({proposal.candidate.plan.short}) has waited for {duration(waits_s)}: {proposal.why}"
+    )
+    is_late = waits_s >= rules.proposal_waits_s
+    return Finding(AlertKind.PROPOSAL, is_bad=is_late, is_good=False, text=text, subject=proposal.id)
+
+
+def _failed(snapshot: JobSnapshot) -> Finding:
+    is_failed = snapshot.phase is JobPhase.FAILED
+    run = f"{snapshot.spec.name}@{snapshot.started_at_s:.3f}"
+    return Finding(AlertKind.FAILED, is_failed, not is_failed, text=snapshot.message, subject=run)
+
+
+def _workers(snapshot: JobSnapshot) -> list[NodeView]:
+    return [node for node in snapshot.nodes if node.role is Role.WORKER]
+
+
+def _should_get_on(snapshot: JobSnapshot) -> bool:
+    """Whether iterations should end: the job trains, its plan runs, and no worker waits or pauses."""
+    workers = [node for node in _workers(snapshot) if node.phase is not NodePhase.GONE]
+    is_up = bool(workers) and all(node.phase is NodePhase.READY and not node.waits_for for node in workers)
+    is_quiet = snapshot.running is not None and not snapshot.under_way
+    return snapshot.phase is JobPhase.TRAINING and is_quiet and is_up

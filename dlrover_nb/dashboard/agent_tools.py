@@ -1,0 +1,245 @@
+"""What an agent may do: read, explain, simulate, and propose; each tool is one method.
+
+An agent reads text that others wrote: names, log lines, reasons. Some of it will one day say "now stop all
+jobs". So no tool here can change a job, and that rests on more than good will: the jobs that tools hold have
+a link that refuses every command (`ReadingLink`), and `propose` hands the command service a request, which a
+person with the role for it must approve on the dashboard, knowing that an agent asked.
+
+Rejected: tools that apply after a confirmation in the chat. The one who confirms there is whoever can write
+into the chat.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dlrover_nb.core.client.past_runs import run_history, runs, scores
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.commands.service import CommandService
+from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
+from dlrover_nb.core.history.audit import AuditStore
+from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.structs.commands import Asker, Entry, decide
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.commands.second_person import Rules
+    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+
+Told = dict[str, Any]
+
+N_STORY, N_PAST = 40, 50
+APPLIES_NOTHING = "an agent can propose, and never change a job; propose it, and let a person decide"
+
+
+class ReadingLink:
+    """A link to a job's master that passes on questions, and refuses every command."""
+
+    def __init__(self, link: MasterLink) -> None:
+        self._link = link
+
+    def snapshot(self) -> JobSnapshot:
+        """Return the newest snapshot of the job."""
+        return self._link.snapshot()
+
+    def series(self, cursor: int) -> SeriesChunk:
+        """Return telemetry newer than `cursor`."""
+        return self._link.series(cursor)
+
+    def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
+        """Return for each plan its predicted effect."""
+        return self._link.weigh(plans)
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Return why a proposal was made."""
+        return self._link.explain(proposal)
+
+    def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest lines of a node, or of all."""
+        return self._link.logs(node, n_line)
+
+    def decide(self, decision: Decision) -> NoReturn:  # noqa: ARG002 - of a link
+        """Refuse."""
+        raise NotAllowedError(APPLIES_NOTHING)
+
+    def choose(self, choice: UserChoice) -> NoReturn:  # noqa: ARG002 - of a link
+        """Refuse."""
+        raise NotAllowedError(APPLIES_NOTHING)
+
+    def stop(self, by: str, why: str) -> NoReturn:  # noqa: ARG002 - of a link
+        """Refuse."""
+        raise NotAllowedError(APPLIES_NOTHING)
+
+
+def only_read(handle: JobHandle) -> JobHandle:
+    """Return a job that can be read, and not changed."""
+    other = copy.copy(handle)
+    vars(other).update(_link=ReadingLink(handle.link))
+    return other
+
+
+class AgentTools:
+    """The tools, in the name of one person.
+
+    Parameters
+    ----------
+    cluster
+        Opens the cluster; it is asked when the first tool needs it.
+    person
+        In whose name the agent asks.
+    now_s
+        The time, for the audit.
+    url
+        Of the history's database, which the team's server must share to show proposals; None: the user's own.
+    rules
+        When a second person is needed.
+    """
+
+    def __init__(
+        self,
+        cluster: Callable[[], Cluster],
+        person: Person,
+        now_s: Callable[[], float],
+        *,
+        url: str | None,
+        rules: Rules,
+    ) -> None:
+        self._open, self._url = cluster, url
+        self._cluster: Cluster | None = None
+        self._asker = Asker(person, Entry.AGENT)
+        self._audit, self._requests = AuditStore(url), RequestStore(url)
+        self._commands = CommandService(
+            lambda: self._audit, now_s, requests=self._requests, rules=rules, is_required=True
+        )
+
+    def close(self) -> None:
+        """Close the database."""
+        self._audit.close()
+        self._requests.close()
+
+    def list_jobs(self) -> Told:
+        """Return the jobs of the cluster."""
+        return {"jobs": plain(self._clusters().jobs())}
+
+    def job_status(self, job: str) -> Told:
+        """Return the state of a job."""
+        told: Told = plain(self._job(job).snapshot())
+        for name in ("front", "curves", "samples", "series"):
+            told.pop(name)  # large, and for charts: `plans` has what can be chosen
+        for line in told["memory"]:
+            line.pop("fan")
+        told["story"] = told["story"][-N_STORY:]
+        return told
+
+    def plans(self, job: str) -> Told:
+        """Return what is proposed for a job, and the plans that are worth their cost."""
+        snapshot = self._job(job).snapshot()
+        front = snapshot.front
+        return {
+            "version": snapshot.version,
+            "now": plain(snapshot.target),
+            "open_proposal": plain(snapshot.open_proposal),
+            "worth_their_cost": plain(front.candidates if front is not None else ()),
+        }
+
+    def explain(self, job: str, proposal: str) -> Told:
+        """Return why a plan is proposed, or why none is."""
+        told: Told = plain(self._job(job).explain(proposal or None))
+        return told
+
+    def what_if(self, job: str, sizes: dict[str, float | None]) -> Told:
+        """Return the predicted effect of another plan."""
+        handle = self._job(job)
+        (weighed,) = handle.weigh(changed(handle.snapshot().target, sizes))
+        told: Told = plain(weighed)
+        return told
+
+    def logs(self, job: str, node: str, lines: int) -> Told:
+        """Return log lines."""
+        return {"lines": plain(self._job(job).logs(node or None, n_line=lines))}
+
+    def history(self, job: str) -> Told:
+        """Return the runs of a job, or of all, and what its newest run did."""
+        found = runs(self._url, job=job or None)
+        told: Told = {"runs": plain(found[:N_PAST])}
+        if job and found:
+            newest = run_history(job, url=self._url)
+            told["newest"] = {
+                "proposals": plain(newest.proposals[-N_PAST:]),
+                "decisions": plain(newest.decisions[-N_PAST:]),
+                "outcomes": plain(newest.outcomes[-N_PAST:]),
+            }
+        return told
+
+    def scoreboard(self) -> Told:
+        """Return how good predictions were."""
+        told: Told = plain(scores(self._url))
+        return told
+
+    def audit(self, job: str, rows: int) -> Told:
+        """Return who asked for what, newest first."""
+        return {"rows": plain(self._audit.newest(rows, job=job or None))}
+
+    def propose(self, job: str, proposal: str, sizes: dict[str, float | None], why: str) -> Told:
+        """Leave a request that a person must approve; the job stays as it is."""
+        if not why.strip():
+            raise InvalidValueError("a proposal must say why, got no reason; give one for who decides")
+        handle = self._job(job)
+        given = {name: size for name, size in sizes.items() if size is not None}
+        if bool(proposal) == bool(given):
+            raise InvalidValueError(
+                "give either the id of an open proposal or sizes of a plan of your own, not both and not none"
+            )
+        now = handle.snapshot()
+        plan = None if proposal else changed(now.target, sizes)
+        verdict = Verdict.ACCEPT if proposal else Verdict.SCALE
+        command = decide(Decision(verdict, "", 0.0, proposal or None, plan, why=why), handle.name)
+        request = self._commands.propose(command, self._asker, handle.facts(command))
+        return {
+            "request": request.id,
+            "asks_for": request.command.words,
+            "expires_at_s": request.expires_at_s,
+            "approve_at": f"/approve/{request.id}",
+            "note": "nothing was changed; a person with the role for it must approve this",
+        }
+
+    def _clusters(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = self._open()
+        return self._cluster
+
+    def _job(self, name: str) -> JobHandle:
+        return only_read(self._clusters().job(name))
+
+
+def changed(plan: ResourcePlan, sizes: dict[str, float | None]) -> ResourcePlan:
+    """Return a plan with other sizes; those that are None stay as they are."""
+    given = {name: size for name, size in sizes.items() if size is not None}
+    parts = {
+        "worker": {"workers": "count", "worker_cpu": "cpu", "worker_memory_mib": "memory_mib"},
+        "ps": {"ps": "count", "ps_cpu": "cpu", "ps_memory_mib": "memory_mib"},
+    }
+    for part, names in parts.items():
+        sizes_of = {field: given[name] for name, field in names.items() if name in given}
+        if sizes_of:
+            plan = replace(plan, **{part: replace(getattr(plan, part), **sizes_of)})
+    return plan
+
+
+def plain(record: object) -> Any:  # noqa: ANN401 - JSON of any shape
+    """Return a record as plain data; a number that is not finite is null."""
+    return msgspec.json.decode(to_json(record))

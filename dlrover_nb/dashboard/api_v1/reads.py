@@ -1,0 +1,86 @@
+"""What the API tells: the reads of all routes that change nothing."""
+
+from __future__ import annotations
+
+from dlrover_nb.core.commands.rights import why_not
+from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.dashboard.api_v1 import answers, bodies, queries
+from dlrover_nb.dashboard.api_v1.call import Call, Result
+from dlrover_nb.dashboard.waiting_requests import visible_requests
+
+
+def clusters(call: Call) -> Result:
+    """Return the clusters that the caller may see."""
+    found = []
+    for key in call.visible():
+        watched = call.team.cluster(key)
+        role = call.person.role_in(watched.namespace)
+        assert role is not None  # it is visible
+        found.append(
+            answers.ClusterAnswer(key, watched.namespace, role, watched.core.simulated, watched.jobs().error)
+        )
+    return Result(answers.ClustersAnswer(tuple(found)))
+
+
+def jobs(call: Call) -> Result:
+    """Return the jobs as last heard, by cluster."""
+    keys = call.only_visible(call.asked(queries.JobsQuery).cluster)
+    heard = {key: call.team.cluster(key).jobs() for key in keys}
+    found = [answers.JobAnswer(key, job) for key in keys for job in heard[key].jobs]
+    away = {key: each.error for key, each in heard.items() if each.error}
+    return Result(answers.JobsAnswer(tuple(found), away))
+
+
+def snapshot(call: Call) -> Result:
+    """Return a job's state; its version is what ``If-Match`` of a decision names."""
+    told = call.job().snapshot()
+    return Result(told, told.version)
+
+
+def series(call: Call) -> Result:
+    """Return telemetry newer than a cursor."""
+    chunk = call.job().series(call.asked(queries.SeriesQuery).cursor)
+    job, node = {**chunk.job}, {**chunk.node}
+    return Result(answers.SeriesAnswer(chunk.cursor, job, node, chunk.lost))  # type: ignore[arg-type]  # NaN is sent as null
+
+
+def proposals(call: Call) -> Result:
+    """Return all proposals of a job."""
+    told = call.job().snapshot()
+    return Result(answers.ProposalsAnswer(told.version, told.proposals), told.version)
+
+
+def explain(call: Call) -> Result:
+    """Return why a proposal was made, or why there is none."""
+    return Result(call.job().explain(call.asked(queries.ExplainQuery).proposal or None))
+
+
+def logs(call: Call) -> Result:
+    """Return the newest log lines."""
+    asked = call.asked(queries.LogsQuery)
+    return Result(answers.LogsAnswer(call.job().logs(asked.node or None, n_line=asked.lines)))
+
+
+def weigh(call: Call) -> Result:
+    """Return the predicted effect of plans; nothing is changed."""
+    plans = tuple(each.plan() for each in call.sent(bodies.WeighBody).plans)
+    return Result(answers.WeighedAnswer(call.job().weigh(*plans)))
+
+
+def audit(call: Call) -> Result:
+    """Return rows of the audit of the namespaces that the caller may see, newest first."""
+    asked = call.asked(queries.AuditQuery)
+    rows = call.team.audit.newest(asked.rows, job=asked.job or None, before=asked.before or None)
+    shown = [
+        answers.AuditLineAnswer(each.seq, each.row, each.hash)
+        for each in rows
+        if not why_not(call.person, Action.VIEW, namespace=each.row.namespace)
+    ]
+    older = rows[-1].seq if len(rows) == asked.rows else None
+    return Result(answers.AuditAnswer(tuple(shown), older))
+
+
+def requests(call: Call) -> Result:
+    """Return the commands that wait for a second person."""
+    found = visible_requests(call.team, call.person)
+    return Result(answers.RequestsAnswer(tuple(map(answers.RequestAnswer.of, found))))

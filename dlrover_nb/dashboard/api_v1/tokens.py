@@ -1,0 +1,128 @@
+"""Tokens: what a program signs in with.
+
+A token is somebody's, has a role, perhaps a namespace, and an end. What it may do is decided anew with each
+request, from what its owner has at that moment: who is taken out of a group takes their tokens along.
+The secret is shown once; the database keeps its hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.structs.people import ANY, AccessRole, Grant, Person
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.history.credentials import Credential, CredentialStore
+
+KIND = "token"
+PREFIX = "dlnb_"  # so that scanners of secrets and people know one when they see it
+DAY_S = 86_400.0
+MOST_DAYS = 366
+N_SHOWN = 12  # letters of an id: enough to tell tokens apart
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a token may do, whatever its owner may."""
+
+    role: AccessRole
+    namespace: str = ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as lists show it."""
+
+    id: str
+    person: str
+    role: AccessRole
+    namespace: str
+    expires_at_s: float
+
+
+class Tokens:
+    """The tokens of a team.
+
+    Parameters
+    ----------
+    store
+        Where they are kept.
+    now_s
+        The time.
+    """
+
+    def __init__(self, store: CredentialStore, now_s: Callable[[], float]) -> None:
+        self._store, self._now_s = store, now_s
+
+    def add(self, person: str, limits: Limits, days: float) -> str:
+        """Make a token for a person and return its secret, which is kept nowhere.
+
+        Raises
+        ------
+        InvalidValueError
+            When it would last for ever, or not at all.
+        """
+        if not 0 < days <= MOST_DAYS:
+            raise InvalidValueError(
+                f"days of a token must be above 0 and at most {MOST_DAYS}, got {days:g}; renew it in time"
+            )
+        expires_at_s = self._now_s() + days * DAY_S
+        return PREFIX + self._store.add(KIND, person, expires_at_s, to_json(limits).decode())
+
+    def all(self, person: str | None = None) -> tuple[Token, ...]:
+        """Return the tokens of a person, or of all, the first to expire first; expired ones too."""
+        return tuple(map(_token, self._store.of(KIND, person)))
+
+    def remove(self, name: str) -> Token:
+        """End a token by its id, or the beginning of it, and return it.
+
+        Raises
+        ------
+        NotFoundError
+            When none begins so, or several do.
+        """
+        found = [each for each in self._store.of(KIND) if name and each.id.startswith(name)]
+        if len(found) != 1:
+            which = "several tokens have" if found else "no token has"
+            raise NotFoundError(f"{which} an id that begins with {shown(name)}; `tokens list` shows them")
+        self._store.drop_id(KIND, found[0].id)
+        return _token(found[0])
+
+    def person(self, secret: str, known: Callable[[str], Person | None]) -> Person | None:
+        """Return who a secret signs in, with the roles of both now; None: nobody.
+
+        Parameters
+        ----------
+        known
+            Returns a person by name as they are now; None: there is no such person any more.
+        """
+        if not secret.startswith(PREFIX):
+            return None
+        found = self._store.find(KIND, secret.removeprefix(PREFIX), self._now_s())
+        owner = known(found.person) if found is not None else None
+        if found is None or owner is None:
+            return None
+        return narrowed(owner, from_json(found.record, Limits))
+
+
+def narrowed(owner: Person, limits: Limits) -> Person:
+    """Return a person with the weaker role of what they have and what limits allow, where both hold."""
+    both = (_common(grant, limits) for grant in owner.grants)
+    return Person(owner.name, owner.groups, tuple(grant for grant in both if grant is not None))
+
+
+def _common(grant: Grant, limits: Limits) -> Grant | None:
+    role = min(grant.role, limits.role, key=lambda each: each.rank)
+    if limits.namespace == ANY:
+        return Grant(role, grant.namespace)
+    return Grant(role, limits.namespace) if grant.holds_in(limits.namespace) else None
+
+
+def _token(found: Credential) -> Token:
+    limits = from_json(found.record, Limits)
+    return Token(found.id, found.person, limits.role, limits.namespace, found.expires_at_s)

@@ -1,0 +1,307 @@
+"""``/approve/ID``: one decision on a plain page, as alerts link to it, on a phone and from a chat.
+
+The page is HTML and nothing else: no script, no websocket, no live value; it shows what is asked, and two
+buttons. An id is not a secret, since the page shows nothing before the sign-in: ``CLUSTER~JOB~pN`` is a
+proposal, ``rN`` a command that waits for a second person.
+
+A form holds the version of the plan that was shown, so a decision on an older one is refused, and a key, so
+that sending it twice decides once. The answer is the page itself, with the outcome first: a redirect would
+lose the words on a server that shares no session with this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from dlrover_nb.core.commands.rights import why_not
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError, shown
+from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry
+from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, act, answered_words, refused
+from dlrover_nb.dashboard.alerts.links import SEPARATOR
+from dlrover_nb.dashboard.api_v1.problems import status_of
+from dlrover_nb.dashboard.handlers import PageHandler
+from dlrover_nb.dashboard.page import Page
+from dlrover_nb.dashboard.shell import error_html, plain_html
+from dlrover_nb.dashboard.waiting_requests import cluster_of
+from dlrover_nb.widgets import theme, units
+from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.plans import diff_table, plans_table, proposal_facts
+from dlrover_nb.widgets.status import kind_words
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.commands import SecondRequest
+    from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.dashboard.page import Visit
+    from dlrover_nb.dashboard.sign_in import SignIn
+    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.widgets.blocks import Block
+
+PATH = "/approve/([^/]+)"
+APPROVE, REFUSE = "approve", "refuse"
+_PROPOSAL, _REQUEST = re.compile(r"p\d{1,14}", re.ASCII), re.compile(r"r\d{1,14}", re.ASCII)
+_FORM_FIELDS = ("action", "reason", "version", "key")
+_BUTTON = "min-height:44px;min-width:120px;margin:8px 12px 8px 0;padding:0 16px;font:inherit"
+_FACTS = "display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:8px 16px;max-width:900px"
+_FIELD = "display:block;box-sizing:border-box;width:100%;max-width:560px;min-height:44px;font:inherit"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a page is about: a proposal of a job, or a request."""
+
+    cluster: str = ""
+    job: str = ""
+    proposal: str = ""
+    request: str = ""
+
+
+def subject_of(name: str) -> Subject:
+    """Return what an id names; `NotFoundError` where it is none."""
+    if _REQUEST.fullmatch(name):
+        return Subject(request=name)
+    cluster, *rest = name.rsplit(SEPARATOR, 2)
+    if cluster and len(rest) == 2 and rest[0] and _PROPOSAL.fullmatch(rest[1]):
+        return Subject(cluster, *rest)
+    raise NotFoundError(
+        f"the address must end with CLUSTER~JOB~pN or rN, got {shown(name)}; follow the alert again"
+    )
+
+
+class ApproveHandler(PageHandler):
+    """Shows what is to be decided, and takes the decision."""
+
+    async def get(self, name: str) -> None:  # type: ignore[override]  # with the id
+        """Write the page."""
+        await self._write(lambda visit: page_body(visit, subject_of(name)))
+
+    async def post(self, name: str) -> None:
+        """Take a decision, and write what became of it."""
+        form = {field: self.get_body_argument(field, "") for field in _FORM_FIELDS}
+        await self._write(lambda visit: decided_body(visit, subject_of(name), form))
+
+    async def _write(self, made: Any) -> None:  # noqa: ANN401 - a function of a visit
+        visit = self.visit()
+        try:
+            body = await asyncio.get_running_loop().run_in_executor(None, made, visit)
+        except DlroverError as error:
+            self.set_status(status_of(error))
+            body = error_html(error)
+        home = f'<p><a href="{escape(visit.root)}/jobs">All jobs</a></p>'
+        who = f"<p>You are signed in as {escape(visit.person.name)}.</p>"
+        self.write(plain_html(self.page.title, f"{body}{who}{home}", root=visit.root))
+
+
+def approve_patterns(team: Team, sign_in: SignIn) -> list[tuple[str, Any, dict[str, Any]]]:
+    """Return the handler of the page, as the server takes it."""
+    page = Page("approve", "Decide", lambda _: "", is_listed=False)
+    return [(PATH, ApproveHandler, {"team": team, "sign_in": sign_in, "page": page})]
+
+
+# the content
+
+
+def page_body(visit: Visit, subject: Subject) -> str:
+    """Return what is to be decided, with the form where this person may."""
+    if subject.request:
+        return _request_body(visit, visit.team.requests.find(subject.request))
+    handle = visit.team.job(subject.cluster, subject.job, _asker(visit))
+    return _proposal_body(visit, subject, handle.snapshot())
+
+
+def decided_body(visit: Visit, subject: Subject, form: dict[str, str]) -> str:
+    """Carry a decision out, and return what became of it, then what stands now."""
+    if subject.request:
+        ended = _decide_request(visit, subject.request, form)
+        return f"{_outcome(ended)}{_after_request(visit, subject)}"
+    if form["action"] not in {Action.ACCEPT, Action.REJECT}:
+        raise InvalidValueError(
+            f"action must be accept or reject, got {shown(form['action'])}; load the page again"
+        )
+    about = {"cluster": subject.cluster, "job": subject.job, "proposal": subject.proposal}
+    ended = act(visit.team, visit.person, form | about, Entry.APPROVE)
+    return f"{_outcome(ended)}{page_body(visit, subject)}"
+
+
+def _asker(visit: Visit) -> Asker:
+    return Asker(visit.person, Entry.APPROVE)
+
+
+def _outcome(ended: Ended) -> str:
+    told = block_html(Paragraph(ended.words, ended.flash.tone))
+    return f'<div role="status" aria-live="polite">{told}</div>'
+
+
+# a proposal
+
+
+def _proposal_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str:
+    proposal = next((each for each in snapshot.proposals if each.id == subject.proposal), None)
+    if proposal is None:
+        raise NotFoundError(
+            f"job {subject.job} has no proposal {subject.proposal} any more; look at the job as it is now"
+        )
+    blocks: list[Block] = [
+        Heading(f"{proposal.id} of job {snapshot.title}"),
+        Paragraph(f"{kind_words(proposal)} {proposal.why}"),
+        diff_table(proposal),
+    ]
+    facts = _facts((("cluster", subject.cluster), *proposal_facts(proposal, snapshot)))
+    answer, is_open = _answer_block(visit, subject, proposal, snapshot)
+    form = _form(visit, snapshot.version, (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
+    return _html(*blocks) + facts + _html(answer) + form + _job_link(visit, subject.cluster, subject.job)
+
+
+def _answer_block(
+    visit: Visit, subject: Subject, proposal: Proposal, snapshot: JobSnapshot
+) -> tuple[Block, bool]:
+    """Return who may answer, or who did, and whether this person can."""
+    if proposal.status is not ProposalStatus.PENDING:
+        who = answered_words(snapshot.decisions, proposal.id) or proposal.note
+        return Paragraph(
+            f"Nothing to decide any more: {proposal.id} is {proposal.status}. {who}".strip()
+        ), False
+    namespace = visit.team.cluster(subject.cluster).namespace
+    refusal = why_not(visit.person, Action.ACCEPT, owner=snapshot.spec.owner, namespace=namespace)
+    if refusal:
+        return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), False
+    return Paragraph(f"Made at {units.clock(proposal.created_at_s)}; it waits for an answer."), True
+
+
+# a request
+
+
+def _request_body(visit: Visit, request: SecondRequest) -> str:
+    key = cluster_of(visit.team, request)
+    handle = visit.team.job(key, request.command.job, _asker(visit))
+    snapshot = _snapshot_if_any(handle)
+    blocks: list[Block] = [Heading(f"{request.id}: {request.command.words} of job {request.command.job}")]
+    facts = _facts(_request_facts(key, request))
+    owner = snapshot.spec.owner if snapshot is not None else ""
+    answer, buttons = _second_person(visit, request, owner)
+    form = _form(visit, "", buttons) if buttons else ""
+    body = _html(*blocks, *_request_plan(request, snapshot)) + facts + _html(answer)
+    return body + form + _job_link(visit, key, request.command.job)
+
+
+def _snapshot_if_any(handle: JobHandle) -> JobSnapshot | None:
+    """Return the job's state; None: its master does not answer, and the job may be stopped all the same."""
+    try:
+        return handle.with_short_timeout.snapshot()
+    except DlroverError:
+        return None
+
+
+def _request_facts(key: str, request: SecondRequest) -> tuple[tuple[str, str], ...]:
+    cost = request.cost_per_hour
+    return (
+        ("cluster", key),
+        ("asked by", f"{request.first}, through the {request.entry}, at {units.clock(request.at_s)}"),
+        ("reason", request.command.why or "none was given"),
+        ("needs you because", request.rule),
+        *((("cost", f"{cost:,.2f} an hour"),) if cost is not None else ()),
+        ("waits until", units.clock(request.expires_at_s)),
+    )
+
+
+def _request_plan(request: SecondRequest, snapshot: JobSnapshot | None) -> tuple[Block, ...]:
+    """Return the plan now and the one asked for, where the command has one."""
+    decision = request.command.decision
+    if decision is None or snapshot is None:
+        return ()
+    proposal = next((each for each in snapshot.proposals if each.id == decision.proposal), None)
+    plan = decision.plan or (proposal.candidate.plan if proposal is not None else None)
+    return () if plan is None else (plans_table(snapshot.target, plan, "asked for"),)
+
+
+def _second_person(
+    visit: Visit, request: SecondRequest, owner: str
+) -> tuple[Block, tuple[tuple[str, str], ...]]:
+    """Return what this person can do about a request, and the buttons for it."""
+    is_first = visit.person.name == request.first
+    if is_first and visit.team.commands.why_not_approve(request, visit.person.name):
+        text = "You asked for this, so somebody else must approve it. You can take it back."
+        return Paragraph(text, Tone.HINT), ((REFUSE, "Take back"),)
+    action, namespace = request.command.action, request.namespace
+    if refusal := why_not(visit.person, action, owner=owner, namespace=namespace):
+        return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), ()
+    waits = "An agent proposed it in your name." if is_first else "It waits for you as the second person."
+    return Paragraph(waits), ((APPROVE, "Approve"), (REFUSE, "Refuse"))
+
+
+def _decide_request(visit: Visit, name: str, form: dict[str, str]) -> Ended:
+    """Approve or refuse a request; every refusal is told in words."""
+    command, handle = Command(Action.VIEW, ""), None
+    try:
+        if form["action"] not in {APPROVE, REFUSE}:
+            raise InvalidValueError(
+                f"action must be approve or refuse, got {shown(form['action'])}; load the page again"
+            )
+        request = visit.team.requests.find(name)
+        command = request.command
+        handle = visit.team.job(cluster_of(visit.team, request), command.job, _asker(visit))
+        if form["action"] == REFUSE:
+            why = form["reason"].strip()[:MOST_REASON]
+            visit.team.commands.withdraw(name, _asker(visit), handle.facts(command), why)
+            return Ended(Fate.DONE, f"{name} was refused: {command.words} of job {command.job} is not done.")
+        made = handle.approve(request)
+    except DlroverError as error:
+        return refused(error, command.words if command.job else name, {"job": command.job}, handle)
+    said = f" as {made.id}" if made is not None else ""
+    return Ended(Fate.DONE, f"{name} was approved, and {command.words} of job {command.job} is done{said}.")
+
+
+def _after_request(visit: Visit, subject: Subject) -> str:
+    """Return the request as it stands after an answer: nothing where it is closed."""
+    try:
+        return page_body(visit, subject)
+    except (StaleDecisionError, NotFoundError):
+        return ""
+
+
+# parts
+
+
+def _html(*blocks: Block) -> str:
+    return "".join(block_html(block, level=2) for block in blocks)
+
+
+def _facts(rows: tuple[tuple[str, str], ...]) -> str:
+    """Return names above their values, in as many columns as there is room for."""
+    items = "".join(
+        f'<div><dt style="color:{theme.MUTED};font-size:13px">{escape(name)}</dt>'
+        f'<dd style="margin:0;overflow-wrap:anywhere">{escape(value)}</dd></div>'
+        for name, value in rows
+    )
+    return f'<dl style="{_FACTS}">{items}</dl>'
+
+
+def _form(visit: Visit, version: str, buttons: tuple[tuple[str, str], ...]) -> str:
+    """Return the form: a reason and the buttons; its address is the page's own."""
+    hidden = {"csrf": visit.csrf, "version": version, "key": secrets.token_hex(16)}
+    fields = "".join(
+        f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in hidden.items()
+    )
+    pressed = "".join(
+        f'<button name="action" value="{value}" style="{_BUTTON}">{escape(label)}</button>'
+        for value, label in buttons
+    )
+    return (
+        f'<form method="post">{fields}<label>Reason, for the audit'
+        f'<input name="reason" maxlength="{MOST_REASON}" autocomplete="off" style="{_FIELD}"></label>'
+        f"<div>{pressed}</div></form>"
+    )
+
+
+def _job_link(visit: Visit, cluster: str, job: str) -> str:
+    address = f"{visit.root}/job?{urlencode({'cluster': cluster, 'name': job})}"
+    return f'<p><a href="{escape(address)}">Job {escape(job)}</a></p>'

@@ -1,0 +1,44 @@
+"""Commands that wait for a second person, as the front ends of a server look at them.
+
+A request names its job and namespace, as one database may serve several servers. The cluster is found among
+those that this server watches; where two could be meant, the request is refused rather than guessed at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.commands.rights import why_not
+from dlrover_nb.core.errors import NotFoundError
+from dlrover_nb.core.structs.commands import Action
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.commands import SecondRequest
+    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.dashboard.team import Team
+
+
+def visible_requests(team: Team, person: Person) -> tuple[SecondRequest, ...]:
+    """Return the requests that wait, of the namespaces that a person may see, oldest first."""
+    waiting = team.requests.open(team.now_s())
+    return tuple(each for each in waiting if not why_not(person, Action.VIEW, namespace=each.namespace))
+
+
+def cluster_of(team: Team, request: SecondRequest) -> str:
+    """Return the key of the cluster where the job of a request runs.
+
+    Raises
+    ------
+    NotFoundError
+        When no cluster here has it, or several do.
+    """
+    name = request.command.job
+    here = [key for key, each in team.clusters.items() if each.namespace == request.namespace]
+    having = [key for key in here if any(job.name == name for job in team.cluster(key).jobs().jobs)]
+    found = having or here
+    if len(found) == 1:
+        return found[0]
+    where = f"is on {' and '.join(found)}" if found else "is on no cluster of this server"
+    raise NotFoundError(
+        f"{request.id} must be about a job of one cluster, but {name} {where}; ask for it again there"
+    )

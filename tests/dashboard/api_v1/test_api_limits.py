@@ -1,0 +1,46 @@
+"""Rates: who asks too often, or guesses tokens, is told when to ask again."""
+
+from __future__ import annotations
+
+import pytest
+from team_server import ByHeader, Client, Served
+
+from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.dashboard.api_v1.handler import Api
+from dlrover_nb.dashboard.api_v1.handlers import api_patterns
+from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate
+from dlrover_nb.dashboard.api_v1.tokens import Tokens
+
+
+@pytest.fixture
+def at_s():
+    return [0.0]
+
+
+@pytest.fixture
+def client(team, at_s):
+    store = CredentialStore(team.url)
+    limits = Buckets(Rate(3, 0.1)), Buckets(Rate(2, 0.1))
+    server = Served(
+        api_patterns(team, ByHeader(), api=Api(Tokens(store, team.now_s), lambda: at_s[0], *limits))
+    )
+    yield Client(server.url)
+    server.close()
+    store.close()
+
+
+def test_a_person_who_asks_too_often_waits_and_nobody_else_does(client, at_s):
+    vera = client.as_person("vera")
+    assert [vera.get("/api/v1/clusters").status for _ in range(4)] == [200, 200, 200, 429]
+    refused = vera.get("/api/v1/clusters")
+    assert refused.headers["Retry-After"] == "10"
+    assert client.as_person("anna").get("/api/v1/clusters").status == 200
+    at_s[0] += 10
+    assert vera.get("/api/v1/clusters").status == 200
+
+
+def test_an_address_that_guesses_tokens_is_kept_out_for_a_while(client, at_s):
+    guess = client.with_headers(Authorization="Bearer dlnb_guess")
+    assert [guess.get("/api/v1/clusters").status for _ in range(3)] == [401, 401, 429]
+    at_s[0] += 10
+    assert guess.get("/api/v1/clusters").status == 401

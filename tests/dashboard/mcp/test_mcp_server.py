@@ -1,0 +1,250 @@
+"""The server for agents, asked by the protocol's own client: it tells, simulates and proposes, and applies nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mcp import Client, StdioServerParameters
+from team_server import simulated_cluster, submitted
+from waiting import until
+
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.commands.second_person import NO_RULES, Rules
+from dlrover_nb.core.commands.service import CommandService
+from dlrover_nb.core.errors import NotAllowedError
+from dlrover_nb.core.history.audit import AuditStore
+from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, Stage, decide
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.people import AccessRole, Grant, Person, local_person
+from dlrover_nb.core.structs.shards import FinishChoice
+from dlrover_nb.dashboard.agent_tools import AgentTools, only_read
+from dlrover_nb.dashboard.mcp_server import server_of
+
+READING = {"list_jobs", "job_status", "plans", "explain", "what_if", "logs", "history", "scoreboard", "audit"}
+NOW_S = SystemClock().now_s
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    made = simulated_cluster()
+    yield made
+    made.close()
+    made.core.shutdown(force=True)
+
+
+@pytest.fixture(scope="module")
+def job(cluster):
+    return submitted(cluster, "ads-ctr", owner="ada", mode=Mode.SUGGEST)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    return f"sqlite:///{tmp_path_factory.mktemp('agents') / 'history.db'}"
+
+
+@pytest.fixture
+def tools(cluster, job, url):
+    made = AgentTools(lambda: cluster.core, local_person("ada"), NOW_S, url=url, rules=NO_RULES)
+    yield made
+    made.close()
+
+
+def asked(target, *calls):
+    """Return what a server answers to calls, in their order."""
+
+    async def ask():
+        async with Client(target) as client:
+            listed = await client.list_tools()
+            return listed.tools, [await client.call_tool(name, values) for name, values in calls]
+
+    return asyncio.run(ask())
+
+
+def told(tools, name, **values):
+    _, (answer,) = asked(server_of(tools), (name, values))
+    assert not answer.is_error, answer.content
+    return answer.structured_content
+
+
+def state(job):
+    """Return all of a job that a command could change."""
+    now = job.snapshot()
+    return now.decisions, now.target, now.mode, now.pins, now.phase.is_final, now.version
+
+
+def test_only_these_tools_exist_and_each_says_whether_it_reads(tools):
+    listed, _ = asked(server_of(tools))
+    assert {tool.name for tool in listed} == {*READING, "propose"}
+    for tool in listed:
+        assert tool.annotations.read_only_hint == (tool.name in READING)
+        assert tool.annotations.destructive_hint is False
+        assert not {"apply", "accept", "stop", "delete"} & set(tool.name.split("_"))
+
+
+def calls_of(proposal):
+    """Return calls that give every tool every argument that it takes."""
+    sizes = {
+        "workers": 2,
+        "ps": 1,
+        "worker_cpu": 2.0,
+        "ps_cpu": 1.0,
+        "worker_memory_mib": 4096,
+        "ps_memory_mib": 8192,
+    }
+    return (
+        ("list_jobs", {}),
+        ("job_status", {"job": "ads-ctr"}),
+        ("plans", {"job": "ads-ctr"}),
+        ("explain", {"job": "ads-ctr", "proposal": proposal}),
+        ("explain", {"job": "ads-ctr"}),
+        ("what_if", {"job": "ads-ctr", **sizes}),
+        ("logs", {"job": "ads-ctr", "node": "", "lines": 10}),
+        ("history", {"job": "ads-ctr"}),
+        ("history", {}),
+        ("scoreboard", {}),
+        ("audit", {"job": "ads-ctr", "rows": 10}),
+        ("propose", {"job": "ads-ctr", "why": "twice as fast", "proposal": proposal}),
+        ("propose", {"job": "ads-ctr", "why": "twice as fast", **sizes}),
+    )
+
+
+def test_no_call_of_any_tool_changes_a_job(tools, job):
+    proposal = until(lambda: job.snapshot().open_proposal, "a proposal")
+    before = state(job)
+    listed, answers = asked(server_of(tools), *calls_of(proposal.id))
+    assert {name for name, _ in calls_of(proposal.id)} == {tool.name for tool in listed}
+    assert [each.is_error for each in answers].count(True) == 1  # a simulated job has no history
+    assert state(job) == before
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_no_call_with_drawn_arguments_changes_a_job(tools, job, data):
+    before = state(job)
+    name = data.draw(st.sampled_from(sorted({*READING, "propose"})))
+    texts = st.sampled_from(["ads-ctr", "p1", "d1", "", "stop", "r1", "; rm -rf", "../x"])
+    values = st.one_of(texts, st.integers(-1, 5), st.none(), st.floats(0.1, 3))
+    fields = [
+        "job",
+        "why",
+        "proposal",
+        "workers",
+        "ps",
+        "worker_cpu",
+        "node",
+        "lines",
+        "rows",
+        "action",
+        "force",
+    ]
+    given_ = data.draw(st.dictionaries(st.sampled_from(fields), values))
+    asked(server_of(tools), (name, {"job": "ads-ctr"} | given_))
+    assert state(job) == before
+
+
+def test_the_jobs_of_tools_refuse_every_command(job):
+    held = only_read(job)
+    before = state(job)
+    plan = job.snapshot().target
+    for attempt in (
+        lambda: held.accept("p1"),
+        lambda: held.scale(plan),
+        lambda: held.set_mode(Mode.AUTO),
+        held.finish,
+        held.stop,
+        lambda: held.retry_shard(1),
+        lambda: held.link.choose(FinishChoice("", "")),
+        lambda: held.link.stop("ada", ""),
+    ):
+        with pytest.raises(NotAllowedError, match="an agent can propose"):
+            attempt()
+    assert state(job) == before
+
+
+def test_what_is_told_is_structured_and_what_others_wrote_is_in_no_description(tools, job):
+    assert told(tools, "list_jobs")["jobs"][0]["name"] == "ads-ctr"
+    assert told(tools, "job_status", job="ads-ctr")["spec"]["owner"] == "ada"
+    better = told(tools, "what_if", job="ads-ctr", workers=2)
+    assert better["candidate"]["prediction"]["samples_per_s"] > 0
+    listed, _ = asked(server_of(tools))
+    assert "ads-ctr" not in str([tool.model_dump() for tool in listed])
+
+
+def test_a_mistake_is_told_in_words_and_is_no_crash(tools):
+    _, answers = asked(
+        server_of(tools),
+        ("job_status", {"job": "mars"}),
+        ("propose", {"job": "ads-ctr", "why": "x"}),
+        ("propose", {"job": "ads-ctr", "why": " ", "workers": 2}),
+        ("what_if", {"job": "ads-ctr", "workers": 0}),
+    )
+    assert all(each.is_error for each in answers)
+    assert "no job 'mars'" in answers[0].content[0].text
+    assert "either the id" in answers[1].content[0].text
+    assert "must say why" in answers[2].content[0].text
+
+
+def test_what_is_proposed_waits_for_a_person_and_is_on_record(tools, job, url):
+    made = told(tools, "propose", job="ads-ctr", why="it is cheap now", workers=2)
+    request = RequestStore(url).find(made["request"])
+    assert (request.entry, request.first) == (Entry.AGENT, "ada")
+    assert request.command.decision.seen == job.snapshot().version
+    (row,) = [each.row for each in AuditStore(url).newest(1)]
+    assert (row.action, row.entry, row.stage, row.why) == (
+        Action.PROPOSE,
+        Entry.AGENT,
+        Stage.WAITING,
+        "it is cheap now",
+    )
+
+
+def test_a_person_approves_their_agents_proposal_unless_a_rule_wants_a_second_one(tools, job, url):
+    requests = RequestStore(url)
+    request = requests.find(told(tools, "propose", job="ads-ctr", why="x", workers=3)["request"])
+    strict = CommandService(
+        lambda: AuditStore(url), NOW_S, requests=requests, rules=Rules(actions=frozenset({Action.SCALE}))
+    )
+    ada = Asker(local_person("ada"), Entry.APPROVE)
+    with pytest.raises(NotAllowedError, match="asked by you"):
+        job.asked_by(ada, strict).approve(request)
+    viewer = Asker(Person("vera", grants=(Grant(AccessRole.VIEWER),)), Entry.APPROVE)
+    free = CommandService(lambda: AuditStore(url), NOW_S, requests=requests)
+    with pytest.raises(NotAllowedError, match="needs the role"):
+        job.asked_by(viewer, free).approve(request)
+    made = job.asked_by(ada, free).approve(request)
+    assert made.plan.worker.count == 3
+
+
+def test_who_has_no_role_cannot_even_propose(job, url):
+    audit, nobody = AuditStore(url), Asker(Person("nora"), Entry.AGENT)
+    service = CommandService(lambda: audit, NOW_S, requests=RequestStore(url))
+    command = decide(Decision(Verdict.SCALE, "", 0.0, plan=job.snapshot().target), job.name)
+    with pytest.raises(NotAllowedError, match="propose needs the role"):
+        service.propose(command, nobody, job.facts(command))
+    assert audit.newest(1)[0].row.stage is Stage.REFUSED
+    assert Command(Action.PROPOSE, job.name).action is audit.newest(1)[0].row.action
+
+
+def test_the_program_speaks_the_protocol_over_standard_input_and_output(tmp_path):
+    here = Path(__file__).parent
+    paths = os.pathsep.join(map(str, (here.parent, here.parents[1])))
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    program = StdioServerParameters(
+        command=sys.executable,
+        args=[str(here / "agent_program.py"), url],
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    listed, (jobs, made) = asked(
+        program, ("list_jobs", {}), ("propose", {"job": "ads-ctr", "why": "over stdio", "workers": 2})
+    )
+    assert len(listed) == len(READING) + 1
+    assert jobs.structured_content["jobs"][0]["name"] == "ads-ctr"
+    assert RequestStore(url).find(made.structured_content["request"]).command.why == "over stdio"
