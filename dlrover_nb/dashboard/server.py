@@ -23,6 +23,7 @@ from dlrover_nb.dashboard.door import CHECK_S, Door
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
 from dlrover_nb.dashboard.health import Lives, Ready
+from dlrover_nb.dashboard.log import log_request
 from dlrover_nb.dashboard.pages import PAGES
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def _listening(dashboard: DashboardServer, sign_in: SignIn, further: Sequence[Pa
             },
             transforms=[strict_headers(settings.prefix)],
             default_handler_class=NotHere,
+            log_function=log_request,
             door=dashboard.door,
             root=settings.prefix,
         )
