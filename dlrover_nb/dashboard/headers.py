@@ -5,7 +5,7 @@ handlers, which are not ours to subclass, and of addresses that nobody handles.
 
 Our pages run no script but files of this server. Style attributes are allowed: the views of notebooks have
 them, and nothing that a cluster or a user names gets into one. Bokeh's page is another matter: it compiles
-code of its models with `Function`, and starts from a script in the page; so that page alone may do both. What
+code of its models with `Function` or as a blob, and starts from a script in the page; so that page alone may. What
 it shows is escaped as everywhere.
 """
 
@@ -27,7 +27,7 @@ _COMMON = (
     "img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
 )
 PAGE_POLICY = _COMMON + "script-src 'self'"
-LIVE_POLICY = _COMMON + "script-src 'self' 'unsafe-inline' 'unsafe-eval'"
+LIVE_POLICY = _COMMON + "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'"
 
 SAFE = {
     "X-Content-Type-Options": "nosniff",
