@@ -5,8 +5,8 @@ handlers, which are not ours to subclass, and of addresses that nobody handles.
 
 Our pages run no script but files of this server. Style attributes are allowed: the views of notebooks have
 them, and nothing that a cluster or a user names gets into one. Bokeh's page is another matter: it compiles
-code of its models with `Function` or as a blob, and starts from a script in the page; so that page alone may. What
-it shows is escaped as everywhere.
+code of its models with `Function` or from a blob, and starts from a script in the page; so that page alone
+may. What it shows is escaped as everywhere.
 """
 
 from __future__ import annotations

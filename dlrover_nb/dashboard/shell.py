@@ -103,7 +103,8 @@ def _clusters(page: Page, visit: Visit) -> str:
         f"{escape(key)}</a></li>"
         for key in visit.team.clusters
     )
-    return f'<nav aria-label="Clusters" class="dl-clusters"><span class="dl-label">Cluster</span><ul>{links}</ul></nav>'
+    label = '<span class="dl-label">Cluster</span>'
+    return f'<nav aria-label="Clusters" class="dl-clusters">{label}<ul>{links}</ul></nav>'
 
 
 def _person(visit: Visit) -> str:
