@@ -95,6 +95,8 @@ class ServeSettings:
         URL of the database; None: the user's own file.
     second_person_over_cost_per_hour, second_person_actions
         When a second person must approve.
+    metrics_token_file
+        File with the secret that Prometheus sends as a bearer token; empty: it must sign in otherwise.
     heard_s
         A cluster that was not heard for this long makes the server unready.
     """
@@ -114,6 +116,7 @@ class ServeSettings:
     history: str | None = None
     second_person_over_cost_per_hour: float | None = None
     second_person_actions: frozenset[Action] = frozenset()
+    metrics_token_file: str = ""
     heard_s: float = 15.0
 
     def __post_init__(self) -> None:
