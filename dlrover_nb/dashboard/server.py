@@ -21,7 +21,7 @@ from tornado.web import StaticFileHandler
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.door import CHECK_S, Door
 from dlrover_nb.dashboard.events import JobsEvents
-from dlrover_nb.dashboard.forms import ActHandler, FileHandler, ViewsHandler
+from dlrover_nb.dashboard.forms import ActHandler, BatchHandler, FileHandler, SecondHandler, ViewsHandler
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
 from dlrover_nb.dashboard.health import Lives, Ready
@@ -57,6 +57,8 @@ def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
     return [
         *((rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES),
         (r"/do", ActHandler, shared),
+        (r"/batch", BatchHandler, shared),
+        (r"/second", SecondHandler, shared),
         (r"/file", FileHandler, shared),
         (r"/views", ViewsHandler, shared),
         (r"/events/jobs", JobsEvents, shared),

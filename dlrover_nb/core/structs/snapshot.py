@@ -220,6 +220,11 @@ class SeriesChunk:
     lost: int = 0
 
 
+def version_of(undo: Decision | None) -> str:
+    """Return the version of a job whose latest change this decision would revert; None: none was made."""
+    return FIRST_VERSION if undo is None else undo.undoes
+
+
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
     """The state of a job at one moment."""
@@ -278,7 +283,7 @@ class JobSnapshot:
     @property
     def version(self) -> str:
         """The version of plan, mode and pins: the id of the decision that changed one of them last."""
-        return self.undo.undoes if self.undo is not None else FIRST_VERSION
+        return version_of(self.undo)
 
     @property
     def undo_cancels(self) -> bool:

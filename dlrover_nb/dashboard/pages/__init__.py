@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dlrover_nb.dashboard.pages import job, jobs
+from dlrover_nb.dashboard.pages import job, jobs, proposals
 
 PAGES = (
     jobs.PAGE,
     job.PAGE,
     job.CONFIRM,
+    proposals.PAGE,
 )
