@@ -20,6 +20,7 @@ from dlrover_nb.dashboard.page import Page, Visit
 from dlrover_nb.dashboard.shell import error_html, failure_html, page_html
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from typing import Any
 
     from dlrover_nb.core.structs.people import Person
@@ -63,7 +64,7 @@ class NotHere(OwnHandler):
 class PersonHandler(OwnHandler):
     """A handler that knows who asks; nobody who is not signed in gets past `prepare`.
 
-    One that overrides `prepare` must await the one here.
+    One that overrides `prepare` must return, or await, what the one here returns.
     """
 
     person: Person
@@ -73,8 +74,11 @@ class PersonHandler(OwnHandler):
         self.team, self.sign_in = team, sign_in
         self.door: Door = self.settings.get("door") or Door(sign_in)
 
-    async def prepare(self) -> None:
+    def prepare(self) -> Awaitable[None] | None:
         """Identify the person who asks, and refuse a change that no form of ours asks for."""
+        return self._let_in()
+
+    async def _let_in(self) -> None:
         person = await self.door.identify(self.request)
         if person is None:
             self.turn_away()

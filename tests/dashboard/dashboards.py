@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import http.client
+import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,10 +15,13 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.structs.people import AccessRole, Grant
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import OwnAccount
+from dlrover_nb.dashboard.sign_in.users import User, hashed, write_users
+from dlrover_nb.dashboard.sign_in_pages.ways import way_of
 from dlrover_nb.dashboard.team import Team
 
 
@@ -128,3 +133,62 @@ def closed(team):
     team.close()
     for cluster in team.clusters.values():
         cluster.core.shutdown(force=True)
+
+
+PASSWORD = "correct horse battery"
+
+
+class Visitor:
+    """A browser without a screen: it keeps cookies, and signs in and out by the forms."""
+
+    def __init__(self, dashboard: Dashboard, cookies=None) -> None:
+        self.dashboard, self.cookies = dashboard, dict(cookies or {})
+        self.root = urlsplit(dashboard.url).path.rstrip("/")
+
+    def ask(self, path, **options) -> Answer:
+        answer = self.dashboard.ask(path, cookies=self.cookies, **options)
+        self.cookies.update(answer.cookies)
+        self.cookies = {name: value for name, value in self.cookies.items() if value and value != '""'}
+        return answer
+
+    def field(self, name, path) -> str:
+        """Return the value of a hidden field of a page."""
+        return html.unescape(re.search(rf'name="{name}" value="([^"]*)"', self.ask(path).text)[1])
+
+    def sign_in(self, name="ada", password=PASSWORD, wanted="/") -> Answer:
+        path = f"{self.root}/sign-in?{urlencode({'next': wanted})}"
+        token = self.field("csrf", path)
+        form = {"csrf": token, "next": wanted, "name": name, "password": password}
+        return self.ask(f"{self.root}/sign-in", form=form)
+
+    def sign_out(self) -> Answer:
+        token = self.field("csrf", f"{self.root}/jobs")
+        return self.ask(f"{self.root}/sign-out", form={"csrf": token})
+
+    @property
+    def session(self) -> str:
+        """The secret of the session; empty: there is none."""
+        return next((value for name, value in self.cookies.items() if "dlrover-session" in name), "")
+
+
+HASH = hashed(PASSWORD, "nobody")
+
+
+def people(path, **roles):
+    """Write a users file; each person has the role of that name everywhere, and the same password."""
+    users = {name: User(HASH, grants=(Grant(AccessRole(role)),)) for name, role in roles.items()}
+    write_users(path, users)
+    return path
+
+
+@contextmanager
+def with_people(team, folder, settings=None, **roles):
+    """Run a server whose people have these roles."""
+    path = people(folder / "users.yaml", **(roles or {"ada": "operator", "vic": "viewer"}))
+    settings = replace(settings or ServeSettings(), users=str(path))
+    way = way_of(settings, team)
+    try:
+        with running(team, way.sign_in, settings, way.patterns) as dashboard:
+            yield dashboard
+    finally:
+        way.close()

@@ -35,6 +35,10 @@ class SignIn(Protocol):
         """
         ...
 
+    def known(self, name: str) -> Person | None:
+        """Return somebody by name, with the roles that they have now; None: nobody of that name is known."""
+        ...
+
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return what the tokens of forms are derived from: a secret of this sign-in that no page tells."""
         ...
@@ -51,6 +55,10 @@ class OwnAccount:
     def identify(self, request: HTTPServerRequest) -> Person | None:  # noqa: ARG002 - of the protocol
         """Return the account of the server."""
         return local_person(user_name())
+
+    def known(self, name: str) -> Person | None:
+        """Return the account of the server; it knows nobody else."""
+        return local_person(name) if name == user_name() else None
 
     def form_key(self, request: HTTPServerRequest) -> str:  # noqa: ARG002 - of the protocol
         """Return a secret of this process: another page cannot read ours, and so cannot send its token."""

@@ -1,0 +1,156 @@
+"""Sessions: who has signed in, by a cookie that only says which row of the database.
+
+A cookie that says itself who somebody is, signed, was rejected: it cannot be ended before it expires. The
+secret of a session is new with each sign-in, whatever cookie the browser had before (session fixation). A
+session ends when it was not used for a while, at the latest after a day, and at once when its person has left
+or has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.structs.people import Person  # noqa: TC001 - records are decoded by their annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tornado.httputil import HTTPServerRequest
+    from tornado.web import RequestHandler
+
+    from dlrover_nb.core.history.credentials import CredentialStore
+    from dlrover_nb.dashboard.settings import ServeSettings
+
+KIND = "session"
+RENEWED = 0.05  # part of the idle time after which a use of the session is written down
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """The cookie of sessions: its name, whether it goes over TLS alone, and the path that it is sent to.
+
+    ``__Host-`` makes browsers refuse one that another host, or a page without TLS, has set; with a path it is
+    ``__Secure-``. On loopback without TLS the port is in the name, as cookies know no ports.
+    """
+
+    name: str
+    is_secure: bool
+    path: str = "/"
+
+    def of(self, request: HTTPServerRequest) -> str:
+        """Return its value in a request; empty: it is not there."""
+        found = request.cookies.get(self.name)
+        return "" if found is None else found.value
+
+    def set(self, handler: RequestHandler, value: str) -> None:
+        """Give it to a browser: for as long as that runs, never to a script, never to another site's form."""
+        handler.set_cookie(
+            self.name, value, path=self.path, secure=self.is_secure, httponly=True, samesite="Lax"
+        )
+
+    def clear(self, handler: RequestHandler) -> None:
+        """Take it away from a browser."""
+        handler.clear_cookie(self.name, path=self.path, secure=self.is_secure, httponly=True, samesite="Lax")
+
+
+def cookie_of(settings: ServeSettings, what: str = "session") -> Cookie:
+    """Return the cookie of a server."""
+    name = f"dlrover-{what}"
+    if not settings.is_https:
+        return Cookie(f"{name}-{settings.port}", is_secure=False, path=settings.prefix or "/")
+    if settings.prefix:
+        return Cookie(f"__Secure-{name}", is_secure=True, path=settings.prefix)
+    return Cookie(f"__Host-{name}", is_secure=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept with a session.
+
+    Parameters
+    ----------
+    person
+        As they signed in.
+    ends_s
+        At the latest.
+    stamp
+        Of what the sign-in was checked against; one that has changed ends the session.
+    note
+        What the way of signing in needs when the person leaves.
+    """
+
+    person: Person
+    ends_s: float
+    stamp: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session that a request belongs to."""
+
+    secret: str
+    kept: Kept
+
+
+class Sessions:
+    """The sessions of a server, in the database that all servers of the team share.
+
+    Parameters
+    ----------
+    store
+        Of credentials.
+    cookie
+        Which has their secrets.
+    now_s
+        The time.
+    idle_s, absolute_s
+        For how long one lasts that is not used, and at all.
+    """
+
+    def __init__(
+        self,
+        store: CredentialStore,
+        cookie: Cookie,
+        now_s: Callable[[], float],
+        *,
+        idle_s: float,
+        absolute_s: float,
+    ) -> None:
+        self._store, self.cookie, self._now_s = store, cookie, now_s
+        self._idle_s, self._absolute_s = idle_s, absolute_s
+
+    def start(self, person: Person, *, stamp: str = "", note: str = "") -> str:
+        """Begin a session of somebody who has signed in, and return its secret."""
+        now_s = self._now_s()
+        self._store.drop_expired(now_s)
+        kept = Kept(person, now_s + self._absolute_s, stamp, note)
+        ends_s = min(now_s + self._idle_s, kept.ends_s)
+        return self._store.add(KIND, person.name, ends_s, to_json(kept).decode())
+
+    def find(self, request: HTTPServerRequest) -> Session | None:
+        """Return the session of a request, and note that it is used; None: there is none."""
+        secret = self.cookie.of(request)
+        now_s = self._now_s()
+        found = self._store.find(KIND, secret, now_s) if secret else None
+        if found is None:
+            return None
+        kept = from_json(found.record, Kept)
+        ends_s = min(now_s + self._idle_s, kept.ends_s)
+        if ends_s - found.expires_at_s > RENEWED * self._idle_s:
+            self._store.renew(KIND, secret, ends_s)
+        return Session(secret, kept)
+
+    def last_of(self, name: str) -> Kept | None:
+        """Return what is kept of the newest session of somebody, used or not; None: there is none."""
+        found = self._store.of(KIND, name)
+        return max(
+            (from_json(each.record, Kept) for each in found), key=lambda kept: kept.ends_s, default=None
+        )
+
+    def end(self, secret: str) -> None:
+        """End a session, on all servers."""
+        if secret:
+            self._store.drop(KIND, secret)

@@ -1,0 +1,100 @@
+"""Which way of signing in the settings ask for, with its pages."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.clock import ThisMachine
+from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.dashboard.sign_in import OwnAccount
+from dlrover_nb.dashboard.sign_in.by_password import PAGE, PasswordSignIn
+from dlrover_nb.dashboard.sign_in.by_proxy import ProxySignIn
+from dlrover_nb.dashboard.sign_in.sessions import Sessions, cookie_of
+from dlrover_nb.dashboard.sign_in.users import UsersFile
+from dlrover_nb.dashboard.sign_in_pages.password import SignInPage, SignOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from tornado.httputil import HTTPServerRequest
+
+    from dlrover_nb.dashboard.settings import ServeSettings
+    from dlrover_nb.dashboard.sign_in import SignIn
+    from dlrover_nb.dashboard.team import Team
+
+    Pattern = tuple[str, Any, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way of signing in: who asks, the handlers of its pages, and what to call in the end."""
+
+    sign_in: SignIn
+    patterns: tuple[Pattern, ...] = ()
+    close: Callable[[], None] = lambda: None
+
+
+def way_of(settings: ServeSettings, team: Team) -> Way:
+    """Return the way that the settings ask for.
+
+    Raises
+    ------
+    NotFoundError, InvalidValueError
+        When the file of its people is not there, or malformed.
+    BackendError
+        When the database cannot be opened.
+    """
+    if settings.proxy is not None:
+        return Way(ProxySignIn(settings.proxy, settings.groups, is_socket=bool(settings.unix_socket)))
+    if not settings.has_sign_in:
+        return Way(OwnAccount())
+    return _by_password(settings, team)
+
+
+def sessions_of(settings: ServeSettings, team: Team) -> tuple[Sessions, CredentialStore]:
+    """Return the sessions of a server, and the store below them."""
+    store = CredentialStore(team.url)
+    now_s = ThisMachine().wall_s  # not the monotonic clock: it stands still while the machine sleeps
+    cookie = cookie_of(settings)
+    return Sessions(store, cookie, now_s, idle_s=settings.idle_s, absolute_s=settings.absolute_s), store
+
+
+def _by_password(settings: ServeSettings, team: Team) -> Way:
+    users = UsersFile(settings.users)
+    sessions, store = sessions_of(settings, team)
+    sign_in = PasswordSignIn(users, settings.groups, sessions, address_of(settings))
+
+    def close() -> None:
+        sign_in.close()
+        store.close()
+
+    form = {"sign_in": sign_in, "form_cookie": cookie_of(settings, "form")}
+    return Way(sign_in, ((PAGE, SignInPage, form), sign_out(team, sign_in)), close)
+
+
+def sign_out(team: Team, sign_in: SignIn) -> Pattern:
+    """Return the handler of the way out."""
+    return "/sign-out", SignOut, {"team": team, "sign_in": sign_in}
+
+
+def address_of(settings: ServeSettings) -> Callable[[HTTPServerRequest], str]:
+    """Return a function that tells where a request comes from.
+
+    Behind a proxy of ours, on this machine or on a socket, that is what the proxy has added to
+    ``X-Forwarded-For``: its last entry. Whatever stands before, the client may have made up.
+    """
+    is_behind_proxy = bool(settings.url)
+
+    def address(request: HTTPServerRequest) -> str:
+        told = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
+        if not (is_behind_proxy and told):
+            return request.remote_ip or "socket"
+        try:
+            return str(ipaddress.ip_address(told))
+        except ValueError:
+            return request.remote_ip or "socket"
+
+    return address
