@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, Progre
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, PastJob
 from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.snapshot import version_of
 from dlrover_nb.core.structs.summary import JobSummary, holding, left_s, outlook_of, share_done
 from dlrover_nb.core.telemetry import JobTelemetry
 
@@ -181,6 +182,7 @@ class SimulatedRun:
                 memory=brief.memory,
                 nodes=job.nodes,
                 deadline=brief.deadline,
+                version=version_of(brief.undo),
             ),
         )
 
