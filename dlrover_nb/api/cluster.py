@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api import past
+from dlrover_nb.api import audit, past
 from dlrover_nb.api.connection_view import ConnectionView
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.own_parts import data_part, free_name, model_part
@@ -20,6 +20,7 @@ from dlrover_nb.widgets.rows.tables import Tabular
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dlrover_nb.api.audit import AuditView
     from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.submission import JobText
     from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView
@@ -216,6 +217,29 @@ class Cluster(Tabular):
         >>> cluster.history("ads-ctr").history.outcomes
         """
         return past.history(job, run)
+
+    def audit(self, job: str | None = None, since: str | None = None, n: int = 50) -> AuditView:
+        """Return the newest commands in the audit: who asked for what, and what became of it.
+
+        Parameters
+        ----------
+        job
+            A job's name; None: all jobs.
+        since
+            An age such as ``24h``, or a date; None: all.
+        n
+            How many at the most.
+
+        Raises
+        ------
+        InvalidValueError
+            When `since` is no moment, or `n` is below 1.
+
+        Examples
+        --------
+        >>> cluster.audit("ads-ctr", since="24h")
+        """
+        return audit.audit(job, since=since, n=n)
 
     def score(self, owner: str | None = None, days: float | None = None) -> ScoresView:
         """Return how good predictions were: over all jobs, and for each.
