@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules
-from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import NotAllowedError, NotFoundError, shown
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.alerts import AlertStore
@@ -14,6 +13,7 @@ from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.notes import NoteStore
 from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.dashboard.spans import Steps, TracedCommands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,8 +56,9 @@ class Team:
         self.history = HistoryStore(url)
         self.audit, self.requests, self.notes = AuditStore(url), RequestStore(url), NoteStore(url)
         self.alerts = AlertStore(url)
-        self.commands = CommandService(
-            lambda: self.audit, now_s, requests=self.requests, rules=rules, is_required=True
+        self.steps = Steps()
+        self.commands = TracedCommands(
+            lambda: self.audit, now_s, requests=self.requests, rules=rules, steps=self.steps
         )
 
     def cluster(self, key: str) -> WatchedCluster:
@@ -83,10 +84,12 @@ class Team:
         cluster = self.cluster(key)
         if refusal := why_not(asker.person, Action.VIEW, namespace=cluster.namespace):
             raise NotAllowedError(refusal)
-        return cluster.job_as(name, asker.person).asked_by(asker, self.commands)
+        commands = self.commands.about(lambda: cluster.job(name).snapshot())
+        return cluster.job_as(name, asker.person).asked_by(asker, commands)
 
     def close(self) -> None:
         """Close the database and stop watching the clusters."""
+        self.steps.close()
         for cluster in self.clusters.values():
             cluster.close()
         for store in (self.history, self.audit, self.requests, self.notes, self.alerts):
