@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, cast
 from dlrover_nb.api.views import StatusView
 from dlrover_nb.core.client.until import Until, is_reached
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, JobFailedError
+from dlrover_nb.core.errors import (
+    AuditBrokenError,
+    BackendError,
+    DlroverError,
+    InvalidValueError,
+    JobFailedError,
+)
+from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import JobSnapshot
 from dlrover_nb.core.waits import tell
@@ -46,7 +53,7 @@ class ExitCode(IntEnum):
     """How a call ended; these numbers do not change between releases."""
 
     DONE = 0
-    JOB_FAILED = 1  # the job that was waited for
+    JOB_FAILED = 1  # the job that was waited for; or the audit that was verified
     MISTAKE = 2  # in the words of the call, or refused: nothing was changed
     NO_ANSWER = 3  # the cluster or the job's master cannot be reached, or failed: try again
     TIMED_OUT = 124  # as of timeout(1): what was waited for has not come about
@@ -70,6 +77,7 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
             auto_connect=True,
             address=os.environ.get(ADDRESS),
             line=line,
+            entry=Entry.COMMAND_LINE,
         )
     try:
         code = _run(words, commands)
@@ -97,7 +105,7 @@ def _told(error: DlroverError | KeyboardInterrupt) -> tuple[ExitCode, str]:
             return ExitCode.INTERRUPTED, "interrupted"
         case DetachedError():
             return ExitCode.INTERRUPTED, str(error)
-        case JobFailedError():
+        case JobFailedError() | AuditBrokenError():
             return ExitCode.JOB_FAILED, f"{CLI}: {error}"
         case BackendError():
             return ExitCode.NO_ANSWER, f"{CLI}: {error.text}"

@@ -11,7 +11,9 @@ from dlrover_nb.api.own_parts import data_part, free_name, model_part
 from dlrover_nb.api.submission import job_of, settings_of
 from dlrover_nb.api.views import JobsView, Note, SubmittedView
 from dlrover_nb.api.waiting import shown_waits
+from dlrover_nb.core.client.asked_cluster import AskedCluster
 from dlrover_nb.core.errors import DlroverError, NotFoundError
+from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.rows.tables import Tabular
 
@@ -39,10 +41,13 @@ class Cluster(Tabular):
     poller
         Keeps the live views of this cluster up to date; None for a new one. A second connection to a cluster
         takes that of the first, so that a shutdown updates the views of both a last time.
+    entry
+        Through which its commands come, for the audit.
     """
 
-    def __init__(self, core: CoreCluster, poller: Poller | None = None) -> None:
+    def __init__(self, core: CoreCluster, poller: Poller | None = None, entry: Entry = Entry.PYTHON) -> None:
         self.core = core
+        self._asked = AskedCluster(core, entry)
         self.poller = Poller() if poller is None else poller  # it starts no thread before the first view
 
     @property
@@ -108,7 +113,7 @@ class Cluster(Tabular):
             job = {} if "name" in settings else {"name": free_name(data, {each.name for each in self.jobs()})}
         own_model, own_data = model_part(model), data_part(data)
         spec = job_of(job, (*own_model.settings, *own_data.settings, *settings_of(settings)))
-        handle = self.core.submit(spec, model=own_model.own, data=own_data.own)
+        handle = self._asked.submit(spec, model=own_model.own, data=own_data.own)
         return Job(
             handle, self.poller, SubmittedView(spec, "", handle.schema, handle.bounds, handle.deadline)
         )
@@ -136,7 +141,7 @@ class Cluster(Tabular):
         --------
         >>> cluster.job("ads-ctr").status()
         """
-        return Job(self.core.job(self.jobs().only_name() if name is None else name), self.poller)
+        return Job(self._asked.job(self.jobs().only_name() if name is None else name), self.poller)
 
     def attach(self, name: str | None = None) -> Job | JobsView:
         """Find jobs again, from a new kernel: with all that they have measured so far.
@@ -282,7 +287,7 @@ class Cluster(Tabular):
         """
         from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load on demand
 
-        return ManyJobs(self.core, self.poller)
+        return ManyJobs(self._asked, self.poller)
 
     @shown_waits("the job to be deleted")
     def delete(self, name: str, *, force: bool = False) -> Note:
@@ -306,7 +311,7 @@ class Cluster(Tabular):
         --------
         >>> cluster.delete("ads-ctr")
         """
-        return Note(f"Deleted {name}", self.core.delete(name, force=force))
+        return Note(f"Deleted {name}", self._asked.delete(name, force=force))
 
     @shown_waits("the cluster to end")
     def shutdown(self, *, force: bool = False) -> Note:

@@ -80,6 +80,10 @@ class JobFailedError(DlroverError):
     """A job ended without finishing its work."""
 
 
+class AuditBrokenError(DlroverError):
+    """Rows of the audit were changed, removed or moved; each line says what is wrong."""
+
+
 class WireError(DlroverError):
     """A message that cannot be decoded, is of another version, or is too large."""
 

@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import IO
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of some file systems, and of folders on them
 
 
-def write(path: Path | str, content: str | bytes, *, force: bool = False) -> Path:
+def write(path: Path | str, content: str | bytes | Iterable[str], *, force: bool = False) -> Path:
     """Write a whole file or none of it, and return its absolute path.
+
+    Parameters
+    ----------
+    content
+        Of several texts, one is held at a time.
 
     Raises
     ------
@@ -36,7 +41,7 @@ def write(path: Path | str, content: str | bytes, *, force: bool = False) -> Pat
     path = Path(path).expanduser().absolute()
     try:
         _check_free(path, force=force)
-        _replace(path, content.encode() if isinstance(content, str) else content)
+        _replace(path, _parts(content))
     except OSError as error:
         raise InvalidValueError(f"cannot write {path}: {error.strerror}; name another file") from error
     return path
@@ -85,11 +90,17 @@ def _check_free(path: Path, *, force: bool) -> None:
         raise InvalidValueError(f"{path} exists already; use --force to overwrite it, or name another file")
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _parts(content: str | bytes | Iterable[str]) -> Iterable[bytes]:
+    if isinstance(content, bytes):
+        return (content,)
+    return (text.encode() for text in ((content,) if isinstance(content, str) else content))
+
+
+def _replace(path: Path, content: Iterable[bytes]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(content)
         umask = os.umask(0)
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)  # what open() would have given; mkstemp's files are private

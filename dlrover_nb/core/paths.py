@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import platformdirs
 
 from dlrover_nb.core.files import writing_to
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+RUNS_VAR = "DLROVER_NB_RUNS"  # variable: folders of mounted volumes that hold run folders
 HISTORY_VAR = "DLROVER_NB_HISTORY"  # variable: the URL of a team's history
 
 
@@ -25,6 +24,15 @@ def state_folder() -> Path:
 def jobs_folder() -> Path:
     """Return where the run folders of this user's jobs lie."""
     return state_folder() / "jobs"
+
+
+def run_roots() -> tuple[Path, ...]:
+    """Return the folders that may hold run folders: the user's own, and those of mounted volumes.
+
+    The variable `RUNS_VAR` names the latter, separated as in ``PATH``.
+    """
+    mounted = (Path(part) for part in os.environ.get(RUNS_VAR, "").split(os.pathsep) if part)
+    return (jobs_folder(), *mounted)
 
 
 def rows_folder() -> Path:

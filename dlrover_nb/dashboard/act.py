@@ -1,7 +1,7 @@
 """Commands from forms: a form becomes a `Command`, the service carries it out, and its fate becomes words.
 
-`command_of` is pure and knows the fields; `carried_out` asks the job and turns every refusal into a sentence
-with what to do; `ActHandler` (``/do``) is the edge. A form holds what the person saw (the proposal's id, the
+`command_of` is pure and knows the fields; `carried_out` asks the job and makes every refusal a sentence with
+what to do; `forms.ActHandler` (``/do``) is the edge. A form holds what the person saw (the proposal's id, the
 version of the plan) and a key that was made with it: sent twice, by a double click or a browser that asks
 again, it is carried out once.
 
@@ -12,10 +12,10 @@ browser has scripts off, and from a link in a chat.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -33,8 +33,7 @@ from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
-from dlrover_nb.dashboard.flash import Flash, keep_flash
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.flash import Flash
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Tone
 
@@ -70,15 +69,16 @@ def command_of(form: Form, *, undo: Decision | None = None) -> Command:
         When a field is missing, or is not what its action needs.
     """
     action = action_of(form)
-    job, key, why = _needed(form, "job"), form.get("key", ""), form.get("reason", "").strip()
-    if len(key) > MOST_KEY:
+    job, why = _needed(form, "job"), form.get("reason", "").strip()
+    if len(form.get("key", "")) > MOST_KEY:
         raise InvalidValueError(
-            f"key must have at most {MOST_KEY} letters, got {len(key)}; load the page again"
+            f"key must have at most {MOST_KEY} letters, got {len(form['key'])}; load the page again"
         )
     if len(why) > MOST_REASON:
         raise InvalidValueError(
             f"reason must have at most {MOST_REASON:,} letters, got {len(why):,}; shorten it"
         )
+    key = key_of(form)
     if action in _DECISIONS:
         return decide(_decision(action, form, why, undo), job, key=key)
     if action in _SHARDS:
@@ -88,6 +88,19 @@ def command_of(form: Form, *, undo: Decision | None = None) -> Command:
     return Command(Action.STOP, job, why=why, key=key)
 
 
+def key_of(form: Form) -> str:
+    """Return the idempotency key of a form: of its own key, and of all that it asks for.
+
+    A browser that goes back shows the form again with the same key; with another plan in it, or another
+    button, it asks for something else, which must not be taken for the first one. Empty: it has none.
+    """
+    if not form.get("key"):
+        return ""
+    asked = "\n".join(f"{name}={form[name]}" for name in sorted(form) if name not in _NOT_ASKED)
+    return f"form-{sha256(asked.encode()).hexdigest()[:40]}"
+
+
+_NOT_ASKED = {"csrf", "back", "reason"}
 _DECISIONS = {
     Action.ACCEPT: Verdict.ACCEPT,
     Action.REJECT: Verdict.REJECT,
@@ -286,15 +299,3 @@ def back_to(form: Form, flash: str) -> str:
     page = page if _PAGE_NAME.fullmatch(page) else "job"
     state = {"cluster": form.get("cluster", "")} | ({"name": form.get("job", "")} if page == "job" else {})
     return f"{page}?{urlencode({**state, 'flash': flash})}"
-
-
-class ActHandler(PersonHandler):
-    """Takes the form of one command."""
-
-    async def post(self) -> None:
-        """Carry it out, and lead back to the page with what became of it."""
-        form = {name: self.get_body_argument(name) for name in self.request.body_arguments}
-        loop = asyncio.get_running_loop()
-        ended = await loop.run_in_executor(None, act, self.team, self.person, form)
-        flash = keep_flash(self.team.notes, self.person.name, (ended.flash,), self.team.now_s())
-        self.redirect(back_to(form, flash), status=303)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.people import Person
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.dashboard.acting import ActingClusters
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +57,9 @@ class WatchedCluster:
         The cluster, connected as the server's own account.
     namespace
         Where its jobs run; empty on clusters without namespaces.
-    as_person
-        Returns the same cluster connected as somebody else; None: the server's account acts for all, and the
-        table of rights alone bounds them.
+    acting
+        The same cluster as each person sees it; None: the server's account acts for all, and the table of
+        rights alone bounds them.
     period_s
         Seconds between two lists of jobs.
     """
@@ -68,11 +69,11 @@ class WatchedCluster:
         core: Cluster,
         *,
         namespace: str = "",
-        as_person: Callable[[Person], Cluster] | None = None,
+        acting: ActingClusters | None = None,
         period_s: float = PERIOD_S,
     ) -> None:
         self.core, self.namespace, self.poller = core, namespace, Poller()
-        self._as_person, self._period_s = as_person, period_s
+        self._acting, self._period_s = acting, period_s
         self._jobs = Jobs()
         self._listeners: set[Callable[[Jobs], None]] = set()
         self._lock, self._is_over = threading.Lock(), threading.Event()
@@ -100,7 +101,11 @@ class WatchedCluster:
 
     def job_as(self, name: str, person: Person) -> JobHandle:
         """Return a job for the commands of a person, who is known to the cluster where it knows people."""
-        return (self.core if self._as_person is None else self._as_person(person)).job(name)
+        return (self.core if self._acting is None else self._acting.cluster(person)).job(name)
+
+    def known(self, person: Person) -> Person:
+        """Return a person with the role that they have here, where the cluster itself knows people."""
+        return person if self._acting is None else self._acting.known(person, self.namespace)
 
     def close(self) -> None:
         """Stop watching; the cluster itself goes on."""

@@ -9,6 +9,7 @@ Panel's own `state.user` is of its OAuth cookies and tells nothing here; a docum
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -80,7 +81,8 @@ class DocumentDoor(AuthProvider):  # type: ignore[misc]  # of bokeh, without typ
         else:
             self._door.check_origin(handler.request)
             _check_is_of(handler, person)
-            self._door.open.add(handler, person, end=lambda: _end(handler))
+            self._door.open.add(handler, person, end=partial(_end, handler))
+            _forget_when_closed(self._door, handler)
         return person.name
 
     def _send_to_sign_in(self, handler: Any) -> None:  # noqa: ANN401 - of bokeh, without types
@@ -113,7 +115,18 @@ def _check_is_of(handler: Any, person: Person) -> None:  # noqa: ANN401 - of bok
 
 
 def _end(handler: Any) -> None:  # noqa: ANN401 - of bokeh, without types
-    connection = handler.connection
+    """Close a websocket, and let nobody have its document again."""
+    if handler.connection is not None and handler.ws_connection is not None:
+        handler.connection.session.request_expiration()
     handler.close(4401, "signed out")
-    if connection is not None:
-        connection.session.request_expiration()  # nobody gets it again
+
+
+def _forget_when_closed(door: Door, handler: Any) -> None:  # noqa: ANN401 - of bokeh, without types
+    """Note the end of a websocket; Bokeh's handler has no hook for it but its own method."""
+    close = handler.on_connection_close
+
+    def closed() -> None:
+        door.open.drop(handler)
+        close()
+
+    handler.on_connection_close = closed

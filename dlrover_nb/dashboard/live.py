@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.commands import Asker, Entry
+from dlrover_nb.core.structs.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.documents import person_here
 from dlrover_nb.dashboard.shell import error_html
 from dlrover_nb.widgets.live import LiveView
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from dlrover_nb.core.structs.people import Person
     from dlrover_nb.dashboard.sign_in import SignIn
     from dlrover_nb.dashboard.team import Team
 
@@ -29,9 +30,17 @@ def live_app(team: Team, sign_in: SignIn) -> Callable[[], Any]:  # noqa: ARG001 
         }
         key = asked.get("cluster") or next(iter(team.clusters))
         try:
-            job = team.job(key, asked.get("job", ""), Asker(person_here(), Entry.DASHBOARD))
-            return LiveView(job, team.cluster(key).poller).panel()
+            person = person_here()
+            job = team.job(key, asked.get("job", ""), Asker(person, Entry.DASHBOARD))
+            can_act = may_act(team, person, key, job.snapshot().spec.owner)
+            return LiveView(job, team.cluster(key).poller, can_act=can_act).panel()
         except DlroverError as error:
             return pn.pane.HTML(error_html(error))
 
     return document
+
+
+def may_act(team: Team, person: Person, key: str, owner: str) -> bool:
+    """Whether a person may send every command that the live view has controls for."""
+    actions = (Action.ACCEPT, Action.REJECT, Action.OVERRIDE, Action.SCALE, Action.UNDO, Action.MODE)
+    return all(team.may(person, action, key, owner=owner) for action in actions)

@@ -19,11 +19,13 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.dashboard.act import ActHandler
 from dlrover_nb.dashboard.alert_handlers import alert_patterns
 from dlrover_nb.dashboard.api_v1.handlers import api_patterns
 from dlrover_nb.dashboard.approve import approve_patterns
 from dlrover_nb.dashboard.door import CHECK_S, Door
+from dlrover_nb.dashboard.events import JobsEvents
+from dlrover_nb.dashboard.files import FILES
+from dlrover_nb.dashboard.forms import ActHandler, FileHandler, ViewsHandler
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
 from dlrover_nb.dashboard.health import Lives, Ready
@@ -62,6 +64,10 @@ def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
         *approve_patterns(team, sign_in),
         *alert_patterns(team, sign_in),
         (r"/do", ActHandler, shared),
+        (r"/file", FileHandler, shared),
+        (r"/views", ViewsHandler, shared),
+        (r"/events/jobs", JobsEvents, shared),
+        *((path, handler, shared) for path, handler in FILES),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.commands.rights import why_not
@@ -69,7 +70,8 @@ class Team:
 
     def may(self, person: Person, action: Action, key: str, *, owner: str = "") -> bool:
         """Whether a person may do something there, as far as roles go: for what a page offers."""
-        return not why_not(person, action, owner=owner, namespace=self.cluster(key).namespace)
+        cluster = self.cluster(key)
+        return not why_not(cluster.known(person), action, owner=owner, namespace=cluster.namespace)
 
     def job(self, key: str, name: str, asker: Asker) -> JobHandle:
         """Return a job as the person who asks: what they may not do is refused, and audited.
@@ -82,10 +84,11 @@ class Team:
             When there is no such cluster or job.
         """
         cluster = self.cluster(key)
-        if refusal := why_not(asker.person, Action.VIEW, namespace=cluster.namespace):
+        known = replace(asker, person=cluster.known(asker.person))
+        if refusal := why_not(known.person, Action.VIEW, namespace=cluster.namespace):
             raise NotAllowedError(refusal)
         commands = self.commands.about(lambda: cluster.job(name).snapshot())
-        return cluster.job_as(name, asker.person).asked_by(asker, commands)
+        return cluster.job_as(name, asker.person).asked_by(known, commands)
 
     def close(self) -> None:
         """Close the database and stop watching the clusters."""

@@ -13,6 +13,7 @@ from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import read_address
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.verb import MAGIC, DetachedError
 from dlrover_nb.widgets.wait_lines import session_line
@@ -55,9 +56,11 @@ class Commands:
         The user's variables: a cell in Python runs among them, and a job may name its own model or data.
     line
         Makes the line that shows what a verb waits for, see `shown_waits`.
+    entry
+        Through which these commands come, for the audit.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a front end differs in, each by its name
         self,
         connector: Connector = connect,
         *,
@@ -66,7 +69,9 @@ class Commands:
         address: str | None = None,
         namespace: dict[str, object] | None = None,
         line: Callable[[], WaitLine | None] = session_line,
+        entry: Entry = Entry.NOTEBOOK,
     ) -> None:
+        self.entry = entry
         self.session = Session()
         self.command = command
         self.address = address
@@ -94,7 +99,7 @@ class Commands:
             previous.shutdown()
         core = self._connector(kind, address, **options)
         is_again = previous is not None and target == self.session.target
-        cluster = Cluster(core, previous.poller if previous is not None and is_again else None)
+        cluster = Cluster(core, previous.poller if previous is not None and is_again else None, self.entry)
         self.session.cluster, self.session.target = cluster, target
         with contextlib.suppress(BackendError):  # the cluster's own display reports the error
             self.session.note_jobs(cluster.jobs())
@@ -112,7 +117,9 @@ class Commands:
             if not self._auto_connect:
                 raise NotFoundError(f"not connected; `{self.command} connect ray` starts or joins a cluster")
             kind, address, options = read_address(self.address)
-            self.session.cluster = Cluster(self._connector(kind, address, start=start, **options))
+            self.session.cluster = Cluster(
+                self._connector(kind, address, start=start, **options), entry=self.entry
+            )
         return self.session.cluster
 
     def cluster_if_any(self) -> Cluster | None:

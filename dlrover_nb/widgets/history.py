@@ -91,7 +91,7 @@ def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
 def speed_chart(history: RunHistory) -> StaticChart:
     """Return the throughput of a run with the applied plans and their predictions."""
     start_s = history.run.started_at_s
-    t_s, y = _line(history.series, start_s, "samples_per_s")
+    t_s, y = series_line(history.series, start_s, "samples_per_s")
     applied = sorted(history.outcomes, key=lambda o: o.applied_at_s)
     layers: tuple[Layer, ...] = (
         *_levels(applied, start_s, max([0.0, *t_s])),
@@ -107,7 +107,7 @@ def speed_chart(history: RunHistory) -> StaticChart:
 def memory_chart(history: RunHistory) -> StaticChart:
     """Return the memory of the largest node of each role over a run."""
     start_s = history.run.started_at_s
-    lines = {role: _line(history.series, start_s, f"{role}_memory_mib") for role in Role}
+    lines = {role: series_line(history.series, start_s, f"{role}_memory_mib") for role in Role}
     looks = {Role.WORKER: (WORKER_COLOR, ""), Role.PS: (PS_COLOR, "6 3")}
     layers = tuple(Line(*lines[r], color, f"largest {r}", dash) for r, (color, dash) in looks.items())
     words = f"Greatest memory of any node of each role over the run of {history.run.job}."
@@ -124,7 +124,7 @@ def _memory_twin(lines: dict[Role, tuple[list[float], list[float]]]) -> Table:
     return Table("Greatest memory over time", ("until (m:ss)", "largest worker", "largest ps"), rows)
 
 
-def _line(rows: Sequence[SeriesRow], start_s: float, column: str) -> tuple[list[float], list[float]]:
+def series_line(rows: Sequence[SeriesRow], start_s: float, column: str) -> tuple[list[float], list[float]]:
     """Return times and a column, NaN between spans that are not adjacent."""
     points: list[tuple[float, float]] = []
     for before, row in pairwise((None, *rows)):

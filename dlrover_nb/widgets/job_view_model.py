@@ -112,17 +112,19 @@ class JobViewModel:
         )
 
     def scale(self, plan: ResourcePlan, why: str = "") -> None:
-        """Change the job to a plan that answers no proposal."""
+        """Change the job to a plan that answers no proposal, unless it has changed since it was shown."""
+        seen = self.state().snapshot.version
         self._ask(
             PendingAction(Verdict.SCALE, aim=f"scale to {plan.short}"),
-            lambda: self._handle.scale(plan, why=why),
+            lambda: self._handle.scale(plan, why=why, seen=seen),
         )
 
     def set_mode(self, mode: Mode, why: str = "") -> None:
         """Set who decides from now on."""
+        seen = self.state().snapshot.version
         self._ask(
             PendingAction(Verdict.MODE, aim=f"change to {mode} mode"),
-            lambda: self._handle.set_mode(mode, why=why),
+            lambda: self._handle.set_mode(mode, why=why, seen=seen),
         )
 
     def undo(self, decision: str, why: str = "", *, aim: str) -> None:

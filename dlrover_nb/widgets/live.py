@@ -35,10 +35,13 @@ class LiveView(LivePage["Screen"]):
         The job.
     poller
         Keeps the view up to date; the one of the job's cluster.
+    can_act
+        Whether its screens have what sends a command; without, a person can look and ask what if.
     """
 
-    def __init__(self, handle: JobHandle, poller: Poller) -> None:
+    def __init__(self, handle: JobHandle, poller: Poller, *, can_act: bool = True) -> None:
         super().__init__(poller)
+        self._can_act = can_act
         self.name = handle.name
         self.view_model = JobViewModel(handle, self.flush)
         poller.watch(self)
@@ -56,7 +59,8 @@ class LiveView(LivePage["Screen"]):
     def _make_screen(self, lock: RLock | None = None) -> Screen:
         from dlrover_nb.widgets.screen import Screen  # noqa: PLC0415 - panel takes seconds to import
 
-        return Screen(self.view_model, self._drop, self._cell.take_back_scripts, lock=lock)
+        take_back = self._cell.take_back_scripts
+        return Screen(self.view_model, self._drop, take_back, lock=lock, can_act=self._can_act)
 
     def _added(self, screen: Screen) -> Screen:
         super()._added(screen)

@@ -57,6 +57,9 @@ class Screen:
         Called when a notebook's page has rendered the view.
     lock
         Held while the screen is drawn; of its render target, or its own.
+    can_act
+        Whether it has the controls that send a command, and the field that tells of a press: what is not
+        there can neither be pressed nor set by a message.
     """
 
     def __init__(
@@ -66,14 +69,16 @@ class Screen:
         on_connect: Callable[[], None] = lambda: None,
         *,
         lock: RLock | None = None,
+        can_act: bool = True,
     ) -> None:
-        self._view_model = view_model
+        self._view_model, self._can_act = view_model, can_act
         lock = lock or threading.RLock()
         self.chart_grid = ChartGrid(view_model.state().snapshot, self._tapped, self.flush)
-        self.sliders = Sliders(view_model, lock, self.flush)
+        self.sliders = Sliders(view_model, lock, self.flush, can_act=can_act)
         self.buttons = DecisionButtons(view_model, lock)
         self._make_texts()
-        self._bind_presses()
+        if can_act:
+            self._bind_presses()
         self.stage = RenderTarget(
             self._arrange(),
             lambda: self._show(view_model.state()),
@@ -104,16 +109,17 @@ class Screen:
     def _arrange(self) -> pn.Column:
         card = pn.Column(pane(self._card), self._want_why, sizing_mode="stretch_width", styles=HALF)
         now = pn.Column(pane(self._message), sizing_mode="stretch_width", styles=HALF)
+        acts, press = ([self.buttons.layout], [pane(self._press)]) if self._can_act else ([], [])
         return pn.Column(
             pane(self._header),
-            pn.Row(now, self.buttons.layout, sizing_mode="stretch_width", styles=WRAP),
+            pn.Row(now, *acts, sizing_mode="stretch_width", styles=WRAP),
             *self.chart_grid.rows(),
             pn.Row(card, self.sliders.layout, sizing_mode="stretch_width", styles=WRAP),
             pane(self._why),
             self.chart_grid.others(),
             self._want_tables,
             pane(self._tables),
-            pane(self._press),
+            *press,
             styles=PAGE,
             sizing_mode="stretch_width",
             max_width=1200,

@@ -56,9 +56,14 @@ class Sliders:
         Held while the screen is drawn; a user's move waits for it.
     on_change
         Called, from any thread, when there is something new to draw.
+    can_act
+        Whether there is the button that requests the plan.
     """
 
-    def __init__(self, view_model: JobViewModel, lock: RLock, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, view_model: JobViewModel, lock: RLock, on_change: Callable[[], None], *, can_act: bool = True
+    ) -> None:
+        self._can_act = can_act
         self._view_model, self._lock, self._on_change = view_model, lock, on_change
         self._latest = LatestOnly(self._weigh)
         self._chosen: ResourcePlan | None = None  # None: the user has moved no slider
@@ -92,8 +97,7 @@ class Sliders:
                 styles=ANY,
             ),
             pane(self._words),
-            pane(self.send),
-            pane(self._answer),
+            *((pane(self.send), pane(self._answer)) if self._can_act else ()),
             self.back,
             sizing_mode="stretch_width",
             styles=HALF,

@@ -85,6 +85,7 @@ class MastersCluster:
     def __init__(self, *masters: JobMaster) -> None:
         self.masters = {master.state.spec.name: master for master in masters}
         self.away = ""
+        self.further: tuple[JobSummary, ...] = ()  # lines of jobs that are no more than that
 
     def capacity(self) -> Capacity:
         return Capacity((NodeShape(8, 32768),))
@@ -92,9 +93,8 @@ class MastersCluster:
     def live_jobs(self) -> tuple[JobSummary, ...]:
         if self.away:
             raise BackendError(self.away)
-        return tuple(
-            summarize(master.snapshot()) for master in list(self.masters.values()) if master.reachable
-        )
+        masters = [master for master in list(self.masters.values()) if master.reachable]
+        return (*(summarize(master.snapshot()) for master in masters), *self.further)
 
     def job(self, name: str) -> JobHandle:
         if name not in self.masters:

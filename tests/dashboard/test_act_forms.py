@@ -42,7 +42,7 @@ def test_the_plan_that_a_form_holds_is_the_plan_that_is_asked_for(plan):
     made = command_of(BASE | plan_form(plan) | {"action": "override", "proposal": "p2"})
     assert made.decision is not None
     assert made.decision.plan == plan
-    assert (made.action, made.subject, made.key, made.why) == (Action.OVERRIDE, "p2", "k1", "it is slow")
+    assert (made.action, made.subject, made.why) == (Action.OVERRIDE, "p2", "it is slow")
     assert command_of(BASE | plan_form(plan) | {"action": "scale"}).decision.plan == plan
 
 
@@ -51,6 +51,16 @@ def test_an_answer_names_the_proposal_and_the_version_that_were_seen(verdict):
     made = command_of(BASE | {"action": verdict, "proposal": "p2"})
     assert made.decision == Decision(Verdict(verdict), "", 0.0, "p2", why="it is slow", seen="d3")
     assert made.job == "ads"
+
+
+def test_a_key_is_of_a_form_with_all_that_it_asks_for():
+    form = BASE | {"action": "accept", "proposal": "p2"}
+    key = command_of(form).key
+    assert 0 < len(key) <= 64
+    assert command_of(form | {"csrf": "x", "reason": "another", "back": "jobs"}).key == key
+    others = ({"key": "k2"}, {"action": "reject"}, {"proposal": "p3"}, {"job": "b"}, {"version": "d4"})
+    assert key not in {command_of(form | other).key for other in others}
+    assert command_of(form | {"key": ""}).key == ""
 
 
 def test_who_asks_is_never_taken_from_a_form():

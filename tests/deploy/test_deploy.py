@@ -127,9 +127,8 @@ def test_the_admission_policy_names_accounts_and_labels_as_jobs_have_them():
 def installed(cluster, namespace):
     """Return what the example for a team makes, in a namespace of this test; applied, after a dry run."""
     objects = build(DEPLOY / "examples" / "team")
-    suffix = f"dlrover-nb-nodes-{namespace}"
     for obj in objects:
-        renamed(obj, namespace, suffix)
+        renamed(obj, namespace)
     api = dynamic.DynamicClient(config.new_client_from_config(cluster.kubeconfig))
     [place] = [o for o in objects if o["kind"] == "Namespace"]
     for obj in (place, *(o for o in objects if o is not place)):
@@ -140,7 +139,7 @@ def installed(cluster, namespace):
     return objects
 
 
-def renamed(obj, namespace, nodes):
+def renamed(obj, namespace):
     """Give an object names of this test alone: cluster-wide ones stay behind otherwise."""
     meta = obj["metadata"]
     if obj["kind"] == "Namespace":
@@ -148,30 +147,40 @@ def renamed(obj, namespace, nodes):
     elif "namespace" in meta:
         meta["namespace"] = namespace
     if obj["kind"].startswith("ClusterRole"):
-        meta["name"] = nodes
+        meta["name"] = of_test(meta["name"], namespace)
     if obj.get("roleRef", {}).get("kind") == "ClusterRole":
-        obj["roleRef"]["name"] = nodes
+        obj["roleRef"]["name"] = of_test(obj["roleRef"]["name"], namespace)
     for subject in obj.get("subjects", ()):
         subject["name"] = subject["name"].replace("team-ads", namespace)
         if "namespace" in subject:
             subject["namespace"] = namespace
 
 
+def of_test(name, namespace):
+    """Return a name of the cluster as this test's own; the component of the nodes alone has none of a team."""
+    return f"{name.removesuffix('-team-ads')}-{namespace}"
+
+
 @pytest.fixture(scope="module")
 def team(control_plane):
-    """Install the example once; alice is a user, the dashboard's account an operator, another one a viewer."""
+    """Install the example once; alice is a user, two accounts are an operator and a viewer."""
     namespace = f"team-{uuid.uuid4().hex[:8]}"
     objects = installed(control_plane, namespace)
-    seen = binding(role("dlrover-nb-viewer", VIEWER, namespace=namespace), f"{ACCOUNT}:{namespace}:viewer")
     created = config.new_client_from_config(control_plane.kubeconfig)
-    client.RbacAuthorizationV1Api(created).create_namespaced_role_binding(namespace, seen)
+    for name, rights in (("viewer", VIEWER), ("operator", OPERATOR)):
+        held = binding(
+            role(f"dlrover-nb-{name}", rights, namespace=namespace), f"{ACCOUNT}:{namespace}:{name}"
+        )
+        client.RbacAuthorizationV1Api(created).create_namespaced_role_binding(namespace, held)
     yield control_plane, namespace
     api = config.new_client_from_config(control_plane.kubeconfig)
     client.CoreV1Api(api).delete_namespace(namespace)
     rbac = client.RbacAuthorizationV1Api(api)
-    [nodes] = [o["metadata"]["name"] for o in objects if o["kind"] == "ClusterRole"]
-    rbac.delete_cluster_role(nodes)
-    rbac.delete_cluster_role_binding(nodes)
+    for obj in objects:
+        if obj["kind"] == "ClusterRole":
+            rbac.delete_cluster_role(obj["metadata"]["name"])
+        elif obj["kind"] == "ClusterRoleBinding":
+            rbac.delete_cluster_role_binding(obj["metadata"]["name"])
 
 
 def may(api, namespace, group, resource, verb, name=None):
@@ -202,13 +211,14 @@ EVERYTHING = sorted(
 
 
 @pytest.mark.kube
-@pytest.mark.parametrize("who", ["user", "operator", "viewer", "master's account"])
+@pytest.mark.parametrize("who", ["user", "operator", "dashboard", "viewer", "master's account"])
 def test_each_role_may_do_what_its_table_says_and_nothing_else(team, who):
     cluster, namespace = team
     account = f"{ACCOUNT}:{namespace}"
     api, rights = {
         "user": (lambda: config.new_client_from_config(cluster.alice), USER),
-        "operator": (lambda: as_account(cluster, f"{account}:dlrover-nb-dashboard"), (*OPERATOR, SEE_NODES)),
+        "operator": (lambda: as_account(cluster, f"{account}:operator"), (*OPERATOR, SEE_NODES)),
+        "dashboard": (lambda: as_account(cluster, f"{account}:dlrover-nb-dashboard"), (*VIEWER, SEE_NODES)),
         "viewer": (lambda: as_account(cluster, f"{account}:viewer"), (*VIEWER, SEE_NODES)),
         "master's account": (lambda: as_account(cluster, f"{account}:ads-master"), (SEE_NODES,)),
     }[who]
@@ -230,11 +240,32 @@ def test_a_user_can_give_his_jobs_master_its_rights_and_an_operator_cannot(team)
     with pytest.raises(client.ApiException) as refused:
         roles.create_namespaced_role(namespace, more)
     assert refused.value.status == 403
-    dashboard = f"system:serviceaccount:{namespace}:dlrover-nb-dashboard"
-    pods = client.CoreV1Api(as_account(cluster, dashboard))
+    pods = client.CoreV1Api(as_account(cluster, f"{ACCOUNT}:{namespace}:operator"))
     with pytest.raises(client.ApiException) as refused:
         pods.create_namespaced_pod(namespace, pod("intruder"))
     assert refused.value.status == 403
+
+
+def impersonable(api, kind, name):
+    """Whether who asks may act as a user or a group of that name."""
+    asked = client.V1ResourceAttributes(group="", resource=kind, verb="impersonate", name=name)
+    spec = client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked)
+    review = client.V1SelfSubjectAccessReview(spec=spec)
+    return client.AuthorizationV1Api(api).create_self_subject_access_review(review).status.allowed
+
+
+@pytest.mark.kube
+def test_the_dashboard_may_act_as_the_people_whom_the_team_names_and_as_nobody_else(team):
+    cluster, namespace = team
+    asks = as_account(cluster, f"{ACCOUNT}:{namespace}:dlrover-nb-dashboard")
+    may_be = {("users", "ada"), ("users", "bob"), ("groups", "dev")}
+    others = {
+        ("users", "kubernetes-admin"),
+        ("users", "alice"),
+        ("groups", "system:masters"),
+        ("users", None),
+    }
+    assert {each for each in may_be | others if impersonable(asks, *each)} == may_be
 
 
 def pod(name):

@@ -167,6 +167,8 @@ class Link:
 class MemoryCluster:
     """A `Cluster` that remembers its jobs."""
 
+    user, namespace = "ada", ""
+
     def __init__(self) -> None:
         self.links: dict[str, Link] = {}
         self.connected: list[tuple[str, str | None, float | None]] = []

@@ -47,6 +47,7 @@ class HereCluster:
         return self
 
     simulated = False
+    user, namespace = "ada", ""
 
     @property
     def description(self) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.errors import shown
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a summary is decoded by its annotations
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.people import AccessRole, Person
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.waits import QueueWait
 
 
 class Cluster(Protocol):
@@ -24,6 +27,16 @@ class Cluster(Protocol):
     @property
     def simulated(self) -> bool:
         """Whether the cluster is simulated."""
+        ...
+
+    @property
+    def user(self) -> str:
+        """The account that the cluster knows this client as: the author of its commands."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Where jobs run; empty on clusters without namespaces."""
         ...
 
     @property
@@ -90,6 +103,42 @@ class Cluster(Protocol):
 
     def shutdown(self, *, force: bool = False) -> str:
         """End the cluster if this product started it, else disconnect; return what was done."""
+        ...
+
+
+class OfThisAccount:
+    """What clusters share that know neither people nor namespaces: whoever reaches them is this account."""
+
+    @property
+    def user(self) -> str:
+        """The account of this process."""
+        return user_name()
+
+    @property
+    def namespace(self) -> str:
+        """None: all jobs are in one place."""
+        return ""
+
+
+@runtime_checkable
+class KnowsPeople(Protocol):
+    """A cluster that knows people by their names, and can be asked as one of them."""
+
+    def acting_as(self, person: Person) -> Cluster:
+        """Return the same cluster, asked as a person: it decides what they may."""
+        ...
+
+    def role_of_user(self) -> AccessRole | None:
+        """Return what the user of this connection is to the jobs here; None: they may not see them."""
+        ...
+
+
+@runtime_checkable
+class HasQueues(Protocol):
+    """A cluster where others than its scheduler may hold jobs back."""
+
+    def queue_waits(self) -> tuple[QueueWait, ...]:
+        """Return the jobs that a queue holds back; none where no queue can be read."""
         ...
 
 

@@ -76,9 +76,9 @@ class JobCommands:
         vars(other).update(_asker=asker, _commands=commands or self._commands)
         return other
 
-    def through(self, entry: Entry) -> Self:
+    def through(self, entry: Entry, commands: CommandService | None = None) -> Self:
         """Return the same job for the same account through another entry."""
-        return self.asked_by(replace(self._asker, entry=entry))
+        return self.asked_by(replace(self._asker, entry=entry), commands)
 
     def accept(self, proposal: str | None = None, *, why: str = "") -> Decision:
         """Accept a proposal: the one named, or the open one.

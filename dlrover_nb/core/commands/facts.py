@@ -15,6 +15,7 @@ from dlrover_nb.core.structs.commands import AuditRow
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.commands import Asker, Command, Stage
     from dlrover_nb.core.structs.decisions import Prediction
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
@@ -31,6 +32,7 @@ class CommandFacts:
     predicted: Prediction | None = None
     cost_per_hour: float | None = None
     version: str = ""  # of plan, mode and pins
+    cost_before_per_hour: float | None = None
 
 
 def facts_of(
@@ -66,6 +68,17 @@ def facts_of(
         predicted=predicted,
         cost_per_hour=None if after is None else pricing.cost_per_hour(after, prices),
         version=snapshot.version,
+        cost_before_per_hour=pricing.cost_per_hour(snapshot.target, prices),
+    )
+
+
+def facts_of_submit(spec: JobSpec, *, namespace: str) -> CommandFacts:
+    """Return the facts of a submit: the plan of the job, and what it costs."""
+    return CommandFacts(
+        owner=spec.owner,
+        namespace=namespace,
+        after=spec.plan,
+        cost_per_hour=pricing.cost_per_hour(spec.plan, spec.prices),
     )
 
 
@@ -90,6 +103,7 @@ def audit_row(command: Command, asker: Asker, facts: CommandFacts, stage: Stage,
         high=predicted.high if predicted else None,
         cost_per_hour=facts.cost_per_hour,
         key=command.key,
+        cost_before_per_hour=facts.cost_before_per_hour,
     )
 
 

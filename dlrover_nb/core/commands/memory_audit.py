@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.history.chain import START, chained_hash
+from dlrover_nb.core.history.chain import START, chained_hash, link_of
 from dlrover_nb.core.structs.commands import AuditRow, ChainedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from dlrover_nb.core.history.chain import Link
 
 
 class MemoryAudit:
@@ -47,6 +49,10 @@ class MemoryAudit:
         """Return the newest rows, newest first: of one job, before a number."""
         found = [each for each in self.rows(job=job) if before is None or each.seq < before]
         return tuple(found[: -n_row - 1 : -1])
+
+    def links(self, *, after: int = 0) -> Iterator[Link]:
+        """Yield the rows as they are stored, by their number, for a check of the chain."""
+        return (link_of(each) for each in list(self._rows)[after:])
 
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last row."""

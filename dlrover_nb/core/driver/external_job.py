@@ -63,6 +63,8 @@ class Surroundings:
         The reported steps.
     on_progress
         Called with what is done until a job is continued, in words.
+    namespace
+        Where it runs, for the audit.
     """
 
     folder: Path
@@ -71,6 +73,7 @@ class Surroundings:
     url: str
     reports: StepReports
     on_progress: Callable[[str], None] = unheard
+    namespace: str = ""
 
 
 Composed: TypeAlias = tuple[ExternalMaster, ExternalLogs, ExternalInputs]
@@ -160,7 +163,9 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
 
 
 def _recorded(spec: JobSpec, around: Surroundings, held: contextlib.ExitStack) -> RecordedController:
-    recorded = RecordedController(spec.name, around.folder, around.history_url, SETTINGS)
+    recorded = RecordedController(
+        spec.name, around.folder, around.history_url, SETTINGS, namespace=around.namespace
+    )
     held.callback(recorded.close)
     return recorded
 

@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import with_texts
+from dlrover_nb.core.driver.auto_audit import AutoAudit
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.redaction import Redactor
@@ -51,19 +52,23 @@ class HistoryWriter:
         The job's name.
     url
         Of the database; None for the user's own file.
+    namespace
+        Where the job runs, for the audit.
     """
 
-    def __init__(self, job: str, url: str | None) -> None:
+    def __init__(self, job: str, url: str | None, namespace: str = "") -> None:
         self._job, self._url = job, url
         self._store: HistoryStore | None = None
         self._has_failed = False
         self._redactor = Redactor()
         self._started_at_s: float | None = None
+        self._audit = AutoAudit(url, namespace)
 
     def continue_run(self, spec: JobSpec, started_at_s: float) -> None:
         """Write to the run that was started then, of which an earlier master wrote the beginning."""
         self._redactor = Redactor(secret_values(spec))
         self._started_at_s = started_at_s
+        self._audit.begin(for_storage(spec), started_at_s)
 
     def remember(self, order: Remember) -> None:
         """Write one record; at the end of the job, compact old ones."""
@@ -74,7 +79,9 @@ class HistoryWriter:
                 self._store = HistoryStore(self._url)
                 if self._started_at_s is not None and not isinstance(order.record, JobSpec):
                     self._store.reopen(self._job, self._started_at_s)
-            self._store.remember(self._job, order.at_s, self._storable(order.record))
+            record = self._storable(order.record)
+            self._store.remember(self._job, order.at_s, record)
+            self._audit.note(record, order.at_s)
             if isinstance(order.record, PhaseChanged) and order.record.phase.is_final:
                 self._store.compact(order.at_s)
         except InvalidValueError as error:
@@ -97,3 +104,4 @@ class HistoryWriter:
         """Close the database."""
         if self._store is not None:
             self._store.close()
+        self._audit.close()

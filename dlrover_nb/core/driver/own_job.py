@@ -72,6 +72,8 @@ class RunSetup:
         Of the history; None for the user's own file.
     clock
         The time.
+    namespace
+        Where it runs, for the audit; empty on clusters without namespaces.
     """
 
     backend: Backend
@@ -79,6 +81,7 @@ class RunSetup:
     _: KW_ONLY
     history_url: str | None
     clock: SystemClock
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ def _master(job: JobFile, setup: RunSetup, capacity: Capacity, origin: Origin | 
 
 
 def _recorded(spec: JobSpec, setup: RunSetup, held: contextlib.ExitStack) -> RecordedController:
-    recorded = RecordedController(spec.name, setup.folder, setup.history_url)
+    recorded = RecordedController(spec.name, setup.folder, setup.history_url, namespace=setup.namespace)
     held.callback(recorded.close)
     return recorded
 

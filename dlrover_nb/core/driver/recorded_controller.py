@@ -68,12 +68,14 @@ class RecordedController:
         folder: Path,
         history_url: str | None,
         settings: ControllerSettings | None = None,
+        *,
+        namespace: str = "",
     ) -> None:
         self._job, self._settings = job, settings
         self._controller: Controller | None = None
         self.last_decision = ""
         self._folder = folder
-        self._journal, self._memory = Journal(folder), HistoryWriter(job, history_url)
+        self._journal, self._memory = Journal(folder), HistoryWriter(job, history_url, namespace)
         self._telemetry, self._lock = JobTelemetry(), threading.Lock()
         self._recent = master_snapshot.Recent()
 

@@ -7,12 +7,14 @@ rows follow the same one. A key is claimed in the same transaction, hence by one
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, select, update
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.history.chain import chained_hash
+from dlrover_nb.core.history.audit_search import searched
+from dlrover_nb.core.history.chain import Link, chained_hash
 from dlrover_nb.core.history.database import Database, default_url
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import audit, audit_head
@@ -20,10 +22,14 @@ from dlrover_nb.core.structs.commands import AuditRow, ChainedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from sqlalchemy import Connection
 
+    from dlrover_nb.core.structs.audited import AuditedCommand, AuditFilter
+
 PAGE = 1000  # rows that are read at once
+_SEARCHED = ("at_s", "person", "entry", "action", "job", "stage", "key")
 
 
 class AuditStore:
@@ -85,6 +91,27 @@ class AuditStore:
         found = self._database.rows(wanted)
         return tuple(ChainedRow(each.seq, record_from(each.record, AuditRow), each.hash) for each in found)
 
+    def search(
+        self, where: AuditFilter, *, n_command: int, before: int | None = None
+    ) -> tuple[AuditedCommand, ...]:
+        """Return the newest commands that a filter lets through, newest first: both rows of each as one.
+
+        Parameters
+        ----------
+        before
+            Only those whose first row has a smaller number; None: from the newest on.
+        """
+        with self._database.reading() as connection:
+            return searched(connection, where, n_command=n_command, before=before)
+
+    def links(self, *, after: int = 0) -> Iterator[Link]:
+        """Yield the rows as they are stored, by their number, for a check of the chain."""
+        wanted = select(audit).order_by(audit.c.seq).limit(PAGE)
+        while found := self._database.rows(wanted.where(audit.c.seq > after)):
+            for each in found:
+                yield Link(each.seq, each.hash, each.record.encode(), _doubt(each))
+            after = found[-1].seq
+
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last row, as they are kept apart from the rows."""
         (found,) = self._database.rows(select(audit_head.c.seq, audit_head.c.hash))
@@ -109,17 +136,32 @@ def _append_after(connection: Connection, seq: int, before: str, row: AuditRow) 
     chained = ChainedRow(seq + 1, row, chained_hash(before, seq + 1, row))
     connection.execute(
         insert(audit).values(
-            seq=chained.seq,
-            at_s=row.at_s,
-            person=row.person[:128],
-            entry=str(row.entry),
-            action=str(row.action),
-            job=row.job[:64],
-            stage=str(row.stage),
-            key=row.key,
-            record=to_json(row).decode(),
-            hash=chained.hash,
+            seq=chained.seq, **_columns(row), record=to_json(row).decode(), hash=chained.hash
         )
     )
     connection.execute(update(audit_head).values(seq=chained.seq, hash=chained.hash))
     return chained
+
+
+def _columns(row: AuditRow) -> dict[str, object]:
+    """Return the columns that a row is searched by."""
+    return {
+        "at_s": row.at_s,
+        "person": row.person[:128],
+        "entry": str(row.entry),
+        "action": str(row.action),
+        "job": row.job[:64],
+        "stage": str(row.stage),
+        "key": row.key,
+    }
+
+
+def _doubt(found: Any) -> str:  # noqa: ANN401 - a row of a Select has no useful static type
+    """Say where the columns of a row differ from its record: no hash covers them, but searches use them."""
+    try:
+        record = json.loads(found.record)
+        meant = _columns(AuditRow(**{name: record[name] for name in _SEARCHED}))
+    except (ValueError, KeyError, TypeError):
+        return "cannot be read"
+    wrong = [name for name, value in meant.items() if getattr(found, name) != value]
+    return f"has a {wrong[0]} in its column that its record does not" if wrong else ""

@@ -85,7 +85,7 @@ RESIZE = Right(
 _VIEW = Right("pods/proxy", ("get",), "view jobs: status, proposals, logs")
 _STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
 _END = Right("pods/proxy", ("delete",), "end jobs: stop and finish them")
-_CALLS = (_VIEW, _STEER, _END)
+CALLS = (_VIEW, _STEER, _END)  # in the order of the roles
 USER = (
     Right("jobs", ("create", "delete", "get", "list", "patch", "watch"), "start, list and end jobs", "batch"),
     Right(
@@ -97,7 +97,7 @@ USER = (
     Right("serviceaccounts", ("create", "delete", "get"), "give a job's master an account of its own"),
     Right("roles", ("create", "delete", "get"), "give that account its few rights", _RBAC),
     Right("rolebindings", ("create", "delete", "get"), "bind them to it", _RBAC),
-    *_CALLS,
+    *CALLS,
     Right(
         "pods",
         ("create", "delete", "get", "list", "patch", "watch"),

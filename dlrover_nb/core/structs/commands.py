@@ -169,6 +169,8 @@ class AuditRow:
         Idempotency key; the rows of one command share it.
     first
         Who asked first, where a second person has approved; `person` is the second one.
+    cost_before_per_hour
+        Of the plan before.
     """
 
     at_s: float
@@ -190,6 +192,7 @@ class AuditRow:
     cost_per_hour: float | None = None
     key: str = ""
     first: str = ""
+    cost_before_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

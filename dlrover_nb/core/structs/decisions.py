@@ -224,6 +224,11 @@ class Decision:
         return f"undo of {self.undoes}: {said}" if self.undoes else said
 
 
+def version_of(undo: Decision | None) -> str:
+    """Return the version of plan, mode and pins, by the decision that would undo the latest change."""
+    return FIRST_VERSION if undo is None else undo.undoes
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of an applied plan: predicted against measured throughput."""

@@ -10,12 +10,12 @@ from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import (
-    FIRST_VERSION,
     Decision,
     Outcome,
     ParetoFront,
     Prediction,
     Proposal,
+    version_of,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
@@ -278,7 +278,7 @@ class JobSnapshot:
     @property
     def version(self) -> str:
         """The version of plan, mode and pins: the id of the decision that changed one of them last."""
-        return self.undo.undoes if self.undo is not None else FIRST_VERSION
+        return version_of(self.undo)
 
     @property
     def undo_cancels(self) -> bool:

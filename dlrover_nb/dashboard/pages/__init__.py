@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from dlrover_nb.dashboard.alerts import views as alerts
-from dlrover_nb.dashboard.pages import jobs
+from typing import TYPE_CHECKING
 
-PAGES = (jobs.PAGE, alerts.PAGE)
+from dlrover_nb.dashboard.alerts import views as alerts
+from dlrover_nb.dashboard.pages import cluster, decisions, history, job, jobs, waiting
+
+if TYPE_CHECKING:
+    from dlrover_nb.dashboard.page import Page
+
+PAGES: tuple[Page, ...] = (
+    jobs.PAGE,
+    job.PAGE,
+    job.CONFIRM,
+    alerts.PAGE,
+    waiting.PAGE,
+    cluster.PAGE,
+    decisions.PAGE,
+    history.PAGE,
+)

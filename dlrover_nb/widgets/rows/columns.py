@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.history import JobRun, Score
+    from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.capacity import NodeShape
     from dlrover_nb.core.structs.cluster_access import Allowed
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, Prediction, Proposal
@@ -273,6 +274,26 @@ RUNS: Columns[JobRun] = Columns(
         "started_at_s": lambda r: r.started_at_s,
         "ended_at_s": lambda r: r.ended_at_s,
         "message": lambda r: r.message,
+    }
+)
+AUDIT: Columns[AuditedCommand] = Columns(
+    {
+        "row": lambda a: a.seq,
+        "at_s": lambda a: a.asked.at_s,
+        "person": lambda a: a.asked.person,
+        "entry": lambda a: a.asked.entry,
+        "job": lambda a: a.asked.job,
+        "action": lambda a: a.asked.action,
+        "subject": lambda a: a.asked.subject,
+        "why": lambda a: a.asked.why,
+        "plan_before": lambda a: a.asked.plan_before,
+        "plan_after": lambda a: a.asked.plan_after,
+        "predicted_samples_per_s": lambda a: a.asked.predicted_samples_per_s,
+        "low": lambda a: a.asked.low,
+        "high": lambda a: a.asked.high,
+        "stage": lambda a: a.last.stage,
+        "answer": lambda a: a.last.answer,
+        "first": lambda a: a.asked.first,
     }
 )
 SERIES: Columns[SeriesRow] = Columns(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.export import Imported
     from dlrover_nb.core.history import JobRun, Scoreboard
+    from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.decisions import Decision
@@ -118,6 +119,11 @@ def shards(snapshot: JobSnapshot) -> Tables:
 def runs(found: Iterable[JobRun]) -> Tables:
     """Return the runs in the history."""
     return listed("runs", c.RUNS, found)
+
+
+def audit(found: Iterable[AuditedCommand]) -> Tables:
+    """Return commands in the audit."""
+    return listed("commands", c.AUDIT, found)
 
 
 def history(found: RunHistory) -> Tables:

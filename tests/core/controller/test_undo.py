@@ -12,7 +12,7 @@ from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict, version_of
 from dlrover_nb.core.structs.events import Decided, PhaseChanged, PlanFailed, RoomChanged, Scale
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.resources import Role, RolePlan
@@ -207,3 +207,21 @@ def test_memory_that_was_given_and_taken_back_is_not_proposed_again_at_once(make
     job.train(30)
     kinds = {p.kind for p in job.view.proposals if p.status is ProposalStatus.PENDING}
     assert ProposalKind.PROTECT not in kinds
+
+
+def test_the_version_of_a_job_is_its_latest_change_that_can_be_undone(job):
+    job.train(5)
+    assert version_of(job.view.undo) == "d0"
+    job.obey(job.decide(Verdict.SCALE, plan=plan_of(job)))
+    job.decide(Verdict.MODE, mode=Mode.MANUAL)
+    assert version_of(job.view.undo) == "d2"
+
+
+def test_a_decision_about_an_older_version_names_who_changed_what_since(job):
+    job.train(5)
+    job.decide(Verdict.SCALE, plan=plan_of(job), seen="d0")
+    before = state(job)
+    with pytest.raises(StaleDecisionError, match=r"as of d0, but since then came d1 \(scale .* by ada\)"):
+        job.decide(Verdict.MODE, mode=Mode.MANUAL, seen="d0")
+    assert state(job) == before
+    job.decide(Verdict.MODE, mode=Mode.MANUAL, seen="d1")

@@ -15,6 +15,7 @@ from dlrover_nb.core.backends.kubernetes.api import Forbidden, NotThere, Refused
 from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
 from dlrover_nb.core.manifests.kinds import ACCESS_REVIEW, NAMESPACE, QUOTA, RULES_REVIEW, SELF_REVIEWS
 from dlrover_nb.core.manifests.rights import (
+    CALLS,
     SEE_NODES,
     SHIPPED,
     SHIPPED_WORDS,
@@ -24,6 +25,7 @@ from dlrover_nb.core.manifests.rights import (
     shipped_role,
 )
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.people import AccessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -147,6 +149,22 @@ def _who(api: Api) -> str:
         except (NotThere, Refused, KeyError):
             continue
     return ""
+
+
+def role_of_user(api: Api) -> AccessRole | None:
+    """Return the user's role towards jobs of the namespace, by their rights to masters; None: they see none.
+
+    Raises
+    ------
+    ApiError
+        When the API server does not answer, or does not let this client act as the user.
+    """
+    role = None
+    for right, stronger in zip(CALLS, AccessRole, strict=True):
+        if not all(_allowed(api, right, verb) for verb in right.verbs):
+            break
+        role = stronger
+    return role
 
 
 def standing(api: Api) -> ClusterAccess:

@@ -12,7 +12,6 @@ from urllib.parse import quote
 import msgspec
 
 from dlrover_nb.core.backends.kubernetes.api_errors import (
-    ApiError,
     Asked,
     Conflict,
     Forbidden,
@@ -39,12 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Api",
-    "ApiError",
     "Conflict",
-    "Doc",
     "Forbidden",
     "Gone",
-    "Kind",
     "Listing",
     "NotThere",
     "OverQuota",
@@ -141,6 +137,10 @@ class Api:
     def n_request(self) -> int:
         """How many requests were sent over this connection, by all that share it."""
         return self._connection.n_request
+
+    def acting_as(self, user: str, groups: Sequence[str] = ()) -> Api:
+        """Return the same namespace as somebody else sees it; see `login.impersonating`."""
+        return Api(self._connection.acting_as(user, groups), self.namespace, limit_s=self._limit_s)
 
     def within(self, namespace: str) -> Api:
         """Return the same connection, at another namespace."""

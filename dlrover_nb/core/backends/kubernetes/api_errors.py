@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _LONGEST = 600  # characters of a message that are passed on: a Pod's list of errors can be a page
 _DENIED = re.compile(r'User "(?P<user>(?:[^"\\]|\\.)*)" cannot ')
+_IMPERSONATED = re.compile(
+    r'^(?P<kind>user|group)s "(?P<name>(?:[^"\\]|\\.)*)" is forbidden: .* cannot impersonate '
+)
 _OVER_QUOTA = re.compile(r"exceeded quota: (?P<quota>[^,]+)")
 _NOT_REACHED = re.compile("error trying to reach service", re.IGNORECASE)
 _NO_ADDRESS = "address not allowed"  # said of a pod that runs while its status does not hold its address yet
@@ -277,6 +280,10 @@ def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiErro
         user = _unquoted(denied["user"])
         if user == "system:anonymous":
             return Unauthorized, f"the API server received no credentials to {asked}; sign in again"
+        if other := _IMPERSONATED.search(status.message):
+            name = f"{other['kind']} {_unquoted(other['name'])}"
+            ask = "name it in the ClusterRole that lets the dashboard impersonate people"
+            return Refused, f"{user} may not act as the {name}; {ask}"
         ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"
         return Forbidden, f"{user} may not {asked}{_which(asked)}; {ask}{_way_out(asked)}"
     if _OVER_QUOTA.search(status.message):

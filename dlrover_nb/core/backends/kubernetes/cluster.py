@@ -9,20 +9,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.access import standing, user_of
+from dlrover_nb.core.backends.kubernetes.access import role_of_user, standing, user_of
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
+from dlrover_nb.core.backends.kubernetes.found_job import FoundJob, name_of
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, SecretGoneError, link_of
 from dlrover_nb.core.backends.kubernetes.master_status import (
@@ -31,8 +30,8 @@ from dlrover_nb.core.backends.kubernetes.master_status import (
     Over,
     end_of_job,
     has_begun,
-    master_status,
 )
+from dlrover_nb.core.backends.kubernetes.queues import queue_waits
 from dlrover_nb.core.backends.kubernetes.strays import left_on_volume, remove_all, strays
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
@@ -49,7 +48,6 @@ from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
-from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
@@ -57,7 +55,6 @@ from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,6 +64,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.people import AccessRole, Person
+    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.waits import QueueWait
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +99,25 @@ class KubernetesCluster:
         """The user as the API server knows it: the author of decisions, and the owner of jobs."""
         return user_of(self.api)
 
+    def acting_as(self, person: Person) -> KubernetesCluster:
+        """Return the same namespace as a person sees it: the API server decides what they may.
+
+        Raises
+        ------
+        BackendError
+            When the person's name is one that Kubernetes reserves.
+        """
+        return KubernetesCluster(self.api.acting_as(person.name, person.groups))
+
+    def role_of_user(self) -> AccessRole | None:
+        """Return what the user of this connection is to the jobs here; None: they may not see them."""
+        return role_of_user(self.api)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace where jobs run."""
+        return self.api.namespace
+
     @property
     def description(self) -> str:
         """One line: kind, place and capacity."""
@@ -123,6 +142,10 @@ class KubernetesCluster:
                 "within their own bounds, and pods wait until there is room"
             )
         return capacity
+
+    def queue_waits(self) -> tuple[QueueWait, ...]:
+        """Return the jobs that a queue of the cluster holds back; fits `core.client.cluster.HasQueues`."""
+        return queue_waits(self.api)
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
         """Return the result of the API server's dry run of documents."""
@@ -267,10 +290,10 @@ class KubernetesCluster:
         selector = f"app.kubernetes.io/managed-by=dlrover-nb,{JOB_LABEL}"
         return self.api.list(kind, selector=f"{selector},{ROLE_LABEL}={role}" if role else selector).items
 
-    def _here(self) -> dict[str, _Found]:
+    def _here(self) -> dict[str, FoundJob]:
         """Return the Jobs and ElasticJobs of the namespace with their masters' pods, by name."""
         masters = self._list(POD, role=MASTER_ROLE)
-        return {name_of(job): _Found(job, masters) for job in self._owners()}
+        return {name_of(job): FoundJob(job, masters) for job in self._owners()}
 
     def _owners(self) -> list[Doc]:
         """Return what keeps masters' pods: Jobs, and ElasticJobs where the cluster and the user have them."""
@@ -279,7 +302,7 @@ class KubernetesCluster:
             owners += self._list(ELASTIC_JOB, role=MASTER_ROLE)
         return owners
 
-    def _answers(self, here: dict[str, _Found]) -> list[JobSummary]:
+    def _answers(self, here: dict[str, FoundJob]) -> list[JobSummary]:
         """Query all masters in parallel; those that do not answer in time are left out."""
         asked = [
             self._pool.submit(self._summary, found, found.where.pod)
@@ -291,7 +314,7 @@ class KubernetesCluster:
             future.cancel()
         return [summary for future in asked if future in done and (summary := future.result()) is not None]
 
-    def _summary(self, found: _Found, pod: str) -> JobSummary | None:
+    def _summary(self, found: FoundJob, pod: str) -> JobSummary | None:
         name = found.name
         try:
             return self._link(found.job).ask_summary(pod, timeout_s=ANSWER_LIMIT_S)
@@ -301,7 +324,7 @@ class KubernetesCluster:
             logger.info("job %s does not answer: %s", name, error)
             return None
 
-    def _without_answer(self, found: _Found, ends: dict[str, Doc]) -> JobSummary:
+    def _without_answer(self, found: FoundJob, ends: dict[str, Doc]) -> JobSummary:
         """Return the line of a job whose master does not answer: it starts, restarts, or is gone."""
         name, where = found.name, found.where
         end = ends.get(end_name(name))
@@ -350,40 +373,6 @@ def connect_kubernetes(context: str | None = None, namespace: str | None = None)
     api = connect_api(context, namespace)
     api.with_short_timeout(CONNECT_LIMIT_S).version()
     return KubernetesCluster(api)
-
-
-class _Found:
-    """A Job or an ElasticJob of ours with its master's location."""
-
-    def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
-        self.job = job
-        self.name, self.run = name_of(job), run_of(job)
-        mine = (pod for pod in masters if run_of(pod) == self.run)
-        self.where = master_status(job, mine, run=self.run)
-
-    def summary(self, phase: JobPhase, message: str) -> JobSummary:
-        """Return its line when its master does not answer."""
-        head = self.job["metadata"]
-        began_s = datetime.fromisoformat(head["creationTimestamp"]).timestamp()
-        owner = head.get("annotations", {}).get(OWNER_NOTE, "")
-        return JobSummary(
-            self.name,
-            phase,
-            owner,
-            began_s,
-            None,
-            0.0,
-            0.0,
-            None,
-            live=False,
-            at_s=max(time.time(), began_s),  # the API server's clock may be ahead of ours
-            message=message,
-        )
-
-
-def name_of(document: Doc) -> str:
-    """Return an object's name."""
-    return str(document["metadata"]["name"])
 
 
 def _visible(look: Callable[[], list[Doc]]) -> tuple[Doc, ...] | None:

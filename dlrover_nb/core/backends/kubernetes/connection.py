@@ -19,10 +19,10 @@ from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSL
 from urllib3.exceptions import TimeoutError as LateError
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable, is_status
-from dlrover_nb.core.backends.kubernetes.login import credentials
+from dlrover_nb.core.backends.kubernetes.login import credentials, impersonating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dlrover_nb.core.backends.kubernetes.login import Login
 
@@ -116,6 +116,10 @@ class Connection:
             if answer.code != 429 or time.monotonic() + pause_s > end_s:
                 return answer
             time.sleep(pause_s)
+
+    def acting_as(self, user: str, groups: Sequence[str] = ()) -> Connection:
+        """Return a connection of its own that acts as somebody else; see `login.impersonating`."""
+        return Connection(lambda: impersonating(self._load(), user, groups))
 
     def close(self) -> None:
         """Close all idle connections."""

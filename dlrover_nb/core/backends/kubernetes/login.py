@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -93,6 +93,27 @@ def credentials(login: Login) -> dict[str, str]:
             login.context, ["its token has characters that are not allowed in an HTTP header"]
         )
     return told
+
+
+def impersonating(login: Login, user: str, groups: Sequence[str] = ()) -> Login:
+    """Return the login that acts as somebody else, where this one has the right to impersonate them.
+
+    Names that Kubernetes reserves (``system:``) are refused: whoever names a person could else become the
+    administrator of the cluster through the account of a server.
+
+    Raises
+    ------
+    BackendError
+        When a name is reserved, or no header can hold it.
+    """
+    for name in (user, *groups):
+        if not name or name.startswith("system:") or not name.isprintable() or not name.isascii():
+            raise BackendError(
+                f"{name!r} cannot be acted as: expected a name in printable ASCII that does not begin with "
+                "'system:'; correct the user or the group where people sign in"
+            )
+    headers = (("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups))
+    return replace(login, user=user, headers=headers)
 
 
 def _from_kubeconfig(paths: str, wanted: str | None) -> Login:

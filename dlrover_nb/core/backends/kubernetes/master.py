@@ -176,7 +176,13 @@ class PodMaster:
         )
 
     def _setup(self, backend: KubernetesBackend, history: str | None) -> own_job.RunSetup:
-        return own_job.RunSetup(backend, self._folder, history_url=history, clock=SystemClock())
+        return own_job.RunSetup(
+            backend,
+            self._folder,
+            history_url=history,
+            clock=SystemClock(),
+            namespace=self._api.namespace,
+        )
 
     def _external_driver(
         self, site: Site, history: str | None, *, is_known: bool
@@ -185,7 +191,13 @@ class PodMaster:
         url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
         reports: queue.SimpleQueue[StepsDone] = queue.SimpleQueue()
         around = external_job.Surroundings(
-            self._folder, history, SystemClock(), url, reports, self._service.set_resuming
+            self._folder,
+            history,
+            SystemClock(),
+            url,
+            reports,
+            self._service.set_resuming,
+            self._api.namespace,
         )
         spec = job_file.read_job(self._folder).spec if is_known else self._job.spec
         if is_operated(spec):

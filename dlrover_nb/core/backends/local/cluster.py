@@ -25,7 +25,7 @@ from dlrover_nb.core.backends.local.record import (
     read_master,
     write_private,
 )
-from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
+from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
@@ -56,7 +56,7 @@ END_LIMIT_S = 60.0  # of a master that puts an ended job away: its nodes, its jo
 _AT_ONCE = 16  # masters called in parallel
 
 
-class LocalCluster:
+class LocalCluster(OfThisAccount):
     """The user's own machine; fits `core.client.cluster.Cluster`.
 
     Parameters

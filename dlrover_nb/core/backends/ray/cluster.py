@@ -35,7 +35,7 @@ from dlrover_nb.core.backends.ray.head import (
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
 from dlrover_nb.core.backends.ray.reach import ask_ray, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
-from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
+from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
@@ -67,7 +67,7 @@ _ENABLED_AS_IMPORTED = ray_constants.ENABLE_RAY_CLUSTER  # before our local head
 RECONNECT_S = 10_000_000  # Ray ends a process that lost its cluster for so long: never a user's kernel
 
 
-class RayCluster:
+class RayCluster(OfThisAccount):
     """The Ray that this process is connected to.
 
     Parameters

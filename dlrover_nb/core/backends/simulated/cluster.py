@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
-from dlrover_nb.core.client.cluster import no_job
+from dlrover_nb.core.client.cluster import OfThisAccount, no_job
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
@@ -57,7 +57,7 @@ SHARE_S = 300.0  # of virtual time
 PLENTY = 0.5  # of all cores: below this use, jobs do not compete
 
 
-class SimulatedCluster:
+class SimulatedCluster(OfThisAccount):
     """A cluster of simulated machines; implements `core.client.cluster.Cluster`.
 
     Parameters

@@ -1,0 +1,66 @@
+"""The audit as a file to download: ``/decisions.jsonl`` and ``/decisions.csv``, written row by row."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError
+
+from dlrover_nb.core.commands.audit_export import ExportFormat, exported
+from dlrover_nb.core.errors import DlroverError, NotAllowedError
+from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.pages.decisions import check_reader, filter_of, may_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.history.audit import AuditStore
+    from dlrover_nb.core.structs.audited import AuditFilter
+    from dlrover_nb.core.structs.commands import ChainedRow
+    from dlrover_nb.core.structs.people import Person
+
+N_LINE = 500  # that are made at once, on a thread
+_TYPES = {
+    ExportFormat.JSONL: "application/x-ndjson; charset=utf-8",
+    ExportFormat.CSV: "text/csv; charset=utf-8",
+}
+
+
+class ExportHandler(PersonHandler):
+    """Sends the audit, as far as the person may read it."""
+
+    async def get(self, form: str) -> None:
+        """Send an export; its rows are read on a thread, and only as fast as they are received."""
+        kind = ExportFormat(form)
+        try:
+            check_reader(self.person)
+            where = filter_of(self.visit().query, self.team.now_s())
+        except DlroverError as error:
+            raise HTTPError(403 if isinstance(error, NotAllowedError) else 400, "%s", error) from error
+        self.set_header("Content-Type", _TYPES[kind])
+        self.set_header("Content-Disposition", f'attachment; filename="decisions.{kind}"')
+        audit = self.team.audit
+        lines = exported(readable(audit, self.person, where), audit.head, kind)
+        loop = asyncio.get_running_loop()
+        try:
+            while part := await loop.run_in_executor(None, _next, lines):
+                self.write(part)
+                await self.flush()
+        except StreamClosedError:
+            return  # nobody reads on
+
+
+def readable(audit: AuditStore, person: Person, where: AuditFilter) -> Iterator[ChainedRow]:
+    """Yield the rows that a person may read, and asks for; both rows of a command, whatever its outcome."""
+    wanted = {name: getattr(where, name) for name in ("person", "entry", "action")}
+    for each in audit.rows(job=where.job, since_s=where.since_s):
+        is_wanted = all(value in (None, getattr(each.row, name)) for name, value in wanted.items())
+        if is_wanted and may_read(person, each.row):
+            yield each
+
+
+def _next(lines: Iterator[str]) -> str:
+    return "".join(islice(lines, N_LINE))

@@ -1,0 +1,84 @@
+"""The handlers of forms: each reads its fields, calls a function on a thread, and leads to a page.
+
+They are thin, and apart from the functions, since pages use those too and a handler draws pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.history.notes import Note
+from dlrover_nb.dashboard.act import act, back_to
+from dlrover_nb.dashboard.flash import Flash, keep_flash
+from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.job_parts import drift
+from dlrover_nb.dashboard.job_parts.drift import file_text
+from dlrover_nb.dashboard.jobs_board.filters import wanted_from
+from dlrover_nb.dashboard.saved_views import changed_views
+from dlrover_nb.widgets.blocks import Tone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class FormHandler(PersonHandler):
+    """A handler of one form; `address` returns where it leads."""
+
+    async def post(self) -> None:
+        """Do what the form asks for, and lead to the page that tells what became of it."""
+        form = {name: self.get_body_argument(name) for name in self.request.body_arguments}
+        loop = asyncio.get_running_loop()
+        self.redirect(await loop.run_in_executor(None, self.address, form), status=303)
+
+    def address(self, form: dict[str, str]) -> str:
+        """Do what the form asks for; return the address of the next page. It runs on a thread."""
+        raise NotImplementedError
+
+    def flash(self, lines: Sequence[Flash]) -> str:
+        """Keep lines for the next page; return their token."""
+        return keep_flash(self.team.notes, self.person.name, lines, self.team.now_s())
+
+
+class ActHandler(FormHandler):
+    """Takes the form of one command."""
+
+    def address(self, form: dict[str, str]) -> str:
+        """Carry it out."""
+        return back_to(form, self.flash((act(self.team, self.person, form).flash,)))
+
+
+class FileHandler(FormHandler):
+    """Takes an exported file that a job is compared with; it is the person's own."""
+
+    def address(self, form: dict[str, str]) -> str:
+        """Keep the file, and lead back to the job."""
+        files = self.request.files.get("file", [])
+        try:
+            line = Flash(Tone.NEWS, self._kept(form, files[0]["body"] if files else b""))
+        except DlroverError as error:
+            line = Flash(Tone.WARNING, f"The file was not taken: {error}")
+        return back_to(form | {"back": "job"}, self.flash((line,)))
+
+    def _kept(self, form: dict[str, str], content: bytes) -> str:
+        text = file_text(content)
+        name = f"{form.get('job', '')} {form.get('cluster', '')}"
+        self.team.notes.keep(Note(self.person.name, drift.KIND, name, self.team.now_s(), text))
+        return "The file is compared with the job, under Drift."
+
+
+class ViewsHandler(FormHandler):
+    """Takes the form of a saved view."""
+
+    def address(self, form: dict[str, str]) -> str:
+        """Save or drop it, and lead back to the list as it was shown."""
+        try:
+            words = changed_views(self.team.notes, self.person.name, form, self.team.now_s())
+            line = Flash(Tone.NEWS, words)
+        except DlroverError as error:
+            line = Flash(Tone.WARNING, f"Not saved: {error}.")
+        state = wanted_from(form.get("view", "")).query
+        back = {"cluster": form.get("cluster", ""), **state, "flash": self.flash((line,))}
+        return f"jobs?{urlencode(back)}"

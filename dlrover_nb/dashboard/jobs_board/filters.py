@@ -1,0 +1,91 @@
+"""What the list of all jobs shows of them: the filters and the order, which stand in its address. Pure.
+
+The browser filters and sorts by the same rules without asking (`static/jobs.js`); here they hold for a
+browser without scripts, and for the first drawing of a link that somebody else has sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode
+
+from dlrover_nb.dashboard.jobs_board.rows import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.dashboard.jobs_board.rows import JobRow
+
+MOST_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Filters and order.
+
+    Parameters
+    ----------
+    text
+        Words that must all be in the name, the owner, the state, the proposal or the needs.
+    phase, owner
+        Exactly these; empty: any.
+    needs
+        Only jobs that need somebody.
+    sort, is_down
+        Column, and whether its largest stands first.
+    """
+
+    text: str = ""
+    phase: str = ""
+    owner: str = ""
+    needs: bool = False
+    sort: str = "needs"
+    is_down: bool = False
+
+    @property
+    def query(self) -> dict[str, str]:
+        """It as parameters of an address, without what is as usual."""
+        told = {
+            "q": self.text,
+            "state": self.phase,
+            "owner": self.owner,
+            "needs": "1" if self.needs else "",
+            "sort": "" if self.sort == "needs" else self.sort,
+            "dir": "down" if self.is_down else "",
+        }
+        return {key: value for key, value in told.items() if value}
+
+    @property
+    def address(self) -> str:
+        """The same as the text after the question mark."""
+        return urlencode(self.query)
+
+    def shows(self, row: JobRow) -> bool:
+        """Whether a job is shown."""
+        if (self.phase and row.phase != self.phase) or (self.owner and row.owner != self.owner):
+            return False
+        if self.needs and not row.needs:
+            return False
+        searched = " ".join(
+            row.cell(key).text for key in ("job", "owner", "state", "proposal", "needs")
+        ).lower()
+        return all(word in searched for word in self.text.lower().split())
+
+
+def wanted_of(query: Mapping[str, str]) -> Wanted:
+    """Return what the parameters of an address ask for; those that mean nothing are left out."""
+    sort = query.get("sort", "")
+    return Wanted(
+        text=query.get("q", "")[:MOST_TEXT],
+        phase=query.get("state", "")[:MOST_TEXT],
+        owner=query.get("owner", "")[:MOST_TEXT],
+        needs=query.get("needs", "") == "1",
+        sort=sort if sort in KEYS else "needs",
+        is_down=query.get("dir", "") == "down",
+    )
+
+
+def wanted_from(address: str) -> Wanted:
+    """Return what a saved text after the question mark asks for."""
+    return wanted_of(dict(parse_qsl(address)))

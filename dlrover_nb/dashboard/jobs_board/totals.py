@@ -1,0 +1,145 @@
+"""Numbers of all jobs together: what they hold and cost, per person too, and what decisions changed. Pure.
+
+Amounts are summed by currency, as a sum over currencies is none. What has an unknown price is counted beside
+the sum, and never taken for free.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.commands import Stage
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.widgets import units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.commands import ChainedRow
+    from dlrover_nb.core.structs.summary import JobSummary
+
+NOBODY = "nobody named"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonCost:
+    """What the running jobs of one owner cost per hour, and hold."""
+
+    owner: str
+    n_job: int
+    cpu: float
+    memory_mib: int
+    cost: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        return (self.owner, str(self.n_job), f"{self.cpu:,.4g}", units.memory(self.memory_mib), self.cost)
+
+
+def totals(jobs: Sequence[JobSummary], capacity: Capacity | None) -> dict[str, str]:
+    """Return the numbers of all jobs, as text by their titles; a capacity of None is not known now."""
+    running = [job for job in jobs if not job.phase.is_final]
+    all_cpu, all_mib = (capacity.total_cpu, capacity.total_memory_mib) if capacity else (None, None)
+    cpu, mib = sum(job.cpu for job in running), sum(job.memory_mib for job in running)
+    n_open = sum(job.open_proposal is not None for job in running)
+    n_memory = sum(bool(job.memory_needs) for job in running)
+    return {
+        "jobs": _phases(jobs),
+        "waiting for you": f"{_count(n_open, 'proposal')}, {_count(n_memory, 'memory warning')}",
+        "throughput": units.rate(sum(job.samples_per_s for job in running)),
+        "cores": _of(f"{cpu:,.4g}", cpu, all_cpu, "{:,.4g}"),
+        "memory": f"{units.memory(mib)}{_share(mib, all_mib)}",
+        "cost rate": cost_rate(running),
+    }
+
+
+def _phases(jobs: Sequence[JobSummary]) -> str:
+    counts = ((sum(job.phase is phase for job in jobs), phase) for phase in JobPhase)
+    return ", ".join(f"{n} {phase}" for n, phase in counts if n) or "none"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n or 'no'} {what}{'s' * (n != 1)}"
+
+
+def _of(text: str, part: float, whole: float | None, form: str) -> str:
+    return text if not whole else f"{text} of {form.format(whole)} ({units.percent(part / whole)})"
+
+
+def _share(part: float, whole: float | None) -> str:
+    return f" of {units.memory(whole)} ({units.percent(part / whole)})" if whole else ""
+
+
+def cost_rate(jobs: Iterable[JobSummary]) -> str:
+    """Return what running jobs cost per hour, by currency; those of unknown price are counted."""
+    sums: dict[tuple[str, bool], float] = defaultdict(float)
+    n_unknown = 0
+    for job in jobs:
+        known = job.outlook
+        if known.cost_per_hour is None:
+            n_unknown += 1
+        else:
+            sums[known.currency, known.prices_assumed] += known.cost_per_hour
+    told = []
+    for (name, is_assumed), value in sorted(sums.items()):
+        money = units.Currency(name, is_assumed)
+        told.append(f"{units.money(value, money, per='h')}{money.note}")
+    if n_unknown:
+        told.append(f"{units.counted(n_unknown, 'job')} of unknown price")
+    return "; ".join(told) or "nothing runs"
+
+
+def per_person(jobs: Iterable[JobSummary]) -> tuple[PersonCost, ...]:
+    """Return what the running jobs of each owner hold and cost, by owner."""
+    owned: dict[str, list[JobSummary]] = defaultdict(list)
+    for job in jobs:
+        if not job.phase.is_final:
+            owned[job.owner or NOBODY].append(job)
+    return tuple(
+        PersonCost(
+            owner,
+            len(held),
+            sum(job.cpu for job in held),
+            sum(job.memory_mib for job in held),
+            cost_rate(held),
+        )
+        for owner, held in sorted(owned.items())
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionCost:
+    """What one decision that was carried out has changed in cost per hour; None: a price is not known."""
+
+    at_s: float
+    person: str
+    job: str
+    what: str
+    change_per_hour: float | None
+
+
+def decision_costs(rows: Iterable[ChainedRow]) -> tuple[DecisionCost, ...]:
+    """Return what decisions on plans have changed, newest first."""
+    found = []
+    for each in rows:
+        row = each.row
+        if row.stage is not Stage.DONE or not row.plan_after or row.plan_after == row.plan_before:
+            continue
+        after, before = row.cost_per_hour, row.cost_before_per_hour
+        change = None if after is None or before is None else after - before
+        what = f"{row.action} {row.subject}".strip()
+        found.append(DecisionCost(row.at_s, row.person, row.job, what, change))
+    return tuple(sorted(found, key=lambda cost: cost.at_s, reverse=True))
+
+
+def decisions_sum(costs: Sequence[DecisionCost]) -> str:
+    """Return the sum of what decisions have changed, in the jobs' own currencies."""
+    known = [cost.change_per_hour for cost in costs if cost.change_per_hour is not None]
+    n_unknown = len(costs) - len(known)
+    total = units.signed_money(sum(known), units.Currency(), per="h")
+    beside = f", {n_unknown} of unknown price" if n_unknown else ""
+    return f"{total} by {units.counted(len(known), 'decision')}{beside}"

@@ -1,0 +1,193 @@
+"""The page *Cluster*: what there is, who uses what, and what the next core and GiB would give to each job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.planner.marginal_gains import best_per_core, best_per_gib, steps_of, swaps_of
+from dlrover_nb.core.planner.placement import machines_of
+from dlrover_nb.core.planner.waiting import needs_of
+from dlrover_nb.dashboard.page import Page
+from dlrover_nb.dashboard.pages.asked_jobs import (
+    ask_all,
+    capacity_of,
+    left_out_words,
+    running,
+    shown_cluster,
+)
+from dlrover_nb.dashboard.pages.lists import Cell, address, card, table
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html
+from dlrover_nb.widgets.machines import machines_chart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.planner.marginal_gains import Step, Swap
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.questions import Explanation
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.dashboard.page import Visit
+    from dlrover_nb.widgets.blocks import Block
+
+_PACKED = (
+    "Placed anew, largest first: the sums are exact, a node may stand on another machine of the same size."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    snapshot: JobSnapshot
+    explanation: Explanation
+
+
+def _ask(handle: JobHandle) -> _Asked:
+    return _Asked(handle.snapshot(), handle.explain())
+
+
+def body(visit: Visit) -> str:
+    """Return the machines, their users, and what more of them would give."""
+    cluster = shown_cluster(visit)
+    jobs = running(cluster.jobs().jobs)
+    asked, missing = ask_all(cluster, jobs, _ask)
+    capacity, unknown = capacity_of(cluster)
+    held = [
+        (job.name, need)
+        for job in jobs
+        for need in needs_of(asked[job.name].snapshot if job.name in asked else job)
+    ]
+    steps = [
+        step
+        for name, each in asked.items()
+        for step in steps_of(name, each.snapshot.spec.owner, each.explanation)
+    ]
+    parts = [card(_machines(capacity, held) if capacity else _unknown(unknown), label="Capacity")]
+    parts.append(card(_users(visit, jobs, capacity), label="Who uses what"))
+    parts.append(card(_gains(visit, steps, asked, missing, len(jobs)), label="What more would give"))
+    parts.append(card(_swaps(visit, swaps_of(steps)), label="Swaps"))
+    return "".join(parts)
+
+
+def _machines(capacity: Capacity, held: Sequence[tuple[str, tuple[float, int]]]) -> str:
+    machines = machines_of(capacity, held)
+    used_cpu, used_mib = sum(m.used_cpu for m in machines), sum(m.used_memory_mib for m in machines)
+    total_cpu, total_mib = capacity.total_cpu, capacity.total_memory_mib
+    rows = (
+        ("machines", f"{len(machines)}"),
+        ("cores", _of(units.cores, total_cpu, used_cpu)),
+        ("memory", _of(units.memory, total_mib, used_mib)),
+    )
+    blocks: tuple[Block, ...] = (Facts(rows), machines_chart(machines), Paragraph(_PACKED))
+    return "".join(block_html(block) for block in blocks)
+
+
+def _of(words: Callable[[float], str], total: float, used: float) -> str:
+    return f"{words(total)}: {words(used)} used, {words(total - used)} idle"
+
+
+def _unknown(why: str) -> str:
+    return block_html(Paragraph(f"What the machines offer is not known: {why}", Tone.HINT))
+
+
+def _users(visit: Visit, jobs: Sequence[JobSummary], capacity: Capacity | None) -> str:
+    owners: dict[str, list[JobSummary]] = {}
+    for job in jobs:
+        owners.setdefault(job.owner or units.MISSING, []).append(job)
+    whole_cpu = capacity.total_cpu if capacity else 0.0
+    whole_mib = capacity.total_memory_mib if capacity else 0
+
+    def sums(of: Sequence[JobSummary]) -> tuple[Cell, ...]:
+        cpu, mib = sum(job.cpu for job in of), sum(job.memory_mib for job in of)
+        return (
+            Cell(units.cores(cpu), is_number=True),
+            Cell(units.percent(cpu / whole_cpu if whole_cpu else None), is_number=True),
+            Cell(units.memory(mib), is_number=True),
+            Cell(units.percent(mib / whole_mib if whole_mib else None), is_number=True),
+        )
+
+    by_cpu = sorted(owners.items(), key=lambda each: -sum(job.cpu for job in each[1]))
+    people = [(Cell(owner), Cell(f"{len(of)}", is_number=True), *sums(of)) for owner, of in by_cpu]
+    lines = [
+        (_job_cell(visit, job.name), Cell(job.owner or units.MISSING), *sums([job]))
+        for job in sorted(jobs, key=lambda job: -job.cpu)
+    ]
+    shares = ("Cores", "of all", "Memory", "of all")
+    return table("By owner", ("Owner", "Jobs", *shares), people) + table(
+        "By job", ("Job", "Owner", *shares), lines
+    )
+
+
+def _gains(
+    visit: Visit, steps: Sequence[Step], asked: dict[str, _Asked], missing: dict[str, str], n_all: int
+) -> str:
+    unmeasured = sorted(set(asked) - {step.job for step in steps})
+    head = ("Job", "Owner", "Step", "Takes", "Gains", "Faster by", "Now")
+    cores = [
+        (*_step_cells(visit, step), Cell(_per(step.per_core, "core"), is_number=True), _now(step))
+        for step in best_per_core(steps)
+    ]
+    gibs = [
+        (*_step_cells(visit, step), Cell(_per(step.per_gib, "GiB"), is_number=True), _now(step))
+        for step in best_per_gib(steps)
+    ]
+    notes = [Paragraph(f"{name} gave no answer: {why}", Tone.WARNING) for name, why in missing.items()]
+    if unmeasured:
+        notes.append(Paragraph(f"Not measured long enough to predict: {', '.join(unmeasured)}.", Tone.HINT))
+    if words := left_out_words(n_all):
+        notes.append(Paragraph(words, Tone.HINT))
+    return (
+        table("What the next core would give", head, cores, note="By each job's own model, the best first.")
+        + table("What the next GiB would give", head, gibs)
+        + "".join(map(block_html, notes))
+    )
+
+
+def _step_cells(visit: Visit, step: Step) -> tuple[Cell, ...]:
+    return (
+        _job_cell(visit, step.job),
+        Cell(step.owner or units.MISSING),
+        Cell(step.what),
+        Cell(_takes(step)),
+        Cell(f"{units.number(step.samples_per_s)} samples/s", is_number=True),
+    )
+
+
+def _takes(step: Step) -> str:
+    return f"{units.cores(step.cores)} cores, {units.memory(step.memory_mib)}"
+
+
+def _per(share: float | None, unit: str) -> str:
+    return f"{units.signed_percent(share)} per {unit}" if share is not None else units.MISSING
+
+
+def _now(step: Step) -> Cell:
+    return Cell(f"refused: {step.refusal}" if step.refusal else "possible")
+
+
+def _swaps(visit: Visit, swaps: Sequence[Swap]) -> str:
+    head = ("From", "Gives up", "Slower by", "To", "Takes", "Faster by", "Gain")
+    rows = [
+        (
+            _job_cell(visit, swap.giver.job),
+            Cell(swap.giver.what),
+            Cell(units.signed_percent(swap.giver.share), is_number=True),
+            _job_cell(visit, swap.taker.job),
+            Cell(swap.taker.what),
+            Cell(units.signed_percent(swap.taker.share), is_number=True),
+            Cell(units.signed_percent(swap.share), is_number=True),
+        )
+        for swap in swaps
+    ]
+    note = "A share of one job's speed counts as much as that of another's; both jobs keep running."
+    return table("Swaps that would gain", head, rows, note=note)
+
+
+def _job_cell(visit: Visit, job: str) -> Cell:
+    query = {"cluster": visit.query["cluster"]} if "cluster" in visit.query else {}
+    return Cell(job, address(f"{visit.root}/job", {**query, "name": job}))
+
+
+PAGE = Page("cluster", "Cluster", body)

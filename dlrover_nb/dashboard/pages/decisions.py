@@ -1,0 +1,218 @@
+"""The page *Decisions*: the audit, one line per command: who asked for what, and what became of it.
+
+A prediction stands beside what was measured later, so that a reader sees what a decision was worth. People
+see the commands about jobs of namespaces in which they have a role. The whole filter is in the address; pages
+go by the number of a row, so a link to one shows the same lines tomorrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.commands.since import parse_since
+from dlrover_nb.core.errors import InvalidValueError, NotAllowedError, shown
+from dlrover_nb.core.structs.audited import AuditFilter
+from dlrover_nb.core.structs.commands import Action, Entry, Stage
+from dlrover_nb.dashboard.page import Page
+from dlrover_nb.dashboard.pages.chain_state import chain_state
+from dlrover_nb.dashboard.pages.lists import Cell, Field, address, card, filters, link, table
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.audit import predicted, what, who
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from enum import StrEnum
+    from typing import TypeVar
+
+    from dlrover_nb.core.history import HistoryStore
+    from dlrover_nb.core.history.audit import AuditStore
+    from dlrover_nb.core.structs.audited import AuditedCommand
+    from dlrover_nb.core.structs.commands import AuditRow
+    from dlrover_nb.core.structs.decisions import Outcome
+    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.dashboard.page import Visit
+    from dlrover_nb.dashboard.pages.chain_state import ChainState
+
+    E = TypeVar("E", bound=StrEnum)
+
+N_LINE = 50
+MOST_PAGES = 20  # of the audit that are read for one of ours, where most are of other namespaces
+HEAD = (
+    "Row", "Asked", "By", "Job", "Command", "Why", "Predicted", "Measured", "Outcome",
+)  # fmt: skip
+_STAGES = {
+    Stage.ASKED: "asked, outcome unknown",
+    Stage.DONE: "done",
+    Stage.REFUSED: "refused",
+    Stage.FAILED: "failed",
+    Stage.WAITING: "waits for a second person",
+}
+FIELDS = (
+    Field("job", "Job"),
+    Field("person", "Person"),
+    Field("entry", "Through", tuple((str(each), str(each)) for each in Entry)),
+    Field("action", "Action", tuple((str(each), str(each)) for each in Action)),
+    Field("stage", "Outcome", tuple((str(stage), words) for stage, words in _STAGES.items())),
+    Field("since", "Since", hint="24h or 2026-05-01"),
+)
+
+
+def body(visit: Visit) -> str:
+    """Return the filter, the commands, and the state of the chain."""
+    check_reader(visit.person)
+    where = filter_of(visit.query, visit.team.now_s())
+    before = whole(visit.query, "before")
+    found, older = visible(visit.team.audit, visit.person, where, before=before)
+    given = {field.name: visit.query.get(field.name, "") for field in FIELDS}
+    measured = Measurements(visit.team.history)
+    rows = [_row(each, measured, visit) for each in found]
+    title = "Commands, newest first" + (f", before row {before}" if before else "")
+    path, keep = f"{visit.root}/decisions", _cluster(visit)
+    return (
+        card(filters(path, FIELDS, given, keep=keep), label="Filter")
+        + card(table(title, HEAD, rows) + _pages(path, {**keep, **given}, before=before, older=older))
+        + card(_chain(chain_state(visit.team, again="again" in visit.query), path, keep))
+        + card(_exports(visit.root, given))
+    )
+
+
+def filter_of(query: Mapping[str, str], now_s: float) -> AuditFilter:
+    """Return the filter that an address holds.
+
+    Raises
+    ------
+    InvalidValueError
+        When a part is none of those that there are.
+    """
+    return AuditFilter(
+        job=query.get("job") or None,
+        person=query.get("person") or None,
+        entry=_one_of(Entry, query, "entry"),
+        action=_one_of(Action, query, "action"),
+        stage=_one_of(Stage, query, "stage"),
+        since_s=parse_since(query["since"], now_s) if query.get("since") else None,
+    )
+
+
+def check_reader(person: Person) -> None:
+    """Refuse somebody who has no role anywhere."""
+    if not person.grants:
+        raise NotAllowedError("the audit needs the role viewer, but you have no role; ask an administrator")
+
+
+def may_read(person: Person, row: AuditRow) -> bool:
+    """Whether a person has a role where the job of a row ran."""
+    return person.role_in(row.namespace) is not None
+
+
+def visible(
+    store: AuditStore, person: Person, where: AuditFilter, *, before: int | None
+) -> tuple[list[AuditedCommand], int | None]:
+    """Return a page of what a person may read, and the number before which the next page begins.
+
+    The number is None where there is no more. A page may be short where most of what was read is of other
+    namespaces.
+    """
+    found: list[AuditedCommand] = []
+    for _ in range(MOST_PAGES):
+        page = store.search(where, n_command=N_LINE, before=before)
+        for each in page:
+            before = each.seq
+            if may_read(person, each.asked):
+                found.append(each)
+                if len(found) == N_LINE:
+                    return found, before
+        if len(page) < N_LINE:
+            return found, None
+    return found, before
+
+
+class Measurements:
+    """What was measured of decisions, each run's read once."""
+
+    def __init__(self, history: HistoryStore) -> None:
+        self._history = history
+        self._runs: dict[str, dict[str, Outcome]] = {}
+
+    def of(self, command: AuditedCommand) -> Outcome | None:
+        """Return the outcome of the decision that a command made; None where nothing was measured."""
+        row = command.last
+        if row.stage is not Stage.DONE or not row.run or not row.answer:
+            return None
+        if row.run not in self._runs:
+            outcomes = self._history.outcomes(row.job, run=row.run)
+            self._runs[row.run] = {each.decision: each for each in outcomes}
+        return self._runs[row.run].get(row.answer)
+
+
+def measured_words(outcome: Outcome | None) -> str:
+    """Return what was measured, and whether the prediction held, in words."""
+    if outcome is None:
+        return units.MISSING
+    band = {True: ", inside the band", False: ", outside the band", None: ""}[outcome.inside_band]
+    return f"{units.rate(outcome.measured_samples_per_s)}{band}"
+
+
+def _row(command: AuditedCommand, measured: Measurements, visit: Visit) -> tuple[Cell, ...]:
+    row = command.asked
+    job = address(f"{visit.root}/job", {**_cluster(visit), "name": row.job})
+    return (
+        Cell(f"{command.seq}", is_number=True),
+        Cell(units.clock(row.at_s)),
+        Cell(who(row)),
+        Cell(row.job, job),
+        Cell(what(row)),
+        Cell(row.why or units.MISSING),
+        Cell(predicted(row)),
+        Cell(measured_words(measured.of(command))),
+        Cell(command.outcome),
+    )
+
+
+def _pages(path: str, query: Mapping[str, str], *, before: int | None, older: int | None) -> str:
+    links = [link(address(path, query), "Newest")] if before else []
+    if older is not None:
+        links.append(link(address(path, {**query, "before": f"{older}"}), "Older"))
+    return f'<nav aria-label="Pages of commands">{" ".join(links)}</nav>' if links else ""
+
+
+def _chain(state: ChainState, path: str, keep: Mapping[str, str]) -> str:
+    tone = Tone.FAILED if state.faults else Tone.PLAIN
+    said = [Paragraph(state.words, tone), *(Paragraph(each, Tone.WARNING) for each in state.faults)]
+    again = link(address(path, {**keep, "again": "1"}), "Check from row 1 again")
+    return (
+        "".join(map(block_html, said))
+        + f"<p>{again}, or all at once with <code>dlrover-nb audit verify</code>.</p>"
+    )
+
+
+def _exports(root: str, given: Mapping[str, str]) -> str:
+    query = {name: value for name, value in given.items() if name != "stage"}
+    links = " ".join(
+        link(address(f"{root}/decisions.{form}", query), words)
+        for form, words in (("jsonl", "JSON lines"), ("csv", "CSV"))
+    )
+    return f"<p>Export: {links}. Both rows of each command, filtered as above but for the outcome.</p>"
+
+
+def _cluster(visit: Visit) -> dict[str, str]:
+    return {"cluster": visit.query["cluster"]} if "cluster" in visit.query else {}
+
+
+def _one_of(kind: type[E], query: Mapping[str, str], name: str) -> E | None:
+    value = query.get(name, "")
+    if value and value not in {*kind}:
+        raise InvalidValueError(f"{name} must be one of {', '.join(kind)}, got {shown(value)}; choose one")
+    return kind(value) if value else None
+
+
+def whole(query: Mapping[str, str], name: str) -> int | None:
+    """Return a whole number above zero of an address; `InvalidValueError` where it is none."""
+    value = query.get(name, "")
+    if value and not (value.isdecimal() and value.isascii() and len(value) < 16):
+        raise InvalidValueError(f"{name} must be the number of a row, got {shown(value)}; leave it out")
+    return int(value) if value else None
+
+
+PAGE = Page("decisions", "Decisions", body)

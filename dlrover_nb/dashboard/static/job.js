@@ -1,0 +1,43 @@
+// The page of one job: says what is new, and brings the live charts back after a lost connection.
+
+import { follow } from "./events.js";
+
+const page = document.getElementById("job");
+const news = document.getElementById("news");
+const live = document.getElementById("live");
+let seen = null;
+
+function take(message) {
+  if (message.a && seen !== null) live.src = live.getAttribute("src"); // the server has begun anew
+  const cells = (message.c || {})[page.dataset.job];
+  if (seen === null) {
+    seen = facts(cells || {});
+    return;
+  }
+  if (!cells) return;
+  const before = seen;
+  seen = { ...seen, ...facts(cells) };
+  const said = [];
+  if (seen.proposal !== before.proposal) {
+    said.push(seen.proposal === "-" ? `${before.proposal.split(" ")[0]} is not open any more.` : `New: ${seen.proposal}.`);
+  }
+  if (seen.phase !== before.phase) said.push(`The job is ${seen.phase} now.`);
+  if (said.length) tell(said.join(" "));
+}
+
+function facts(cells) {
+  const told = {};
+  if ("proposal" in cells) told.proposal = [cells.proposal].flat()[0];
+  if ("_phase" in cells) told.phase = cells._phase;
+  return told;
+}
+
+function tell(words) {
+  const link = document.createElement("a");
+  link.href = location.href.replace(/&flash=[^&]*/, "");
+  link.textContent = "Show it";
+  news.replaceChildren(`${words} `, link);
+}
+
+const asked = new URLSearchParams({ cluster: page.dataset.cluster, job: page.dataset.job });
+follow(`events/jobs?${asked}`, take, document.getElementById("stale"));

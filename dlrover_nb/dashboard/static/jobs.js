@@ -1,0 +1,230 @@
+// The list of all jobs: keeps its cells up to date, filters and sorts without asking, keeps the address in step.
+// The rules of filters and order are those of `jobs_board.filters` and `jobs_board.rows`.
+
+import { follow } from "./events.js";
+
+const MISSING = "-";
+const SEARCHED = ["job", "owner", "state", "proposal", "needs"];
+const SORT_MS = 4000; // rows change their places no more often, and never under the pointer or the focus
+const CHART_MS = 300_000;
+const NUMBER = /^[-+]?[\d,]+(?:\.\d+)?(?:e[-+]?\d+)?/;
+const natural = new Intl.Collator("en", { numeric: true });
+
+const page = document.getElementById("jobs");
+const table = document.getElementById("table");
+const body = table.tBodies[0];
+const form = document.getElementById("filters");
+const count = document.getElementById("count");
+const columns = [...table.tHead.rows[0].cells].map((cell) => ({
+  key: cell.dataset.c,
+  isNumber: cell.classList.contains("n"),
+  cell,
+}));
+const isNumber = Object.fromEntries(columns.map((column) => [column.key, column.isNumber]));
+const rows = new Map([...body.rows].map((line) => [line.dataset.job, rowOf(line)]));
+const chart = [];
+let sortedMs = 0;
+
+function rowOf(line) {
+  const cells = Object.fromEntries([...line.cells].map((cell) => [cell.dataset.c, cell]));
+  return { line, cells, searched: null };
+}
+
+function newRow(name) {
+  const line = document.createElement("tr");
+  line.dataset.job = name;
+  for (const { key, isNumber: number } of columns) {
+    const cell = document.createElement(key === "job" ? "th" : "td");
+    cell.dataset.c = key;
+    if (number) cell.className = "n";
+    if (key === "job") {
+      cell.scope = "row";
+      const link = document.createElement("a");
+      link.href = `job?${new URLSearchParams({ cluster: page.dataset.cluster, name })}`;
+      link.textContent = name;
+      cell.append(link);
+    }
+    line.append(cell);
+  }
+  body.append(line);
+  const row = rowOf(line);
+  rows.set(name, row);
+  return row;
+}
+
+// what a person wants to see
+
+function wanted() {
+  const data = new FormData(form);
+  return {
+    q: data.get("q").trim(),
+    state: data.get("state"),
+    owner: data.get("owner"),
+    needs: data.get("needs") || "",
+    sort: page.dataset.sort === "needs" ? "" : page.dataset.sort,
+    dir: page.dataset.dir,
+  };
+}
+
+function shows(row, want, words) {
+  if (want.state && row.line.dataset.phase !== want.state) return false;
+  if (want.owner && row.cells.owner.textContent !== want.owner) return false;
+  if (want.needs && !row.line.dataset.needs) return false;
+  row.searched ??= SEARCHED.map((key) => row.cells[key].textContent).join(" ").toLowerCase();
+  return words.every((word) => row.searched.includes(word));
+}
+
+function filter() {
+  const want = wanted();
+  const words = want.q.toLowerCase().split(/\s+/).filter(Boolean);
+  let nShown = 0;
+  for (const row of rows.values()) {
+    const isShown = shows(row, want, words);
+    if (row.line.hidden === isShown) row.line.hidden = !isShown;
+    nShown += isShown;
+  }
+  const text = `${nShown.toLocaleString("en")} of ${rows.size.toLocaleString("en")} job${rows.size === 1 ? "" : "s"}`;
+  if (count.textContent !== text) count.textContent = text;
+}
+
+function value(row, key) {
+  const cell = row.cells[key];
+  if (cell.dataset.s !== undefined) return Number(cell.dataset.s);
+  const text = cell.textContent;
+  if (text === MISSING) return null;
+  if (!isNumber[key]) return text.toLowerCase();
+  const found = text.match(NUMBER);
+  return found ? Number(found[0].replaceAll(",", "")) : null;
+}
+
+function compare(a, b) {
+  if (typeof a !== typeof b) return typeof a === "string" ? 1 : -1;
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function sort() {
+  const key = page.dataset.sort;
+  const way = page.dataset.dir === "down" ? -1 : 1;
+  const all = [...rows.entries()].map(([name, row]) => ({ name, row, value: value(row, key) }));
+  all.sort((a, b) => {
+    if ((a.value === null) !== (b.value === null)) return a.value === null ? 1 : -1;
+    if (key === "job") return way * natural.compare(a.name, b.name);
+    return (a.value === null ? 0 : way * compare(a.value, b.value)) || natural.compare(a.name, b.name);
+  });
+  const focused = document.activeElement;
+  if (all.some(({ row }, at) => body.rows[at] !== row.line)) {
+    body.append(...all.map(({ row }) => row.line));
+    if (body.contains(focused)) focused.focus({ preventScroll: true });
+  }
+  sortedMs = Date.now();
+}
+
+function showOrder() {
+  for (const { key, cell } of columns) {
+    if (key !== page.dataset.sort) cell.removeAttribute("aria-sort");
+    else cell.setAttribute("aria-sort", page.dataset.dir === "down" ? "descending" : "ascending");
+  }
+}
+
+function keepAddress() {
+  const told = Object.entries(wanted()).filter(([, text]) => text);
+  const view = new URLSearchParams(told).toString();
+  const whole = new URLSearchParams([["cluster", page.dataset.cluster], ...told]);
+  history.replaceState(null, "", `?${whole}`);
+  for (const field of document.querySelectorAll("input[name=view]")) field.value = view;
+}
+
+form.addEventListener("input", () => {
+  filter();
+  keepAddress();
+});
+form.addEventListener("submit", (event) => event.preventDefault());
+form.querySelector("button").hidden = true;
+table.tHead.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-sort]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const isSame = link.dataset.sort === page.dataset.sort;
+  page.dataset.dir = isSame && page.dataset.dir !== "down" ? "down" : "";
+  page.dataset.sort = link.dataset.sort;
+  sort();
+  showOrder();
+  keepAddress();
+});
+
+// what the server tells
+
+function take(message) {
+  if (message.a) {
+    for (const [name, row] of rows) {
+      if (!message.c || !(name in message.c)) drop(name, row);
+    }
+  }
+  for (const [name, cells] of Object.entries(message.c || {})) change(rows.get(name) || newRow(name), cells);
+  for (const name of message.g || []) if (rows.has(name)) drop(name, rows.get(name));
+  for (const [title, text] of Object.entries(message.t || {})) {
+    const told = document.querySelector(`[data-total="${CSS.escape(title)}"]`);
+    if (told) told.textContent = text;
+  }
+  if (message.p) people(message.p);
+  if (message.w) document.getElementById("news").textContent = message.w.join(" ");
+  draw();
+  if (message.c || message.g) {
+    filter();
+    const isBusy = body.matches(":hover") || body.contains(document.activeElement);
+    if (!isBusy && Date.now() - sortedMs > SORT_MS) sort();
+  }
+}
+
+function change(row, cells) {
+  for (const [key, told] of Object.entries(cells)) {
+    if (key.startsWith("_")) {
+      row.line.dataset[key.slice(1)] = told;
+      continue;
+    }
+    const [text, number] = Array.isArray(told) ? told : [told];
+    const cell = row.cells[key];
+    if (number === undefined) delete cell.dataset.s;
+    else cell.dataset.s = number;
+    if (key !== "job") cell.textContent = text;
+    if (key === "owner") offer(text);
+    if (SEARCHED.includes(key)) row.searched = null;
+  }
+}
+
+function drop(name, row) {
+  row.line.remove();
+  rows.delete(name);
+}
+
+function offer(owner) {
+  const choice = form.elements.owner;
+  if (owner === MISSING || [...choice.options].some((option) => option.value === owner)) return;
+  choice.add(new Option(owner, owner));
+}
+
+function people(told) {
+  const lines = told.map((cells) => {
+    const line = document.createElement("tr");
+    line.append(...cells.map((text) => Object.assign(document.createElement("td"), { textContent: text })));
+    return line;
+  });
+  document.getElementById("people").tBodies[0].replaceChildren(...lines);
+}
+
+function draw() {
+  const nowMs = Date.now();
+  let sum = 0;
+  for (const row of rows.values()) sum += value(row, "rate") || 0;
+  chart.push([nowMs, sum]);
+  while (chart.length > 2 && (nowMs - chart[0][0] > CHART_MS || chart.length > 600)) chart.shift();
+  const most = Math.max(...chart.map(([, rate]) => rate), 1);
+  const spanMs = Math.max(nowMs - chart[0][0], 60_000);
+  const points = chart.map(([atMs, rate]) => {
+    const x = 240 * (1 - (nowMs - atMs) / spanMs);
+    return `${x.toFixed(1)} ${(46 - 44 * (rate / most)).toFixed(1)}`;
+  });
+  document.querySelector("#chart path").setAttribute("d", `M${points.join("L")}`);
+}
+
+follow(`events/jobs?${new URLSearchParams({ cluster: page.dataset.cluster })}`, take, document.getElementById("stale"));

@@ -1,0 +1,15 @@
+"""The audit in memory meets the suite of all audits."""
+
+from __future__ import annotations
+
+import pytest
+from audit_conformance import AuditConformance
+
+from dlrover_nb.core.commands.memory_audit import MemoryAudit
+
+
+class TestMemoryAudit(AuditConformance):
+    @pytest.fixture
+    def open_audit(self):
+        audit = MemoryAudit()
+        return lambda: audit
