@@ -70,8 +70,19 @@ class Team:
 
     def may(self, person: Person, action: Action, key: str, *, owner: str = "") -> bool:
         """Whether a person may do something there, as far as roles go: for what a page offers."""
+        return not self.refusal(person, action, key, owner=owner)
+
+    def refusal(self, person: Person, action: Action, key: str, *, owner: str = "") -> str:
+        """Return why a person may not do something there, as far as roles go; empty: they may."""
         cluster = self.cluster(key)
-        return not why_not(cluster.known(person), action, owner=owner, namespace=cluster.namespace)
+        return why_not(cluster.known(person), action, owner=owner, namespace=cluster.namespace)
+
+    def sees(self, person: Person, namespace: str) -> bool:
+        """Whether a person may see what is kept of a namespace: by a cluster of it here, or by grants."""
+        here = [key for key, cluster in self.clusters.items() if cluster.namespace == namespace]
+        if not here:
+            return not why_not(person, Action.VIEW, namespace=namespace)
+        return any(self.may(person, Action.VIEW, key) for key in here)
 
     def job(self, key: str, name: str, asker: Asker) -> JobHandle:
         """Return a job as the person who asks: what they may not do is refused, and audited.
