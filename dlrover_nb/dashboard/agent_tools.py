@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Told = dict[str, Any]
 
 N_STORY, N_PAST = 40, 50
+MOST_WAITING = 20  # proposals of one person's agents
 APPLIES_NOTHING = "an agent can propose, and never change a job; propose it, and let a person decide"
 
 
@@ -118,7 +119,7 @@ class AgentTools:
         url: str | None,
         rules: Rules,
     ) -> None:
-        self._open, self._url = cluster, url
+        self._open, self._url, self._now_s = cluster, url, now_s
         self._cluster: Cluster | None = None
         self._asker = Asker(person, Entry.AGENT)
         self._audit, self._requests = AuditStore(url), RequestStore(url)
@@ -198,6 +199,7 @@ class AgentTools:
         """Leave a request that a person must approve; the job stays as it is."""
         if not why.strip():
             raise InvalidValueError("a proposal must say why, got no reason; give one for who decides")
+        self._check_patience()
         handle = self._job(job)
         given = {name: size for name, size in sizes.items() if size is not None}
         if bool(proposal) == bool(given):
@@ -216,6 +218,16 @@ class AgentTools:
             "approve_at": f"/approve/{request.id}",
             "note": "nothing was changed; a person with the role for it must approve this",
         }
+
+    def _check_patience(self) -> None:
+        """Refuse to leave more requests than people can read."""
+        waiting = self._requests.open(self._now_s())
+        mine = [r for r in waiting if r.entry is Entry.AGENT and r.first == self._asker.person.name]
+        if len(mine) >= MOST_WAITING:
+            raise InvalidValueError(
+                f"at most {MOST_WAITING} proposals of an agent may wait, got {len(mine)} that do; "
+                "wait until people have answered some"
+            )
 
     def _clusters(self) -> Cluster:
         if self._cluster is None:

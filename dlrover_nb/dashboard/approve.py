@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError, shown
 from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry
 from dlrover_nb.core.structs.decisions import ProposalStatus
@@ -170,9 +169,8 @@ def _answer_block(
         return Paragraph(
             f"Nothing to decide any more: {proposal.id} is {proposal.status}. {who}".strip()
         ), False
-    namespace = visit.team.cluster(subject.cluster).namespace
-    refusal = why_not(visit.person, Action.ACCEPT, owner=snapshot.spec.owner, namespace=namespace)
-    if refusal:
+    owner = snapshot.spec.owner
+    if refusal := visit.team.refusal(visit.person, Action.ACCEPT, subject.cluster, owner=owner):
         return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), False
     return Paragraph(f"Made at {units.clock(proposal.created_at_s)}; it waits for an answer."), True
 
@@ -187,7 +185,7 @@ def _request_body(visit: Visit, request: SecondRequest) -> str:
     blocks: list[Block] = [Heading(f"{request.id}: {request.command.words} of job {request.command.job}")]
     facts = _facts(_request_facts(key, request))
     owner = snapshot.spec.owner if snapshot is not None else ""
-    answer, buttons = _second_person(visit, request, owner)
+    answer, buttons = _second_person(visit, request, key, owner)
     form = _form(visit, "", buttons) if buttons else ""
     body = _html(*blocks, *_request_plan(request, snapshot)) + facts + _html(answer)
     return body + form + _job_link(visit, key, request.command.job)
@@ -224,15 +222,14 @@ def _request_plan(request: SecondRequest, snapshot: JobSnapshot | None) -> tuple
 
 
 def _second_person(
-    visit: Visit, request: SecondRequest, owner: str
+    visit: Visit, request: SecondRequest, key: str, owner: str
 ) -> tuple[Block, tuple[tuple[str, str], ...]]:
     """Return what this person can do about a request, and the buttons for it."""
     is_first = visit.person.name == request.first
     if is_first and visit.team.commands.why_not_approve(request, visit.person.name):
         text = "You asked for this, so somebody else must approve it. You can take it back."
         return Paragraph(text, Tone.HINT), ((REFUSE, "Take back"),)
-    action, namespace = request.command.action, request.namespace
-    if refusal := why_not(visit.person, action, owner=owner, namespace=namespace):
+    if refusal := visit.team.refusal(visit.person, request.command.action, key, owner=owner):
         return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), ()
     waits = "An agent proposed it in your name." if is_first else "It waits for you as the second person."
     return Paragraph(waits), ((APPROVE, "Approve"), (REFUSE, "Refuse"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules
-from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import NotAllowedError, NotFoundError, shown
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.alerts import AlertStore
@@ -15,6 +14,7 @@ from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.notes import NoteStore
 from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.dashboard.spans import Steps, TracedCommands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,8 +57,9 @@ class Team:
         self.history = HistoryStore(url)
         self.audit, self.requests, self.notes = AuditStore(url), RequestStore(url), NoteStore(url)
         self.alerts = AlertStore(url)
-        self.commands = CommandService(
-            lambda: self.audit, now_s, requests=self.requests, rules=rules, is_required=True
+        self.steps = Steps()
+        self.commands = TracedCommands(
+            lambda: self.audit, now_s, requests=self.requests, rules=rules, steps=self.steps
         )
 
     def cluster(self, key: str) -> WatchedCluster:
@@ -69,8 +70,19 @@ class Team:
 
     def may(self, person: Person, action: Action, key: str, *, owner: str = "") -> bool:
         """Whether a person may do something there, as far as roles go: for what a page offers."""
+        return not self.refusal(person, action, key, owner=owner)
+
+    def refusal(self, person: Person, action: Action, key: str, *, owner: str = "") -> str:
+        """Return why a person may not do something there, as far as roles go; empty: they may."""
         cluster = self.cluster(key)
-        return not why_not(cluster.known(person), action, owner=owner, namespace=cluster.namespace)
+        return why_not(cluster.known(person), action, owner=owner, namespace=cluster.namespace)
+
+    def sees(self, person: Person, namespace: str) -> bool:
+        """Whether a person may see what is kept of a namespace: by a cluster of it here, or by grants."""
+        here = [key for key, cluster in self.clusters.items() if cluster.namespace == namespace]
+        if not here:
+            return not why_not(person, Action.VIEW, namespace=namespace)
+        return any(self.may(person, Action.VIEW, key) for key in here)
 
     def job(self, key: str, name: str, asker: Asker) -> JobHandle:
         """Return a job as the person who asks: what they may not do is refused, and audited.
@@ -86,10 +98,12 @@ class Team:
         known = replace(asker, person=cluster.known(asker.person))
         if refusal := why_not(known.person, Action.VIEW, namespace=cluster.namespace):
             raise NotAllowedError(refusal)
-        return cluster.job_as(name, asker.person).asked_by(known, self.commands)
+        commands = self.commands.about(lambda: cluster.job(name).snapshot())
+        return cluster.job_as(name, asker.person).asked_by(known, commands)
 
     def close(self) -> None:
         """Close the database and stop watching the clusters."""
+        self.steps.close()
         for cluster in self.clusters.values():
             cluster.close()
         for store in (self.history, self.audit, self.requests, self.notes, self.alerts):

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.commands import Action
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.commands import SecondRequest
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 def visible_requests(team: Team, person: Person) -> tuple[SecondRequest, ...]:
     """Return the requests that wait, of the namespaces that a person may see, oldest first."""
     waiting = team.requests.open(team.now_s())
-    return tuple(each for each in waiting if not why_not(person, Action.VIEW, namespace=each.namespace))
+    return tuple(each for each in waiting if team.sees(person, each.namespace))
 
 
 def cluster_of(team: Team, request: SecondRequest) -> str:

@@ -48,17 +48,26 @@ class Person:
     groups
         Of the identity provider, or of the users file.
     grants
-        Roles; none: they may see nothing.
+        Roles; none: they may see nothing, but where a cluster knows them itself.
+    limit
+        The most that they may be, and where alone, whatever they are granted here or by a cluster: of a
+        token, which is weaker than its owner. None: no limit.
     """
 
     name: str
     groups: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
+    limit: Grant | None = None
 
     def role_in(self, namespace: str) -> AccessRole | None:
         """Return the strongest role in a namespace; None: none."""
         held = [grant.role for grant in self.grants if grant.holds_in(namespace)]
-        return max(held, key=lambda role: role.rank, default=None)
+        strongest = max(held, key=lambda role: role.rank, default=None)
+        if self.limit is None or strongest is None:
+            return strongest
+        return (
+            min(strongest, self.limit.role, key=lambda r: r.rank) if self.limit.holds_in(namespace) else None
+        )
 
 
 def local_person(name: str) -> Person:

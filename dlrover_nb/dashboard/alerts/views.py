@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.alerts import duration
-from dlrover_nb.core.commands.rights import why_not
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.alerts import AlertKind
 from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.dashboard.alerts.links import path_of
@@ -52,12 +52,20 @@ def alerts_strip(visit: Visit) -> str:
 
 def visible_alerts(visit: Visit, alerts: Iterable[Alert]) -> list[Alert]:
     """Return the alerts of clusters of this server whose jobs a person may view, in their order."""
-    return [
-        alert
-        for alert in alerts
-        if alert.about.cluster in visit.team.clusters
-        and not why_not(visit.person, Action.VIEW, namespace=alert.about.namespace)
-    ]
+    seen = {key for key in visit.team.clusters if _may_view(visit, key)}
+    return [alert for alert in alerts if alert.about.cluster in seen and _is_in(visit, alert)]
+
+
+def _may_view(visit: Visit, key: str) -> bool:
+    try:
+        return visit.team.may(visit.person, Action.VIEW, key)
+    except BackendError:
+        return False  # a cluster that cannot tell now; the strip must not take its page down
+
+
+def _is_in(visit: Visit, alert: Alert) -> bool:
+    """Whether an alert is still of the namespace that its cluster is watched for."""
+    return alert.about.namespace == visit.team.cluster(alert.about.cluster).namespace
 
 
 def body(visit: Visit) -> str:

@@ -14,9 +14,10 @@ from tornado.web import HTTPError
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import DlroverError, StaleDecisionError
+from dlrover_nb.core.history.credentials import credential_id
 from dlrover_nb.dashboard.api_v1 import parsing, problems
 from dlrover_nb.dashboard.api_v1.call import Call
-from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate
+from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent
 from dlrover_nb.dashboard.handlers import PersonHandler
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 64 * 1024  # of a body
 PER_PERSON = Rate(burst=60, per_s=20)
-FAILURES = Rate(burst=10, per_s=0.2)  # of signing in, per address
+FAILURES = Rate(burst=10, per_s=0.2)  # wrong tokens, per address
 BEARER = "Bearer "
 NOT_SIGNED_IN = (
     "a request must carry a token that is valid, got none; send `Authorization: Bearer dlnb_…`, "
@@ -58,13 +59,16 @@ class Api:
     clock_s
         A clock that never goes back, for the limits.
     per_person, failures
-        How often one person may ask, and one address may fail to sign in.
+        How often one person may ask, and one address may send a wrong token.
+    good
+        Hashes of tokens that were good of late.
     """
 
     tokens: Tokens
     clock_s: Callable[[], float]
     per_person: Buckets = field(default_factory=lambda: Buckets(PER_PERSON))
     failures: Buckets = field(default_factory=lambda: Buckets(FAILURES))
+    good: Recent = field(default_factory=Recent)
 
 
 class RefusedError(Exception):
@@ -118,27 +122,35 @@ class ApiHandler(PersonHandler):
 
     async def _identified(self) -> Person:
         """Return who asks, by the token alone where one is sent."""
-        address, now_s = self.request.remote_ip or "", self.api.clock_s()
-        if wait_s := self.api.failures.wait_s(address, now_s):
-            raise _too_often("this address failed to sign in too often", wait_s)
         sent = self.request.headers.get("Authorization")
-        person = await (self.door.identify(self.request) if sent is None else self._by_token(sent))
+        name = "" if sent is None else credential_id(sent)
+        person = await (self.door.identify(self.request) if sent is None else self._by_token(sent, name))
         if person is None:
-            self.api.failures.take(address, now_s)
             raise RefusedError(HTTPStatus.UNAUTHORIZED, NOT_SIGNED_IN, {"WWW-Authenticate": "Bearer"})
         if sent is None and self.request.method != "GET" and not self._has_our_token():
             raise RefusedError(HTTPStatus.FORBIDDEN, NOT_OUR_FORM)
-        if wait_s := self.api.per_person.take(sent or person.name, now_s):
+        if wait_s := self.api.per_person.take(name or person.name, self.api.clock_s()):
             raise _too_often("you ask too often", wait_s)
         return person
 
-    async def _by_token(self, sent: str) -> Person | None:
+    async def _by_token(self, sent: str, name: str) -> Person | None:
+        """Return who a token signs in.
+
+        An address that has sent wrong ones waits, but not for a token that was good of late: behind one proxy
+        or in one office, nobody can keep the others out by guessing.
+        """
         self.door.check_host(self.request)
-        if not sent.startswith(BEARER):
-            return None
-        return await _on_a_thread(
-            lambda secret: self.api.tokens.person(secret, self.sign_in.known), sent.removeprefix(BEARER)
-        )
+        address, now_s = self.request.remote_ip or "", self.api.clock_s()
+        if name not in self.api.good and (wait_s := self.api.failures.wait_s(address, now_s)):
+            raise _too_often("this address sent too many wrong tokens", wait_s)
+        secret = sent.removeprefix(BEARER) if sent.startswith(BEARER) else ""
+        person = await _on_a_thread(lambda each: self.api.tokens.person(each, self.sign_in.known), secret)
+        if person is None:
+            self.api.good.discard(name)
+            self.api.failures.take(address, now_s)
+        else:
+            self.api.good.add(name)
+        return person
 
     def _has_our_token(self) -> bool:
         sent = self.request.headers.get("X-CSRF-Token", "")

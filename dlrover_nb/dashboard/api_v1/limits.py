@@ -20,6 +20,28 @@ class Rate:
     per_s: float
 
 
+class Recent:
+    """Names that were seen of late, in bounded memory; for one thread."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._names: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        """Remember a name, and forget the one that was seen least recently where there are too many."""
+        self._names[name] = None
+        self._names.move_to_end(name)
+        while len(self._names) > self._most:
+            self._names.popitem(last=False)
+
+    def discard(self, name: str) -> None:
+        """Forget a name."""
+        self._names.pop(name, None)
+
+
 class Buckets:
     """Buckets of one rate by name; safe from several threads."""
 

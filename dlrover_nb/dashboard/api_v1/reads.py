@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dlrover_nb.core.commands.rights import why_not
-from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.dashboard.api_v1 import answers, bodies, queries
 from dlrover_nb.dashboard.api_v1.call import Call, Result
 from dlrover_nb.dashboard.waiting_requests import visible_requests
@@ -14,7 +12,7 @@ def clusters(call: Call) -> Result:
     found = []
     for key in call.visible():
         watched = call.team.cluster(key)
-        role = call.person.role_in(watched.namespace)
+        role = watched.known(call.person).role_in(watched.namespace)
         assert role is not None  # it is visible
         found.append(
             answers.ClusterAnswer(key, watched.namespace, role, watched.core.simulated, watched.jobs().error)
@@ -74,7 +72,7 @@ def audit(call: Call) -> Result:
     shown = [
         answers.AuditLineAnswer(each.seq, each.row, each.hash)
         for each in rows
-        if not why_not(call.person, Action.VIEW, namespace=each.row.namespace)
+        if call.team.sees(call.person, each.row.namespace)
     ]
     older = rows[-1].seq if len(rows) == asked.rows else None
     return Result(answers.AuditAnswer(tuple(shown), older))

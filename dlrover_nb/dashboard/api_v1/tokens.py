@@ -7,17 +7,18 @@ The secret is shown once; the database keeps its hash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.structs.people import ANY, AccessRole, Grant, Person
+from dlrover_nb.core.structs.people import ANY, AccessRole, Grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.history.credentials import Credential, CredentialStore
+    from dlrover_nb.core.structs.people import Person
 
 KIND = "token"
 PREFIX = "dlnb_"  # so that scanners of secrets and people know one when they see it
@@ -111,16 +112,12 @@ class Tokens:
 
 
 def narrowed(owner: Person, limits: Limits) -> Person:
-    """Return a person with the weaker role of what they have and what limits allow, where both hold."""
-    both = (_common(grant, limits) for grant in owner.grants)
-    return Person(owner.name, owner.groups, tuple(grant for grant in both if grant is not None))
+    """Return a person who is nowhere more than limits allow.
 
-
-def _common(grant: Grant, limits: Limits) -> Grant | None:
-    role = min(grant.role, limits.role, key=lambda each: each.rank)
-    if limits.namespace == ANY:
-        return Grant(role, grant.namespace)
-    return Grant(role, limits.namespace) if grant.holds_in(limits.namespace) else None
+    The limit stands beside the grants and is not worked into them: a cluster that knows people grants them
+    roles later on, and would else give a token all that its owner is there.
+    """
+    return replace(owner, limit=Grant(limits.role, limits.namespace))
 
 
 def _token(found: Credential) -> Token:

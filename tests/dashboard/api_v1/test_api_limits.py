@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from team_server import ByHeader, Client, Served
 
 from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.core.structs.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
 from dlrover_nb.dashboard.api_v1.handlers import api_patterns
-from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate
-from dlrover_nb.dashboard.api_v1.tokens import Tokens
+from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent
+from dlrover_nb.dashboard.api_v1.tokens import Limits, Tokens
 
 
 @pytest.fixture
@@ -44,3 +47,28 @@ def test_an_address_that_guesses_tokens_is_kept_out_for_a_while(client, at_s):
     assert [guess.get("/api/v1/clusters").status for _ in range(3)] == [401, 401, 429]
     at_s[0] += 10
     assert guess.get("/api/v1/clusters").status == 401
+
+
+def test_who_guesses_keeps_nobody_out_who_has_a_good_token_or_a_session(client, team):
+    store = CredentialStore(team.url)
+    tokens = Tokens(store, team.now_s)
+    good = client.with_headers(Authorization=f"Bearer {tokens.add('anna', Limits(AccessRole.VIEWER), 1)}")
+    assert good.get("/api/v1/clusters").status == 200
+    guess = client.with_headers(Authorization="Bearer dlnb_guess")
+    assert [guess.get("/api/v1/clusters").status for _ in range(3)] == [401, 401, 429]
+    assert good.get("/api/v1/clusters").status == 200
+    assert client.as_person("vera").get("/api/v1/clusters").status == 200
+    assert client.get("/api/v1/clusters").status == 401
+    tokens.remove(tokens.all("anna")[0].id)
+    assert good.get("/api/v1/clusters").status == 401
+    assert good.get("/api/v1/clusters").status == 429
+    store.close()
+
+
+@given(st.lists(st.integers(0, 30)), st.integers(1, 10))
+def test_only_the_latest_names_are_remembered(seen, most):
+    recent = Recent(most)
+    for name in seen:
+        recent.add(str(name))
+    latest = list(dict.fromkeys(reversed(seen)))[:most]
+    assert {name for name in range(31) if str(name) in recent} == set(latest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,17 @@ def test_a_token_is_never_stronger_than_its_owner_nor_than_its_limits(grants, li
     else:
         assert held is not None
         assert held.rank == min(has.rank, limits.role.rank)
+
+
+@given(GRANTS, st.builds(Limits, ROLES, NAMESPACES), ROLES, st.sampled_from(["", "ads", "search"]))
+def test_a_role_that_a_cluster_gives_is_bounded_by_the_token_too(grants, limits, role, namespace):
+    token = narrowed(Person("anna", grants=grants), limits)
+    there = replace(token, grants=(Grant(role, namespace),))  # as of a cluster that knows people
+    held = there.role_in(namespace)
+    if limits.namespace in {ANY, namespace}:
+        assert held.rank == min(role.rank, limits.role.rank)
+    else:
+        assert held is None
 
 
 def test_a_token_signs_its_owner_in_and_needs_no_form(client, team, tokens):

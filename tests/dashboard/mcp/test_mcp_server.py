@@ -17,7 +17,7 @@ from waiting import until
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules
 from dlrover_nb.core.commands.service import CommandService
-from dlrover_nb.core.errors import NotAllowedError
+from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, Stage, decide
@@ -25,7 +25,7 @@ from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.people import AccessRole, Grant, Person, local_person
 from dlrover_nb.core.structs.shards import FinishChoice
-from dlrover_nb.dashboard.agent_tools import AgentTools, only_read
+from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, only_read
 from dlrover_nb.dashboard.mcp_server import server_of
 
 READING = {"list_jobs", "job_status", "plans", "explain", "what_if", "logs", "history", "scoreboard", "audit"}
@@ -204,6 +204,21 @@ def test_what_is_proposed_waits_for_a_person_and_is_on_record(tools, job, url):
         Stage.WAITING,
         "it is cheap now",
     )
+
+
+def test_an_agent_cannot_flood_people_with_proposals(cluster, job, tmp_path):
+    own = AgentTools(
+        lambda: cluster.core,
+        local_person("ada"),
+        NOW_S,
+        url=f"sqlite:///{tmp_path / 'history.db'}",
+        rules=NO_RULES,
+    )
+    for _ in range(MOST_WAITING):
+        own.propose("ads-ctr", "", {"workers": 2}, "again")
+    with pytest.raises(InvalidValueError, match="may wait"):
+        own.propose("ads-ctr", "", {"workers": 2}, "again")
+    own.close()
 
 
 def test_a_person_approves_their_agents_proposal_unless_a_rule_wants_a_second_one(tools, job, url):
