@@ -220,11 +220,6 @@ class SeriesChunk:
     lost: int = 0
 
 
-def version_of(undo: Decision | None) -> str:
-    """Return the version of a job whose latest change this decision would revert; None: none was made."""
-    return FIRST_VERSION if undo is None else undo.undoes
-
-
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
     """The state of a job at one moment."""

@@ -9,12 +9,11 @@ from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
-from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.decisions import Decision, version_of
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, ProgressMade, Remember, Scale
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, PastJob
 from dlrover_nb.core.structs.questions import LogLine
-from dlrover_nb.core.structs.snapshot import version_of
 from dlrover_nb.core.structs.summary import JobSummary, holding, left_s, outlook_of, share_done
 from dlrover_nb.core.telemetry import JobTelemetry
 
