@@ -75,7 +75,7 @@ def _advised(moment: Moment) -> tuple[Block, ...]:
     head = Heading("Advised then")
     if found is None:
         return (head, Paragraph("No proposal was open."))
-    blocks: tuple[Block, ...] = (head, Paragraph(f"Proposal {found.id} was open.", Tone.NEWS))
+    blocks: tuple[Block, ...] = (head, Paragraph(f"Proposal {found.id} was open."))
     blocks += proposal_view(found).blocks
     return blocks + (front_view(moment.front).blocks if moment.front is not None else ())
 

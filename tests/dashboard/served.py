@@ -26,6 +26,8 @@ NOBODY = Person("nob")
 class ByHeader:
     """A sign-in of tests: a header names the person; without one it is the first of those given."""
 
+    page = ""  # where people sign in: nowhere
+
     def __init__(self, *people: Person) -> None:
         self._people = {person.name: person for person in people}
 

@@ -61,7 +61,7 @@ def address(told, monkeypatch):
     root, team = told
     monkeypatch.setenv(RUNS_VAR, str(root))
     with serving(team) as found:  # a busy machine may need longer for the journal than a page waits
-        until(lambda: fetch(f"{found}/history/at?run={RUN}")[0] == 200, what="the journal")
+        until(lambda: fetch(f"{found}/history/at?run={RUN}")[0] != 202, what="the journal")
         yield found
 
 

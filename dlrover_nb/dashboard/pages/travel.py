@@ -30,7 +30,7 @@ MOST_LINKS = 200
 _BUTTON = (
     f"font:inherit;padding:6px 12px;min-height:36px;background:{theme.SURFACE};color:{theme.INK};"
     f"border:1px solid {theme.EDGE};border-radius:4px;cursor:pointer;display:inline-block;"
-    "text-decoration:none"
+    "text-decoration:none;box-sizing:border-box;line-height:normal"
 )
 
 
