@@ -41,6 +41,7 @@ def _serve(
     settings: ServeSettings,
     log_format: str,
     open_page: bool,
+    with_stdin: bool,
 ) -> Note:
     """Serve the dashboard until Ctrl-C or SIGTERM."""
     from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
@@ -60,7 +61,7 @@ def _serve(
             webbrowser.open(server.url)
 
     try:
-        run(settings, ready)
+        run(settings, ready, with_stdin=with_stdin)
     finally:
         handler.flush()
     return Note("Dashboard", "the dashboard has ended; jobs go on")
@@ -76,11 +77,11 @@ def _settings(values: Values) -> Values:
         ) from error
     left = dict(values)
     file, log_format = left.pop("settings"), left.pop("log_format")
-    open_page, clusters = left.pop("open"), left.pop("cluster")
+    open_page, clusters, with_stdin = left.pop("open"), left.pop("cluster"), left.pop("with_stdin")
     proxy = _proxy(left.pop("proxy_header"), left.pop("proxy_groups_header"), left.pop("trusted_proxy"))
     flags = {**left, "clusters": _listed(clusters), "proxy": proxy}
     settings = read_settings(None if file is None else str(file), flags)
-    return {"settings": settings, "log_format": log_format, "open_page": open_page}
+    return {"settings": settings, "log_format": log_format, "open_page": open_page, "with_stdin": with_stdin}
 
 
 def _listed(value: object) -> tuple[str, ...]:
@@ -206,6 +207,7 @@ SERVE = Verb(
             help="text or json, on the standard error",
         ),
         argument("--open", action="store_true", help="open the first page in a browser"),
+        argument("--with-stdin", action="store_true", help="end when the standard input is closed"),
     ),
     "--cluster local --users users.yaml",
     interpret=(_settings,),

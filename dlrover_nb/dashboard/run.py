@@ -7,16 +7,21 @@ seconds; no thread and no child of it is left.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
+import sys
+import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.client.cluster import KnowsPeople
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import read_address
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.dashboard.acting import ActingClusters
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
@@ -33,8 +38,15 @@ logger = logging.getLogger(__name__)
 OF_THIS_MACHINE = ("ray", "local")
 
 
-def run(settings: ServeSettings, ready: Callable[[DashboardServer], None]) -> None:
+def run(
+    settings: ServeSettings, ready: Callable[[DashboardServer], None], *, with_stdin: bool = False
+) -> None:
     """Serve until a signal to end; `ready` is called once the server listens.
+
+    Parameters
+    ----------
+    with_stdin
+        End when the standard input is closed too: by a parent that has ended, however it did.
 
     Raises
     ------
@@ -49,13 +61,27 @@ def run(settings: ServeSettings, ready: Callable[[DashboardServer], None]) -> No
         team = _team(settings, to_close)
         way = way_of(settings, team)
         to_close.callback(way.close)
-        asyncio.run(_until_signal(lambda: DashboardServer(team, way.sign_in, settings, way.patterns), ready))
+        asyncio.run(
+            _until_signal(
+                lambda: DashboardServer(team, way.sign_in, settings, way.patterns), ready, with_stdin
+            )
+        )
 
 
 async def _until_signal(
-    server_of: Callable[[], DashboardServer], ready: Callable[[DashboardServer], None]
+    server_of: Callable[[], DashboardServer],
+    ready: Callable[[DashboardServer], None],
+    with_stdin: bool,  # noqa: FBT001 - as of `run`
 ) -> None:
     over, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def await_end_of_input() -> None:
+        sys.stdin.buffer.read()
+        with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
+            loop.call_soon_threadsafe(over.set)
+
+    if with_stdin:
+        threading.Thread(target=await_end_of_input, name="dlrover-stdin", daemon=True).start()
 
     def listens(server: DashboardServer) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):  # now: Panel has set one of its own
@@ -69,8 +95,8 @@ def _team(settings: ServeSettings, to_close: ExitStack) -> Team:
     rules = Rules(settings.second_person_over_cost_per_hour, settings.second_person_actions)
     clusters: dict[str, WatchedCluster] = {}
     with ExitStack() as on_error:
-        for key, (core, namespace) in opened(settings.clusters).items():
-            clusters[key] = WatchedCluster(core, namespace=namespace)
+        for key, core in opened(settings.clusters).items():
+            clusters[key] = WatchedCluster(core, namespace=core.namespace, acting=_acting(core, settings))
             on_error.callback(clusters[key].close)
         team = Team(clusters, SystemClock().now_s, url=settings.history, rules=rules)
         on_error.pop_all()
@@ -78,14 +104,21 @@ def _team(settings: ServeSettings, to_close: ExitStack) -> Team:
     return team
 
 
-def opened(words: tuple[str, ...]) -> Mapping[str, tuple[Cluster, str]]:
-    """Return the clusters that words name with their namespaces; without words, what this machine has."""
+def _acting(core: Cluster, settings: ServeSettings) -> ActingClusters | None:
+    """Return the cluster as each person sees it, where people sign in and the cluster knows them."""
+    if not (settings.has_sign_in and isinstance(core, KnowsPeople)):
+        return None
+    return ActingClusters(core, settings.impersonate_groups)
+
+
+def opened(words: tuple[str, ...]) -> Mapping[str, Cluster]:
+    """Return the clusters that words name; without words, what this machine has."""
     if len(set(words)) < len(words):
         raise InvalidValueError(f"each cluster is named once, got {', '.join(words)}; leave one out")
     return {word: _opened(word) for word in words} if words else _of_this_machine()
 
 
-def _of_this_machine() -> dict[str, tuple[Cluster, str]]:
+def _of_this_machine() -> dict[str, Cluster]:
     found = {}
     for word in OF_THIS_MACHINE:
         try:
@@ -95,11 +128,6 @@ def _of_this_machine() -> dict[str, tuple[Cluster, str]]:
     return found
 
 
-def _opened(word: str) -> tuple[Cluster, str]:
+def _opened(word: str) -> Cluster:
     kind, address, options = read_address(word)
-    core = connect(kind, address, start=False, **options)
-    if kind != "kubernetes":
-        return core, ""
-    from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - of an extra
-
-    return core, core.api.namespace if isinstance(core, KubernetesCluster) else ""
+    return connect(kind, address, start=False, **options)

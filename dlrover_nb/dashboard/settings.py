@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,6 +22,7 @@ from dlrover_nb.core.structs.people import Grant
 from dlrover_nb.core.yamltext import load_documents
 
 HOUR_S = 3600.0
+_PART = re.compile(r"[\w.~@%+-]*[\w][\w.~@%+-]*", re.ASCII)  # of a path: names of people are among them
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -89,6 +91,8 @@ class ServeSettings:
         A proxy that does so.
     groups
         Roles of groups.
+    impersonate_groups
+        Groups of Kubernetes that the server's account may name when it acts as a person who is in them.
     idle_s, absolute_s
         For how long a sign-in lasts that is not used, and at all.
     history
@@ -111,6 +115,7 @@ class ServeSettings:
     oidc: str = ""
     proxy: ProxySettings | None = None
     groups: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
+    impersonate_groups: tuple[str, ...] = ()
     idle_s: float = 8 * HOUR_S
     absolute_s: float = 24 * HOUR_S
     history: str | None = None
@@ -177,9 +182,7 @@ def is_loopback(address: str) -> bool:
 
 def _check_prefix(prefix: str) -> None:
     parts = prefix.split("/")
-    if prefix and (
-        parts[0] or not all(part.replace("-", "").replace("_", "").isalnum() for part in parts[1:])
-    ):
+    if prefix and (parts[0] or not all(_PART.fullmatch(part) for part in parts[1:])):
         raise InvalidValueError(f"prefix must be a path such as /dlrover, got {shown(prefix)}; correct it")
 
 

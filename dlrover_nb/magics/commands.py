@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.connect.kinds import read_address
+from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, kubernetes_address
+from dlrover_nb.core.connect.kinds import kind_of, read_address
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.magics.session import Session
@@ -121,6 +122,15 @@ class Commands:
                 self._connector(kind, address, start=start, **options), entry=self.entry
             )
         return self.session.cluster
+
+    def address_of_cluster(self) -> str:
+        """Return the word by which another process finds the connected cluster; empty: it needs none."""
+        if self.session.target is None:
+            return self.address or ""
+        kind, address, options = self.session.target
+        if kind_of(kind).name == "kubernetes":
+            return kubernetes_address(options.get("context") or IN_CLUSTER, options.get("namespace") or "")
+        return address or kind
 
     def cluster_if_any(self) -> Cluster | None:
         """Return the cluster where there is one, for verbs that read a file and can do without."""

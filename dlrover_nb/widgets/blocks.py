@@ -59,11 +59,15 @@ _TONE_COLOR = {
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A sentence or two, followed by `code` as a command."""
+    """A sentence or two, followed by `code` as a command, and by the address `link` of another page."""
 
     text: str
     tone: Tone = Tone.PLAIN
     code: tuple[str, ...] = ()
+    link: str = ""
+
+    def __post_init__(self) -> None:
+        assert not self.link or self.link.startswith(("http://", "https://", "/")), self.link
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,12 @@ def _paragraph_html(block: Paragraph) -> str:
     code = "".join(
         f'<br><code style="{_CODE};padding:1px 4px;user-select:all">{escape(c)}</code>' for c in block.code
     )
-    return f'<p style="margin:6px 0;{edge}">{lead}{escape(block.text)}{code}</p>'
+    link = _link_html(block.link) if block.link else ""
+    return f'<p style="margin:6px 0;{edge}">{lead}{escape(block.text)}{link}{code}</p>'
+
+
+def _link_html(address: str) -> str:
+    return f' <a href="{escape(address)}" target="_blank" rel="noopener">{escape(address)}</a>'
 
 
 def _facts_html(block: Facts) -> str:
@@ -281,6 +290,7 @@ def _block_lines(block: Block, width: int) -> list[str]:
 
 def _paragraph_lines(block: Paragraph, width: int) -> list[str]:
     text = f"{block.tone}: {block.text}" if block.tone else block.text
+    text = f"{text} {block.link}".strip()
     return [*textwrap.wrap(text, width, break_on_hyphens=False), *(f"    {c}" for c in block.code)]
 
 

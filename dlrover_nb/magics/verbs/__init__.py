@@ -4,10 +4,10 @@ The handlers import what they need when they run: the parser and the help, which
 none of it.
 """
 
-from dlrover_nb.magics.verbs import audit, decisions, lifecycle, records, results, start
+from dlrover_nb.magics.verbs import audit, decisions, lifecycle, records, results, start, team
 
 VERBS = {
     verb.name: verb
-    for topic in (start, decisions, records, audit, lifecycle, results)
+    for topic in (start, decisions, records, audit, lifecycle, results, team)
     for verb in topic.VERBS
 }
