@@ -2,7 +2,7 @@
 
 What a verb returns is printed as text, or as JSON with ``--json``; exit codes are those of `ExitCode`. Ctrl-C
 never ends a job. Some verbs differ from the notebook's, see `GRAMMAR`: `watch` draws in the terminal,
-`connect` cannot simulate, and `demo` and those for programs exist only here.
+`connect` cannot simulate, and `serve`, `users`, `tokens`, `mcp` and `demo` exist only here.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from dlrover_nb.magics.ray_messages import RAY_MESSAGES
 from dlrover_nb.magics.verb import DetachedError, Verb, argument
 from dlrover_nb.magics.verbs import VERBS, programs
 from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of
+from dlrover_nb.serve import SERVE, USERS
 from dlrover_nb.widgets.wait_lines import stream_line
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ GRAMMAR = Grammar(
         **VERBS,
         "connect": replace(VERBS["connect"], handler=_connect),
         "watch": replace(VERBS["watch"], handler=_watch, prints=True, exits_by_phase=True),
+        "serve": SERVE,
+        "users": USERS,
         **{verb.name: verb for verb in programs.VERBS},
         "demo": Verb("demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True),
     },

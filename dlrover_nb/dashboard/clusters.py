@@ -95,6 +95,11 @@ class WatchedCluster:
 
         return end
 
+    @property
+    def n_listener(self) -> int:
+        """How many listen to its list of jobs."""
+        return len(self._listeners)
+
     def job(self, name: str) -> JobHandle:
         """Return a job to be read, by the server's own account."""
         return self.core.job(name)

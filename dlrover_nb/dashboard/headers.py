@@ -5,16 +5,18 @@ handlers, which are not ours to subclass, and of addresses that nobody handles.
 
 Our pages run no script but files of this server. Style attributes are allowed: the views of notebooks have
 them, and nothing that a cluster or a user names gets into one. Bokeh's page is another matter: it compiles
-code of its models with `Function`, and starts from a script in the page; so that page alone may do both. What
-it shows is escaped as everywhere.
+code of its models with `Function` or from a blob, and starts from a script in the page; so that page alone
+may. What it shows is escaped as everywhere.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
 from tornado.web import OutputTransform
 
+from dlrover_nb.dashboard.log import ID
 from dlrover_nb.dashboard.shell import failure_html
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ _COMMON = (
     "img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
 )
 PAGE_POLICY = _COMMON + "script-src 'self'"
-LIVE_POLICY = _COMMON + "script-src 'self' 'unsafe-inline' 'unsafe-eval'"
+LIVE_POLICY = _COMMON + "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'"
 
 SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -46,6 +48,8 @@ class StrictHeaders(OutputTransform):
     def __init__(self, request: HTTPServerRequest) -> None:
         super().__init__(request)
         self._path = request.path.removeprefix(self.root)
+        self._id = secrets.token_hex(8)
+        setattr(request, ID, self._id)  # for the log
 
     def transform_first_chunk(
         self,
@@ -55,6 +59,7 @@ class StrictHeaders(OutputTransform):
         finishing: bool,  # noqa: FBT001 - of Tornado
     ) -> tuple[int, HTTPHeaders, bytes]:
         """Add what the handler has not set, and draw a foreign handler's error as our own."""
+        headers["X-Request-Id"] = self._id
         if status_code == 101:
             return status_code, headers, chunk
         headers.pop("Server", None)  # the versions of our parts are nobody's business

@@ -29,6 +29,7 @@ from dlrover_nb.dashboard.forms import ActHandler, FileHandler, ViewsHandler
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
 from dlrover_nb.dashboard.health import Lives, Ready
+from dlrover_nb.dashboard.metrics import Metrics, MetricsHandler, read_token
 from dlrover_nb.dashboard.pages import PAGES
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class DashboardServer:
     ) -> None:
         self.team, self.settings = team, settings
         self.door = Door(sign_in)
+        self.metrics = Metrics(team, self.door.open, self._n_document)
         self._id = uuid.uuid4().hex
         self._server = _listening(self, sign_in, further)
         self.door.hosts = settings.hosts(self.port)
@@ -134,11 +136,15 @@ class DashboardServer:
         host = f"[{self.settings.address}]" if ":" in self.settings.address else self.settings.address
         return f"http://{host}:{self.port}{self.settings.prefix}/"
 
+    def _n_document(self) -> int:
+        return sum(1 for _ in self._server._tornado.applications[LIVE].sessions)  # noqa: SLF001 - it has no count
+
     async def stop(self) -> None:
         """Accept nothing more, let what runs end within seconds, and end the rest."""
         from panel.io.state import state  # noqa: PLC0415 - seconds to import
 
         self._checks.stop()
+        self.metrics.close()
         server = self._server
         server._http.stop()  # noqa: SLF001 - stop() would also end documents, whose pages are still served
         for _, each in self.door.open.all():
@@ -169,7 +175,12 @@ def _listening(dashboard: DashboardServer, sign_in: SignIn, further: Sequence[Pa
             **_place(settings),
             prefix=settings.prefix,
             use_index=False,
-            extra_patterns=[*patterns(team, sign_in), *further, *_own_patterns(team, settings)],
+            extra_patterns=[
+                *patterns(team, sign_in),
+                *further,
+                *_own_patterns(team, settings),
+                _metrics_pattern(dashboard, sign_in),
+            ],
             auth_provider=DocumentDoor(dashboard.door, settings.prefix),
             # The token of a document stands in its page: no cookie and no header belongs there.
             include_cookies=[],
@@ -189,11 +200,17 @@ def _listening(dashboard: DashboardServer, sign_in: SignIn, further: Sequence[Pa
             },
             transforms=[strict_headers(settings.prefix)],
             default_handler_class=NotHere,
+            log_function=dashboard.metrics.note,
             door=dashboard.door,
             root=settings.prefix,
         )
     except OSError as error:
         raise BackendError(_why_not_listening(error, settings)) from error
+
+
+def _metrics_pattern(dashboard: DashboardServer, sign_in: SignIn) -> Pattern:
+    own = {"metrics": dashboard.metrics, "token": read_token(dashboard.settings.metrics_token_file)}
+    return r"/metrics", MetricsHandler, {"team": dashboard.team, "sign_in": sign_in, **own}
 
 
 def _place(settings: ServeSettings) -> dict[str, object]:

@@ -58,9 +58,8 @@ def document(title: str, content: str, *, root: str) -> str:
 
 def plain_html(title: str, body: str, *, root: str) -> str:
     """Return a page for somebody who is not signed in: no navigation."""
-    return document(
-        title, f'<main id="content" class="dl-plain"><h1>{escape(title)}</h1>{body}</main>', root=root
-    )
+    content = f'<p class="dl-brand">dlrover-nb</p><h1>{escape(title)}</h1>{body}'
+    return document(title, f'<main id="content" class="dl-plain">{content}</main>', root=root)
 
 
 def failure_html(status: int, message: str, *, root: str) -> str:
@@ -104,7 +103,8 @@ def _clusters(page: Page, visit: Visit) -> str:
         f"{escape(key)}</a></li>"
         for key in visit.team.clusters
     )
-    return f'<nav aria-label="Clusters" class="dl-clusters"><ul>{links}</ul></nav>'
+    label = '<span class="dl-label">Cluster</span>'
+    return f'<nav aria-label="Clusters" class="dl-clusters">{label}<ul>{links}</ul></nav>'
 
 
 def _person(visit: Visit) -> str:

@@ -1,0 +1,117 @@
+"""Runs a server in this process: opens its clusters and its database, and ends in order.
+
+It never starts a cluster: what it watches runs already, and goes on when it ends. A signal ends it within
+seconds; no thread and no child of it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.commands.second_person import Rules
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.connect.kinds import read_address
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.dashboard.alerts.settings import Alerts
+from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.server import DashboardServer, serve
+from dlrover_nb.dashboard.sign_in_pages.ways import way_of
+from dlrover_nb.dashboard.team import Team
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.dashboard.alerts.settings import AlertSettings
+    from dlrover_nb.dashboard.settings import ServeSettings
+
+logger = logging.getLogger(__name__)
+
+OF_THIS_MACHINE = ("ray", "local")
+
+
+def run(settings: ServeSettings, ready: Callable[[DashboardServer], None]) -> None:
+    """Serve until a signal to end; `ready` is called once the server listens.
+
+    Raises
+    ------
+    NotFoundError
+        When a cluster that was named does not run.
+    BackendError
+        When a cluster or the database cannot be reached, or the address cannot be listened to.
+    InvalidValueError
+        When the file of the people is malformed, or a word names no cluster.
+    """
+    with ExitStack() as to_close:
+        team = _team(settings, to_close)
+        to_close.callback(Alerts(team, _alert_settings(settings)).close)
+        way = way_of(settings, team)
+        to_close.callback(way.close)
+        asyncio.run(_until_signal(lambda: DashboardServer(team, way.sign_in, settings, way.patterns), ready))
+
+
+def _alert_settings(settings: ServeSettings) -> AlertSettings:
+    """Return the settings of alerts; where they name no address for links, that of the server."""
+    public = settings.url.rstrip("/").removesuffix(settings.prefix)
+    return replace(
+        settings.alerts, base_url=settings.alerts.base_url or (public and public + settings.prefix)
+    )
+
+
+async def _until_signal(
+    server_of: Callable[[], DashboardServer], ready: Callable[[DashboardServer], None]
+) -> None:
+    over, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def listens(server: DashboardServer) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):  # now: Panel has set one of its own
+            loop.add_signal_handler(each, over.set)
+        ready(server)
+
+    await serve(server_of, listens, over)
+
+
+def _team(settings: ServeSettings, to_close: ExitStack) -> Team:
+    rules = Rules(settings.second_person_over_cost_per_hour, settings.second_person_actions)
+    clusters: dict[str, WatchedCluster] = {}
+    with ExitStack() as on_error:
+        for key, (core, namespace) in opened(settings.clusters).items():
+            clusters[key] = WatchedCluster(core, namespace=namespace)
+            on_error.callback(clusters[key].close)
+        team = Team(clusters, SystemClock().now_s, url=settings.history, rules=rules)
+        on_error.pop_all()
+    to_close.callback(team.close)
+    return team
+
+
+def opened(words: tuple[str, ...]) -> Mapping[str, tuple[Cluster, str]]:
+    """Return the clusters that words name with their namespaces; without words, what this machine has."""
+    if len(set(words)) < len(words):
+        raise InvalidValueError(f"each cluster is named once, got {', '.join(words)}; leave one out")
+    return {word: _opened(word) for word in words} if words else _of_this_machine()
+
+
+def _of_this_machine() -> dict[str, tuple[Cluster, str]]:
+    found = {}
+    for word in OF_THIS_MACHINE:
+        try:
+            found[word] = _opened(word)
+        except NotFoundError as error:
+            logger.info("not watched: %s", error)
+    return found
+
+
+def _opened(word: str) -> tuple[Cluster, str]:
+    kind, address, options = read_address(word)
+    core = connect(kind, address, start=False, **options)
+    if kind != "kubernetes":
+        return core, ""
+    from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - of an extra
+
+    return core, core.api.namespace if isinstance(core, KubernetesCluster) else ""

@@ -1,0 +1,156 @@
+"""The real process of `dlrover-nb serve`: how it begins, what it refuses, and that it leaves nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+
+import psutil
+import pytest
+from chromium import free_port
+from waiting import LIMIT_S, until
+
+from dlrover_nb.dashboard.sign_in.users import read_users
+
+CLI = [sys.executable, "-m", "dlrover_nb.cli"]
+
+
+class Process:
+    """A server in a process of its own, and the lines that it writes."""
+
+    def __init__(self, folder, *words):
+        env = {**os.environ, "DLROVER_NB_HISTORY": f"sqlite:///{folder / 'history.db'}"}
+        command = [*CLI, "serve", "--cluster", "local", *words]
+        self.process = subprocess.Popen(
+            command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.lines = []
+        self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
+        self._reader.start()
+
+    def url(self):
+        said = until(
+            lambda: self.line("the dashboard is at") or self.process.poll() is not None,
+            what=lambda: self.lines,
+        )
+        assert said is not True, self.lines
+        return said.split("the dashboard is at ")[1].split(";")[0].split()[0]
+
+    def line(self, part):
+        return next((line for line in tuple(self.lines) if part in line), None)
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        code = self.process.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
+        self.process.stderr.close()
+        self.said = self.process.stdout.read()
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start servers in processes; they end with the test."""
+    started = []
+
+    def begin(*words):
+        started.append(Process(tmp_path, *words))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        if each.process.poll() is None:
+            each.end(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_a_signal_and_leaves_no_process(start, how):
+    server = start("--port", "0", "--log-format", "json")
+    with urllib.request.urlopen(f"{server.url()}healthz", timeout=LIMIT_S) as answer:
+        assert answer.read() == b"ok\n"
+    until(lambda: _ready(server), what="a server that is ready")
+    with urllib.request.urlopen(f"{server.url()}jobs", timeout=LIMIT_S) as answer:
+        request = answer.headers["X-Request-Id"]
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    assert server.end(how) == 0
+    assert not [each for each in children if each.is_running()]
+    logged = json.loads(server.line(request))
+    assert (logged["path"], logged["status"], logged["method"]) == ("/jobs", 200, "GET")
+    assert "has ended" in server.said
+
+
+def _ready(server):
+    try:
+        with urllib.request.urlopen(f"{server.url()}readyz", timeout=LIMIT_S) as answer:
+            return answer.status == 200
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+
+
+def test_a_port_in_use_is_told_in_one_line_with_the_fix(start):
+    port = str(free_port())
+    first = start("--port", port)
+    first.url()
+    second = start("--port", port)
+    assert second.process.wait(LIMIT_S) == 3
+    second._reader.join(LIMIT_S)
+    assert second.line(f"port {port} is in use; end what uses it, or add --port 0")
+    assert not second.line("Traceback")
+    second.end()
+    first.end()
+
+
+def told(*words, stdin=""):
+    done = subprocess.run(
+        [*CLI, *words], capture_output=True, text=True, input=stdin, check=False, timeout=LIMIT_S
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--address", "0.0.0.0"), "without a sign-in"),
+        (("--trusted-proxy", "10.0.0.1"), "--proxy-header"),
+        (("--proxy-header", "X-User"), "--trusted-proxy"),
+        (("--users", "/none/users.yaml"), "users add"),
+        (("--settings", "/none/serve.yaml"), "no settings"),
+        (("--prefix", "x"), "/dlrover"),
+        (("--port", "99999"), "0 to 65535"),
+    ],
+)
+def test_what_must_not_be_is_refused_in_one_line(words, part):
+    code, text = told("serve", "--cluster", "local", *words)
+    assert code == 2
+    assert part in text
+    assert "Traceback" not in text
+
+
+def test_users_are_added_listed_and_removed(tmp_path):
+    file = ("--file", str(tmp_path / "users.yaml"))
+    added = told(
+        "users",
+        "add",
+        "ada",
+        "--role",
+        "operator",
+        "--group",
+        "ads",
+        "--password-stdin",
+        *file,
+        stdin="correct horse\n",
+    )
+    assert added[0] == 0, added
+    assert read_users(tmp_path / "users.yaml")["ada"].groups == ("ads",)
+    assert "correct horse" not in added[1]
+    assert "ada: operator; groups ads" in told("users", "list", *file)[1]
+    assert told("users", "add", "ada", "--password-stdin", *file, stdin="correct horse\n")[0] == 2
+    assert told("users", "add", "bob", "--password-stdin", *file, stdin="short\n")[0] == 2
+    assert told("users", "remove", "bob", *file)[0] == 2
+    assert told("users", "remove", "ada", *file)[0] == 0
+    assert read_users(tmp_path / "users.yaml") == {}
