@@ -116,12 +116,12 @@ def newest_of_job(view: LiveView) -> float:
 
 
 @contextlib.contextmanager
-def simulated(n_job: int, speed: float) -> Iterator[Any]:
-    """Return a simulated cluster with long jobs and fixed plans."""
+def simulated(n_job: int, speed: float, mode: Mode = Mode.MANUAL) -> Iterator[Any]:
+    """Return a simulated cluster with long jobs; in manual mode their plans are fixed."""
     cluster = simulate(machines=20 * n_job, speed=speed)
     rng, sampler = (
         np.random.default_rng(0),
-        JobSampler(hours=(200.0, 0.2), max_hours=1000.0, mode=Mode.MANUAL),
+        JobSampler(hours=(200.0, 0.2), max_hours=1000.0, mode=mode),
     )
     try:
         for i in range(n_job):

@@ -2,7 +2,7 @@
 
 What a verb returns is printed as text, or as JSON with ``--json``; exit codes are those of `ExitCode`. Ctrl-C
 never ends a job. Some verbs differ from the notebook's, see `GRAMMAR`: `watch` draws in the terminal,
-`connect` cannot simulate, and `serve`, `users`, `tokens`, `mcp` and `demo` exist only here.
+`connect` cannot simulate, and `serve`, `users`, `demo` and those for programs exist only here.
 """
 
 from __future__ import annotations
@@ -183,9 +183,9 @@ GRAMMAR = Grammar(
         **VERBS,
         "connect": replace(VERBS["connect"], handler=_connect),
         "watch": replace(VERBS["watch"], handler=_watch, prints=True, exits_by_phase=True),
+        **{verb.name: verb for verb in programs.VERBS},
         "serve": SERVE,
         "users": USERS,
-        **{verb.name: verb for verb in programs.VERBS},
         "demo": Verb("demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True),
     },
     (JSON,),

@@ -8,6 +8,7 @@ from dlrover_nb.api import past
 from dlrover_nb.api.connection_view import ConnectionView
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.own_parts import data_part, free_name, model_part
+from dlrover_nb.api.records import Records
 from dlrover_nb.api.submission import job_of, settings_of
 from dlrover_nb.api.views import JobsView, Note, SubmittedView
 from dlrover_nb.api.waiting import shown_waits
@@ -15,14 +16,13 @@ from dlrover_nb.core.client.asked_cluster import AskedCluster
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.submission import JobText
-    from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView
+    from dlrover_nb.api.views import LogsView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.rows.tables import Tables
 
 
-class Cluster(Tabular):
+class Cluster(Records):
     """A cluster; displays its kind and its capacity.
 
     Parameters
@@ -193,52 +193,6 @@ class Cluster(Tabular):
         from dlrover_nb.api.imports import import_file  # noqa: PLC0415 - exports load on demand
 
         return import_file(path, start=self.submit, find=self.job)
-
-    def history(self, job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
-        """Return one run of a job, or, where none is named, the list of all runs.
-
-        Parameters
-        ----------
-        job
-            A job's name.
-        run
-            Id of a run, ``job@seconds`` as the list shows it; None: the job's newest.
-
-        Raises
-        ------
-        NotFoundError
-            When there is no such job or run; it names the nearest ones.
-        BackendError
-            When the history is there but cannot be read.
-
-        Examples
-        --------
-        >>> cluster.history("ads-ctr").history.outcomes
-        """
-        return past.history(job, run)
-
-    def score(self, owner: str | None = None, days: float | None = None) -> ScoresView:
-        """Return how good predictions were: over all jobs, and for each.
-
-        Parameters
-        ----------
-        owner
-            Owner of the jobs; None for all.
-        days
-            Only plans that were applied in the last so many days; None for all.
-
-        Raises
-        ------
-        InvalidValueError
-            When `days` is not above zero.
-        BackendError
-            When the history is there but cannot be read.
-
-        Examples
-        --------
-        >>> cluster.score(days=30)
-        """
-        return past.score(owner, days)
 
     def logs(self, job: str, node: str | None = None, *, n: int = 100) -> LogsView:
         """Return the log lines of the nodes of a job, also after its master has ended.

@@ -12,12 +12,14 @@ from urllib.parse import urlencode
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.history.notes import Note
 from dlrover_nb.dashboard.act import act, back_to
+from dlrover_nb.dashboard.batch import answered
 from dlrover_nb.dashboard.flash import Flash, keep_flash
 from dlrover_nb.dashboard.handlers import PersonHandler
 from dlrover_nb.dashboard.job_parts import drift
 from dlrover_nb.dashboard.job_parts.drift import file_text
 from dlrover_nb.dashboard.jobs_board.filters import wanted_from
 from dlrover_nb.dashboard.saved_views import changed_views
+from dlrover_nb.dashboard.second import closed
 from dlrover_nb.widgets.blocks import Tone
 
 if TYPE_CHECKING:
@@ -48,6 +50,29 @@ class ActHandler(FormHandler):
     def address(self, form: dict[str, str]) -> str:
         """Carry it out."""
         return back_to(form, self.flash((act(self.team, self.person, form).flash,)))
+
+
+class BatchHandler(FormHandler):
+    """Takes the answer to many proposals; the page then tells of each what became of it."""
+
+    def address(self, form: dict[str, str]) -> str:
+        """Answer each by itself."""
+        fields = {name: self.get_body_arguments(name) for name in self.request.body_arguments}
+        try:
+            lines = [ended.flash for ended in answered(self.team, self.person, fields)]
+        except DlroverError as error:
+            lines = [Flash(Tone.WARNING, f"Nothing was sent: {error}")]
+        return back_to(form | {"back": "proposals"}, self.flash(lines))
+
+
+class SecondHandler(FormHandler):
+    """Takes the word of a second person on a request."""
+
+    def address(self, form: dict[str, str]) -> str:
+        """Approve or refuse it."""
+        return back_to(
+            form | {"back": "proposals"}, self.flash((closed(self.team, self.person, form).flash,))
+        )
 
 
 class FileHandler(FormHandler):

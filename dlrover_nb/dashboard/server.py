@@ -25,7 +25,7 @@ from dlrover_nb.dashboard.approve import approve_patterns
 from dlrover_nb.dashboard.door import CHECK_S, Door
 from dlrover_nb.dashboard.events import JobsEvents
 from dlrover_nb.dashboard.files import FILES
-from dlrover_nb.dashboard.forms import ActHandler, FileHandler, ViewsHandler
+from dlrover_nb.dashboard.forms import ActHandler, BatchHandler, FileHandler, SecondHandler, ViewsHandler
 from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
 from dlrover_nb.dashboard.headers import LIVE, strict_headers
 from dlrover_nb.dashboard.health import Lives, Ready
@@ -65,6 +65,8 @@ def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
         *approve_patterns(team, sign_in),
         *alert_patterns(team, sign_in),
         (r"/do", ActHandler, shared),
+        (r"/batch", BatchHandler, shared),
+        (r"/second", SecondHandler, shared),
         (r"/file", FileHandler, shared),
         (r"/views", ViewsHandler, shared),
         (r"/events/jobs", JobsEvents, shared),

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OWN_NAMES = {"import": "import_file", "shards": "shards", "help": ""}  # where a verb is not a method's name
-CLUSTER_VERBS = {"delete", "submit", "jobs", "history", "score", "import", "attach", "dash", "shutdown"}
+CLUSTER_VERBS = {
+    "delete",
+    "submit",
+    "jobs",
+    "history",
+    "audit",
+    "score",
+    "import",
+    "attach",
+    "dash",
+    "shutdown",
+}
 
 
 def methods() -> dict[str, Callable[..., object]]:

@@ -13,6 +13,7 @@ from history_records import DECISION, FIT, OUTCOME, PROPOSAL, ROW, SPEC
 from looks import cut_off
 from served import fetch, serving
 from test_time_travel import end, live
+from waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.time_travel import Replay
@@ -59,7 +60,8 @@ def told(tmp_path_factory):
 def address(told, monkeypatch):
     root, team = told
     monkeypatch.setenv(RUNS_VAR, str(root))
-    with serving(team) as found:
+    with serving(team) as found:  # a busy machine may need longer for the journal than a page waits
+        until(lambda: fetch(f"{found}/history/at?run={RUN}")[0] == 200, what="the journal")
         yield found
 
 

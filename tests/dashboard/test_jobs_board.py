@@ -14,8 +14,9 @@ from dlrover_nb.core.structs.commands import Action, AuditRow, ChainedRow, Entry
 from dlrover_nb.core.structs.decisions import Prediction
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.summary import UNKNOWN, summarize
+from dlrover_nb.dashboard.jobs_board.boards import KEPT_S, SHOWN_S, LastSeen
 from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, MOST_NEWS, board_of, delta
-from dlrover_nb.dashboard.jobs_board.filters import Wanted, wanted_from, wanted_of
+from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, Wanted, wanted_from, wanted_of
 from dlrover_nb.dashboard.jobs_board.rows import KEYS, band_words, off_band, ordered, row_of, sort_value
 from dlrover_nb.dashboard.jobs_board.totals import (
     cost_rate,
@@ -140,7 +141,7 @@ def test_every_column_can_be_sorted_both_ways_and_loses_no_row(told, key, is_dow
 
 wishes = st.builds(
     Wanted, st.text(max_size=20), st.sampled_from(["", *map(str, JobPhase)]), st.text(max_size=9), st.booleans(),
-    st.sampled_from([*KEYS]), st.booleans(),
+    st.sampled_from([*KEYS]), st.booleans(), st.booleans(),
 )  # fmt: skip
 
 
@@ -159,8 +160,43 @@ def test_a_filter_keeps_what_matches_all_of_it():
     assert not Wanted(needs=True).shows(row_of(replace(QUIET, outlook=UNKNOWN)))
 
 
+def test_of_very_many_the_first_are_drawn_and_all_are_counted():
+    rows = ordered(
+        (row_of(replace(QUIET, name=f"job-{i}")) for i in range(MOST_DRAWN + 5)), "job", is_down=False
+    )
+    drawn, n_match = Wanted().drawn(rows)
+    assert (len(drawn), n_match) == (MOST_DRAWN, MOST_DRAWN + 5)
+    assert f"job-{MOST_DRAWN}" not in drawn
+    assert len(Wanted(is_whole=True).drawn(rows)[0]) == MOST_DRAWN + 5
+
+
 def test_parameters_that_mean_nothing_are_left_out():
     assert wanted_of({"sort": "<script>", "dir": "sideways", "needs": "yes"}) == Wanted()
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 200), st.sets(st.sampled_from("abc"))), min_size=1, max_size=8))
+def test_a_job_that_was_heard_stays_until_its_master_was_silent_for_long(steps):
+    seen, last, now_s = LastSeen(), {}, 0.0
+    for passed_s, names in steps:
+        now_s += passed_s
+        last |= dict.fromkeys(names, now_s)
+        shown, silent = seen.with_silent(tuple(replace(QUIET, name=name) for name in sorted(names)), now_s)
+        last = {name: at_s for name, at_s in last.items() if now_s - at_s <= KEPT_S}
+        assert {job.name for job in shown} == set(last)
+        assert silent == {name: now_s - at_s for name, at_s in last.items() if now_s - at_s > SHOWN_S}
+
+
+def test_a_job_that_has_ended_is_not_waited_for():
+    seen = LastSeen()
+    seen.with_silent((replace(QUIET, phase=JobPhase.SUCCEEDED),), 0.0)
+    assert seen.with_silent((), 1.0) == ((), {})
+
+
+def test_a_silent_master_is_said_in_words_and_its_last_speed_is_no_news():
+    row = row_of(QUIET, silent_s=12.0)
+    assert row.cell("state").text == "training, no answer for 15 s"
+    assert row.needs == ("master silent",)
+    assert row.cell("rate").text == "-"
 
 
 def test_an_unknown_price_is_told_and_never_free():
@@ -182,7 +218,15 @@ def test_the_totals_and_the_people_add_up_and_leave_out_what_has_ended():
 
 def chained(seq, **fields):
     row = AuditRow(
-        float(seq), "ada", Entry.DASHBOARD, Action.ACCEPT, "ads", Stage.DONE, subject="p2", **fields
+        float(seq),
+        "ada",
+        Entry.DASHBOARD,
+        Action.ACCEPT,
+        "ads",
+        Stage.DONE,
+        subject="p2",
+        currency="USD",
+        **fields,
     )
     return ChainedRow(seq, row, "")
 
@@ -197,4 +241,6 @@ def test_the_cost_of_decisions_is_of_plans_that_were_changed_and_known_prices():
     refused = replace(rows[0], row=replace(rows[0].row, stage=Stage.REFUSED))
     costs = decision_costs([*rows, refused])
     assert [cost.change_per_hour for cost in costs] == [None, -0.5, 2.0]
-    assert decisions_sum(costs) == "+1.5 per h by 2 decisions, 1 of unknown price"
+    assert decisions_sum(costs) == "3 decisions: +1.5 USD/h, 1 of unknown price"
+    euro = replace(costs[1], currency="EUR")
+    assert decisions_sum([*costs, euro]).startswith("4 decisions: -0.5 EUR/h, +1.5 USD/h")

@@ -123,8 +123,20 @@ def test_a_job_that_comes_fails_and_goes_is_told(stream, master, cluster):
     with master.lock:
         master.state = replace(master.state, phase=JobPhase.FAILED, message="no memory")
     until(lambda: any("Job ads has failed: no memory." in m.get("w", ()) for m in stream.messages))
+    with cluster.masters["new"].lock:
+        cluster.masters["new"].state = replace(cluster.masters["new"].state, phase=JobPhase.STOPPED)
+    until(lambda: cells(stream, "new")["_phase"] == "stopped")
     del cluster.masters["new"]
     until(lambda: any("new" in m.get("g", ()) for m in stream.messages))
+
+
+def test_a_master_that_is_silent_keeps_its_row_and_is_told(stream, master):
+    until(lambda: stream.messages)
+    master.reachable = False
+    until(lambda: "no answer for" in cells(stream)["state"])
+    assert not any("ads" in m.get("g", ()) for m in stream.messages)
+    master.reachable = True
+    until(lambda: cells(stream)["state"] == "training")
 
 
 def test_a_cluster_that_does_not_answer_is_told_and_so_is_its_coming_back(stream, cluster):

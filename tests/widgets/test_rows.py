@@ -11,6 +11,7 @@ from pathlib import Path
 import builders as b
 import pandas as pd
 import pytest
+from audit_conformance import ROW
 from hypothesis import given
 from hypothesis import strategies as st
 from test_history_views import past, run
@@ -21,6 +22,7 @@ from dlrover_nb.api.views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.reading import Imported
 from dlrover_nb.core.history import scoreboard
+from dlrover_nb.core.structs.audited import AuditedCommand
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
@@ -49,6 +51,7 @@ RESULTS: dict[str, Tables] = {
     "shards": results.shards(SNAPSHOT),
     "runs": results.runs([run()]),
     "history": results.history(past()),
+    "audit": results.audit([AuditedCommand(1, ROW)]),
     "score": results.scores(scoreboard({"quick-start": past().outcomes})),
     "connect": results.cluster(
         "Ray", Capacity((NodeShape(2, 8192, 3),)), "", ClusterAccess((), (Allowed("a", "b", ("c",)),))

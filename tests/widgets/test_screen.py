@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import builders as b
 import pytest
+from bokeh.models import Button
 from masters import Master
 from panel.config import _cleanup_panel
 from waiting import until
@@ -379,3 +380,22 @@ def test_the_output_of_a_cell_that_is_gone_is_told_once(view):
     screen.flush()
     screen.flush()
     assert view._screens == []
+
+
+def test_a_screen_of_somebody_who_may_not_act_has_no_control_that_sends_anything(master):
+    """The buttons are absent: what is not in a document can be neither pressed nor set by a message."""
+    view = LiveView(JobHandle("quick-start", master, user="vera"), Poller(), can_act=False)
+    screen = view._new_screen()
+    redraw(view, screen)
+    told = {model.label for model in screen.layout.get_root().select({"type": Button})}
+    assert not any(label.startswith(("Accept", "Reject", "Undo", "Override", "This is")) for label in told)
+    assert any(label.startswith("Back to the") for label in told), "what if is for everybody"
+    assert not screen.layout.select(lambda part: part is screen.buttons.mode)
+    assert not hasattr(screen, "_press")
+
+
+def test_a_screen_of_somebody_who_may_act_has_them(view):
+    screen = view._new_screen()
+    told = {model.label for model in screen.layout.get_root().select({"type": Button})}
+    assert any(label.startswith("Accept") for label in told)
+    assert screen.layout.select(lambda part: part is screen.buttons.mode)

@@ -33,6 +33,7 @@ class CommandFacts:
     cost_per_hour: float | None = None
     version: str = ""  # of plan, mode and pins
     cost_before_per_hour: float | None = None
+    currency: str = ""
 
 
 def facts_of(
@@ -69,6 +70,7 @@ def facts_of(
         cost_per_hour=None if after is None else pricing.cost_per_hour(after, prices),
         version=snapshot.version,
         cost_before_per_hour=pricing.cost_per_hour(snapshot.target, prices),
+        currency=prices.currency,
     )
 
 
@@ -104,6 +106,7 @@ def audit_row(command: Command, asker: Asker, facts: CommandFacts, stage: Stage,
         cost_per_hour=facts.cost_per_hour,
         key=command.key,
         cost_before_per_hour=facts.cost_before_per_hour,
+        currency=facts.currency,
     )
 
 

@@ -224,8 +224,8 @@ class Controller:
 
     def brief(self) -> DecisionBrief:
         """Return what a list of jobs shows of the published state, without laying anything out."""
-        shown = self._analyst.published
-        return DecisionBrief.of(self._state.mode, self._book.open, shown, self._measured.published_memory)
+        shown, memory = self._analyst.published, self._measured.published_memory
+        return DecisionBrief(self._state.mode, self._book.open, shown, memory, self._undo.undo)
 
     @property
     def memory_needs(self) -> tuple[str, ...]:

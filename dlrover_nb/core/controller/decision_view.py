@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrover_nb.core.planner import Analysis
@@ -44,14 +44,16 @@ class DecisionBrief:
 
     mode: Mode
     opened: Proposal | None
-    current: Candidate | None
+    analysis: Analysis | None  # None: nothing was measured
     memory: tuple[MemoryLine, ...]
-    deadline: DeadlineOutlook | None
+    undo: Decision | None
 
-    @classmethod
-    def of(
-        cls, mode: Mode, opened: Proposal | None, shown: Analysis | None, memory: tuple[MemoryLine, ...]
-    ) -> Self:
-        """Return it by the published analysis; None: nothing was measured."""
-        current, deadline = (None, None) if shown is None else (shown.current, shown.deadline)
-        return cls(mode, opened, current, memory, deadline)
+    @property
+    def current(self) -> Candidate | None:
+        """The plan of the newest fit."""
+        return None if self.analysis is None else self.analysis.current
+
+    @property
+    def deadline(self) -> DeadlineOutlook | None:
+        """What can be promised of the deadline."""
+        return None if self.analysis is None else self.analysis.deadline

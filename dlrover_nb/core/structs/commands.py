@@ -169,8 +169,8 @@ class AuditRow:
         Idempotency key; the rows of one command share it.
     first
         Who asked first, where a second person has approved; `person` is the second one.
-    cost_before_per_hour
-        Of the plan before.
+    cost_before_per_hour, currency
+        Of the plan before; of both costs.
     """
 
     at_s: float
@@ -193,6 +193,7 @@ class AuditRow:
     key: str = ""
     first: str = ""
     cost_before_per_hour: float | None = None
+    currency: str = ""
 
 
 @dataclass(frozen=True, slots=True)

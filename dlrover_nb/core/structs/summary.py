@@ -31,6 +31,10 @@ class ProposedChange:
     cost_per_hour: float | None  # None: a price is unknown
     before_cost_per_hour: float | None
     created_at_s: float
+    why: str = ""
+    transition_s: float = 0.0  # without training, for the change
+    finish_s: float | None = None  # seconds to the end of the job; None: not known
+    before_finish_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class JobOutlook:
         Nodes whose start waits for something.
     in_time
         Probability to finish by the deadline.
+    version
+        `JobSnapshot.version`: an answer to the proposal names it.
     """
 
     mode: Mode | None = None
@@ -69,6 +75,7 @@ class JobOutlook:
     proposed: ProposedChange | None = None
     n_waiting: int = 0
     in_time: float | None = None
+    version: str = ""
 
 
 UNKNOWN = JobOutlook()
@@ -126,6 +133,7 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
             memory=snapshot.memory,
             nodes=snapshot.nodes,
             deadline=snapshot.deadline,
+            version=snapshot.version,
         ),
     )
 
@@ -140,6 +148,7 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
     memory: tuple[MemoryLine, ...],
     nodes: tuple[NodeView, ...],
     deadline: DeadlineOutlook | None,
+    version: str,
 ) -> JobOutlook:
     """Return the outlook of a job with a plan.
 
@@ -160,6 +169,7 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
         proposed=None if opened is None else _proposed(opened),
         n_waiting=sum(bool(node.waits_for) for node in nodes),
         in_time=None if deadline is None else deadline.in_time,
+        version=version,
     )
 
 
@@ -173,6 +183,10 @@ def _proposed(opened: Proposal) -> ProposedChange:
         new.cost_per_hour,
         old.cost_per_hour,
         opened.created_at_s,
+        why=opened.why,
+        transition_s=new.transition_s,
+        finish_s=new.finish_s,
+        before_finish_s=old.finish_s,
     )
 
 

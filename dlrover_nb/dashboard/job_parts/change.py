@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone
@@ -39,9 +40,10 @@ def _headroom_row(line: MemoryLine, before: ResourcePlan, after: ResourcePlan) -
 
 def proposal_blocks(proposal: Proposal, snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return all that somebody needs to answer a proposal."""
+    tone = Tone.EXPLORE if proposal.kind is ProposalKind.EXPLORE else Tone.PLAIN
     return (
         Heading(f"{proposal.id}: {proposal.kind}"),
-        Paragraph(f"{kind_words(proposal)} {proposal.why}", Tone.NEWS),
+        Paragraph(f"{kind_words(proposal)} {proposal.why}", tone),
         diff_table(proposal),
         Facts(proposal_facts(proposal, snapshot)),
         *((headroom_table(snapshot, proposal.candidate.plan),) if snapshot.memory else ()),

@@ -12,9 +12,41 @@ from dlrover_nb.dashboard.jobs_board.deltas import Board, board_of
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.dashboard.clusters import Jobs, WatchedCluster
 
 CAPACITY_S = 30.0  # a cluster's capacity is asked for no more often
+SHOWN_S = 3.0  # a master that is busy misses a list or two
+KEPT_S = 300.0  # a job whose master gives no answer stays for so long
+
+
+class LastSeen:
+    """The jobs that were heard lately, also those whose masters give no answer now. It has no clock.
+
+    A list of jobs leaves out a master that does not answer at once; its row must not come and go with that,
+    and one that is gone for good is what somebody should see.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, tuple[JobSummary, float]] = {}
+
+    def with_silent(
+        self, jobs: tuple[JobSummary, ...], now_s: float
+    ) -> tuple[tuple[JobSummary, ...], dict[str, float]]:
+        """Return the jobs with those that are silent, and for how long each of these is.
+
+        A job that had ended when it was last heard, or is silent for longer than `KEPT_S`, is left out.
+        """
+        self._jobs |= {job.name: (job, now_s) for job in jobs}
+        here = {job.name for job in jobs}
+        self._jobs = {
+            name: (job, at_s)
+            for name, (job, at_s) in self._jobs.items()
+            if name in here or (not job.phase.is_final and now_s - at_s <= KEPT_S)
+        }
+        away = [(job, now_s - at_s) for name, (job, at_s) in self._jobs.items() if name not in here]
+        silent = {job.name: silent_s for job, silent_s in away if silent_s > SHOWN_S}
+        return (*jobs, *(job for job, _ in away)), silent
 
 
 class Drawn:
@@ -26,13 +58,16 @@ class Drawn:
         self._board: Board | None = None
         self._capacity: Capacity | None = None
         self._asked_s: float | None = None
+        self._seen = LastSeen()
 
     def board(self, cluster: WatchedCluster) -> Board:
         """Return the board of what was heard last; it may wait for the cluster's capacity, so on a thread."""
         with self._lock:
             jobs = cluster.jobs()
             if self._board is None or self._of is not jobs:
-                self._board = board_of(jobs.jobs, self._known_capacity(cluster), jobs.error)
+                shown, silent = self._seen.with_silent(jobs.jobs, time.monotonic())
+                capacity = self._known_capacity(cluster)
+                self._board = board_of(shown, capacity, jobs.error, silent_s=silent)
                 self._of = jobs
             return self._board
 

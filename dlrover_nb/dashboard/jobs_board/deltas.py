@@ -14,7 +14,7 @@ from dlrover_nb.dashboard.jobs_board.rows import JobRow, row_of
 from dlrover_nb.dashboard.jobs_board.totals import PersonCost, per_person, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.summary import JobSummary
@@ -43,9 +43,16 @@ class Board:
 EMPTY = Board({}, {}, ())
 
 
-def board_of(jobs: Sequence[JobSummary], capacity: Capacity | None, error: str = "") -> Board:
-    """Return the board of jobs."""
-    rows = {job.name: row_of(job) for job in jobs}
+def board_of(
+    jobs: Sequence[JobSummary],
+    capacity: Capacity | None,
+    error: str = "",
+    *,
+    silent_s: Mapping[str, float] | None = None,
+) -> Board:
+    """Return the board of jobs; `silent_s` has the seconds since those gave an answer that give none now."""
+    silent = silent_s or {}
+    rows = {job.name: row_of(job, silent.get(job.name, 0.0)) for job in jobs}
     return Board(rows, totals(jobs, capacity), per_person(jobs), error)
 
 

@@ -13,11 +13,12 @@ from urllib.parse import parse_qsl, urlencode
 from dlrover_nb.dashboard.jobs_board.rows import KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from dlrover_nb.dashboard.jobs_board.rows import JobRow
 
 MOST_TEXT = 200
+MOST_DRAWN = 200  # rows; a browser takes a second to lay 1,000 of them out, and a person reads none of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Wanted:
         Only jobs that need somebody.
     sort, is_down
         Column, and whether its largest stands first.
+    is_whole
+        Whether all rows are drawn, and not the first `MOST_DRAWN`.
     """
 
     text: str = ""
@@ -42,6 +45,7 @@ class Wanted:
     needs: bool = False
     sort: str = "needs"
     is_down: bool = False
+    is_whole: bool = False
 
     @property
     def query(self) -> dict[str, str]:
@@ -53,6 +57,7 @@ class Wanted:
             "needs": "1" if self.needs else "",
             "sort": "" if self.sort == "needs" else self.sort,
             "dir": "down" if self.is_down else "",
+            "all": "1" if self.is_whole else "",
         }
         return {key: value for key, value in told.items() if value}
 
@@ -72,6 +77,11 @@ class Wanted:
         ).lower()
         return all(word in searched for word in self.text.lower().split())
 
+    def drawn(self, rows: Iterable[JobRow]) -> tuple[frozenset[str], int]:
+        """Return the names of the jobs that are drawn, of ordered rows, and how many match."""
+        matching = [row.name for row in rows if self.shows(row)]
+        return frozenset(matching if self.is_whole else matching[:MOST_DRAWN]), len(matching)
+
 
 def wanted_of(query: Mapping[str, str]) -> Wanted:
     """Return what the parameters of an address ask for; those that mean nothing are left out."""
@@ -83,6 +93,7 @@ def wanted_of(query: Mapping[str, str]) -> Wanted:
         needs=query.get("needs", "") == "1",
         sort=sort if sort in KEYS else "needs",
         is_down=query.get("dir", "") == "down",
+        is_whole=query.get("all", "") == "1",
     )
 
 

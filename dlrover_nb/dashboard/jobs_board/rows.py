@@ -31,26 +31,30 @@ _NUMBER = re.compile(r"[-+]?[\d,]+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its key in addresses and events, its title, and whether its text begins with a number."""
+    """A column: its key in addresses and events, its title, its share of the width in percent.
+
+    `is_number`: its text begins with a number. Widths are fixed, so that no cell that changes moves another.
+    """
 
     key: str
     title: str
+    width: int
     is_number: bool = False
 
 
 COLUMNS = (
-    Column("job", "Job"),
-    Column("needs", "Needs"),
-    Column("state", "State"),
-    Column("owner", "Owner"),
-    Column("mode", "Decides"),
-    Column("rate", "Samples/s", is_number=True),
-    Column("versus", "Against prediction"),
-    Column("memory", "Memory left", is_number=True),
-    Column("cost", "Cost per hour", is_number=True),
-    Column("done", "Trained", is_number=True),
-    Column("ends", "Ends in"),
-    Column("proposal", "Proposal"),
+    Column("job", "Job", 12),
+    Column("needs", "Needs", 9),
+    Column("state", "State", 11),
+    Column("owner", "Owner", 8),
+    Column("mode", "Decides", 6),
+    Column("rate", "Samples/s", 7, is_number=True),
+    Column("versus", "Against prediction", 9),
+    Column("memory", "Memory left", 8, is_number=True),
+    Column("cost", "Cost per hour", 8, is_number=True),
+    Column("done", "Trained", 6, is_number=True),
+    Column("ends", "Ends in", 6),
+    Column("proposal", "Proposal", 10),
 )
 KEYS = {column.key: column for column in COLUMNS}
 
@@ -89,18 +93,18 @@ class JobRow:
         return {**cells, "_phase": self.phase, "_needs": "1" if self.needs else ""}
 
 
-def row_of(job: JobSummary) -> JobRow:
-    """Return the row of a job."""
+def row_of(job: JobSummary, silent_s: float = 0.0) -> JobRow:
+    """Return the row of a job; one whose master has been silent for a while keeps what it said last."""
     runs, known = not job.phase.is_final, job.outlook
-    wants = needs(job)
+    wants = ((2, "master silent"),) if silent_s else needs(job)
     cells = (
         Cell(job.name),
         Cell("; ".join(words for _, words in wants) or units.MISSING, min((r for r, _ in wants), default=9)),
-        Cell(state_words(job)),
+        Cell(state_words(job) + silent_words(silent_s)),
         Cell(job.owner or units.MISSING),
         Cell(str(known.mode) if known.mode and runs else units.MISSING),
-        Cell(units.number(job.samples_per_s) if runs else units.MISSING),
-        versus(job) if runs else Cell(units.MISSING),
+        Cell(units.number(job.samples_per_s) if runs and not silent_s else units.MISSING),
+        versus(job) if runs and not silent_s else Cell(units.MISSING),
         Cell(memory_words(known) if runs else units.MISSING),
         Cell(cost_words(known) if runs else units.MISSING),
         Cell(units.percent(job.done)),
@@ -132,6 +136,11 @@ def state_words(job: JobSummary) -> str:
     n_waiting = job.outlook.n_waiting
     waits = f", {units.counted(n_waiting, 'node')} wait{'s' * (n_waiting == 1)}" if n_waiting else ""
     return f"{job.phase}{waits}"
+
+
+def silent_words(silent_s: float) -> str:
+    """Return for how long a master gives no answer, in steps of 5 s; empty: it does."""
+    return f", no answer for {units.duration(5 * (silent_s // 5 + 1))}" if silent_s else ""
 
 
 def versus(job: JobSummary) -> Cell:

@@ -120,6 +120,14 @@ class DecisionCost:
     job: str
     what: str
     change_per_hour: float | None
+    currency: str = ""
+
+    @property
+    def words(self) -> str:
+        """The change in words."""
+        if self.change_per_hour is None:
+            return units.PRICE_UNKNOWN
+        return units.signed_money(self.change_per_hour, units.Currency(self.currency), per="h")
 
 
 def decision_costs(rows: Iterable[ChainedRow]) -> tuple[DecisionCost, ...]:
@@ -132,14 +140,17 @@ def decision_costs(rows: Iterable[ChainedRow]) -> tuple[DecisionCost, ...]:
         after, before = row.cost_per_hour, row.cost_before_per_hour
         change = None if after is None or before is None else after - before
         what = f"{row.action} {row.subject}".strip()
-        found.append(DecisionCost(row.at_s, row.person, row.job, what, change))
+        found.append(DecisionCost(row.at_s, row.person, row.job, what, change, row.currency))
     return tuple(sorted(found, key=lambda cost: cost.at_s, reverse=True))
 
 
 def decisions_sum(costs: Sequence[DecisionCost]) -> str:
-    """Return the sum of what decisions have changed, in the jobs' own currencies."""
-    known = [cost.change_per_hour for cost in costs if cost.change_per_hour is not None]
+    """Return the sum of what decisions have changed, by currency."""
+    sums: dict[str, float] = defaultdict(float)
+    known = [cost for cost in costs if cost.change_per_hour is not None]
+    for cost in known:
+        sums[cost.currency] += cost.change_per_hour or 0.0
     n_unknown = len(costs) - len(known)
-    total = units.signed_money(sum(known), units.Currency(), per="h")
-    beside = f", {n_unknown} of unknown price" if n_unknown else ""
-    return f"{total} by {units.counted(len(known), 'decision')}{beside}"
+    told = [units.signed_money(value, units.Currency(name), per="h") for name, value in sorted(sums.items())]
+    told += [f"{n_unknown} of unknown price"] if n_unknown else []
+    return f"{units.counted(len(costs), 'decision')}: {', '.join(told)}"

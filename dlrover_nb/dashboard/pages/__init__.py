@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.dashboard.alerts import views as alerts
-from dlrover_nb.dashboard.pages import cluster, decisions, history, job, jobs, waiting
+from dlrover_nb.dashboard.pages import cluster, decisions, history, job, jobs, proposals, waiting
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.page import Page
@@ -14,6 +14,7 @@ PAGES: tuple[Page, ...] = (
     jobs.PAGE,
     job.PAGE,
     job.CONFIRM,
+    proposals.PAGE,
     alerts.PAGE,
     waiting.PAGE,
     cluster.PAGE,

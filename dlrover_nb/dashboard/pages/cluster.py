@@ -37,6 +37,8 @@ _PACKED = (
     "Placed anew, largest first: the sums are exact, a node may stand on another machine of the same size."
 )
 
+NO_SWAP = "None: no step down of one job pays for a step up of another."
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -168,6 +170,8 @@ def _now(step: Step) -> Cell:
 
 
 def _swaps(visit: Visit, swaps: Sequence[Swap]) -> str:
+    if not swaps:
+        return f"<h2>Swaps that would gain</h2><p>{NO_SWAP}</p>"
     head = ("From", "Gives up", "Slower by", "To", "Takes", "Faster by", "Gain")
     rows = [
         (

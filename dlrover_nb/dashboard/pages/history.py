@@ -154,7 +154,8 @@ def _one(history: RunHistory, visit: Visit) -> str:
         )
         + '<p id="travel-told" role="status" aria-live="polite"></p>'
         + f'<div id="travel-moment">{part_html(past, at_s)}</div>'
-        + history_view(history).html()
+        + '<details style="margin:12px 0"><summary style="cursor:pointer">The whole run</summary>'
+        + f"{history_view(history).html()}</details>"
         + f'<script src="{escape(visit.root)}/static/history.js" defer></script>'
     )
 

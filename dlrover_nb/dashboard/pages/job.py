@@ -65,8 +65,8 @@ def body(visit: Visit) -> str:
     snapshot = snapshot_of(visit, visit.query.get("name", ""))
     may = _rights(visit, snapshot)
     parts = (
-        _part("Since you last looked", blocks_html(_since(visit, snapshot))),
         _part("Proposal", _proposal_html(visit, snapshot, may)),
+        _part("Since you last looked", blocks_html(_since(visit, snapshot))),
         _part("Change it yourself", _own_html(visit, snapshot, may)),
         _part("State", blocks_html((Facts(summary_facts(snapshot)),))),
         _part("Drift", _drift_html(visit, snapshot)),

@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.dashboard.flash import flash_html
 from dlrover_nb.dashboard.jobs_board.boards import board
-from dlrover_nb.dashboard.jobs_board.filters import wanted_of
+from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, wanted_of
 from dlrover_nb.dashboard.jobs_board.rows import COLUMNS, ordered
 from dlrover_nb.dashboard.jobs_board.totals import decision_costs, decisions_sum
 from dlrover_nb.dashboard.page import Page
@@ -115,6 +115,8 @@ def _filters_html(visit: Visit, wanted: Wanted, shown: Board) -> str:
         f'<label>Owner <select name="owner">{_options(owners, wanted.owner)}</select></label>'
         f'<label class="jobs-check"><input type="checkbox" name="needs" value="1"'
         f"{' checked' if wanted.needs else ''}> needs attention</label>"
+        f'<label class="jobs-check"><input type="checkbox" name="all" value="1"'
+        f"{' checked' if wanted.is_whole else ''}> draw all</label>"
         "<button>Show</button></form>" + _views_html(visit, wanted)
     )
 
@@ -155,14 +157,21 @@ def _views_html(visit: Visit, wanted: Wanted) -> str:
 def _table_html(visit: Visit, wanted: Wanted, shown: Board) -> str:
     head = "".join(_head_html(visit, wanted, column) for column in COLUMNS)
     rows = ordered(shown.rows.values(), wanted.sort, is_down=wanted.is_down)
-    lines = "".join(_row_html(visit.cluster, row, is_shown=wanted.shows(row)) for row in rows)
-    n_shown = sum(wanted.shows(row) for row in rows)
+    drawn, n_match = wanted.drawn(rows)
+    lines = "".join(_row_html(visit.cluster, row, is_shown=row.name in drawn) for row in rows)
+    widths = "".join(f'<col style="width:{column.width}%">' for column in COLUMNS)
     return (
-        f'<p id="count" role="status">{n_shown:,} of {units.counted(len(rows), "job")}</p>'
+        f'<p id="count" role="status">{count_words(n_match, len(drawn), len(rows))}</p>'
         '<div class="jobs-scroll" tabindex="0" role="region" aria-label="Table of jobs">'
-        f'<table id="table" class="jobs-table"><caption>Jobs</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
+        f'<table id="table" class="jobs-table" data-most="{MOST_DRAWN}"><caption>Jobs</caption>'
+        f"<colgroup>{widths}</colgroup><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
+
+
+def count_words(n_match: int, n_drawn: int, n_job: int) -> str:
+    """Return how many jobs match the filters, and how many of them are drawn."""
+    rest = f"; the first {n_drawn:,} are drawn" if n_drawn < n_match else ""
+    return f"{n_match:,} of {units.counted(n_job, 'job')}{rest}"
 
 
 def _head_html(visit: Visit, wanted: Wanted, column: Column) -> str:
@@ -222,17 +231,7 @@ def _decisions_html(visit: Visit) -> str:
     since_s = visit.team.now_s() - N_DECISION_DAY * DAY_S
     costs = decision_costs(visit.team.audit.rows(since_s=since_s))
     rows = "".join(
-        _plain_row(
-            (
-                units.clock(cost.at_s),
-                cost.person,
-                cost.job,
-                cost.what,
-                units.PRICE_UNKNOWN
-                if cost.change_per_hour is None
-                else units.signed_money(cost.change_per_hour, units.Currency(), per="h"),
-            )
-        )
+        _plain_row((units.clock(cost.at_s), cost.person, cost.job, cost.what, cost.words))
         for cost in costs[:N_DECISION]
     )
     title = f"Cost of decisions, last {N_DECISION_DAY} days"

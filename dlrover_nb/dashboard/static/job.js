@@ -39,5 +39,13 @@ function tell(words) {
   news.replaceChildren(`${words} `, link);
 }
 
+// The frame is as high as what it shows; it only grows, so that nothing below a reader moves up.
+setInterval(() => {
+  const root = live.contentDocument && live.contentDocument.documentElement;
+  if (!root) return;
+  const wanted = Math.min(root.scrollHeight, 6000);
+  if (wanted > live.clientHeight + 8) live.style.height = `${wanted}px`;
+}, 1000);
+
 const asked = new URLSearchParams({ cluster: page.dataset.cluster, job: page.dataset.job });
 follow(`events/jobs?${asked}`, take, document.getElementById("stale"));

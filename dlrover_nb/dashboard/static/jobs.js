@@ -63,6 +63,7 @@ function wanted() {
     needs: data.get("needs") || "",
     sort: page.dataset.sort === "needs" ? "" : page.dataset.sort,
     dir: page.dataset.dir,
+    all: data.get("all") || "",
   };
 }
 
@@ -77,13 +78,17 @@ function shows(row, want, words) {
 function filter() {
   const want = wanted();
   const words = want.q.toLowerCase().split(/\s+/).filter(Boolean);
-  let nShown = 0;
-  for (const row of rows.values()) {
-    const isShown = shows(row, want, words);
-    if (row.line.hidden === isShown) row.line.hidden = !isShown;
-    nShown += isShown;
+  const most = want.all ? Infinity : Number(table.dataset.most);
+  let nMatch = 0;
+  for (const line of body.rows) {
+    const isMatch = shows(rows.get(line.dataset.job), want, words);
+    const isDrawn = isMatch && nMatch < most;
+    if (line.hidden === isDrawn) line.hidden = !isDrawn;
+    nMatch += isMatch;
   }
-  const text = `${nShown.toLocaleString("en")} of ${rows.size.toLocaleString("en")} job${rows.size === 1 ? "" : "s"}`;
+  const told = (n) => n.toLocaleString("en");
+  const rest = nMatch > most ? `; the first ${told(most)} are drawn` : "";
+  const text = `${told(nMatch)} of ${told(rows.size)} job${rows.size === 1 ? "" : "s"}${rest}`;
   if (count.textContent !== text) count.textContent = text;
 }
 
@@ -148,6 +153,7 @@ table.tHead.addEventListener("click", (event) => {
   page.dataset.dir = isSame && page.dataset.dir !== "down" ? "down" : "";
   page.dataset.sort = link.dataset.sort;
   sort();
+  filter();
   showOrder();
   keepAddress();
 });
@@ -170,9 +176,9 @@ function take(message) {
   if (message.w) document.getElementById("news").textContent = message.w.join(" ");
   draw();
   if (message.c || message.g) {
-    filter();
     const isBusy = body.matches(":hover") || body.contains(document.activeElement);
     if (!isBusy && Date.now() - sortedMs > SORT_MS) sort();
+    filter();
   }
 }
 

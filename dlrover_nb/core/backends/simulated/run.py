@@ -9,7 +9,7 @@ from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
-from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.decisions import Decision, version_of
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, ProgressMade, Remember, Scale
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, PastJob
@@ -181,6 +181,7 @@ class SimulatedRun:
                 memory=brief.memory,
                 nodes=job.nodes,
                 deadline=brief.deadline,
+                version=version_of(brief.undo),
             ),
         )
 

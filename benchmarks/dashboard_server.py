@@ -1,0 +1,74 @@
+"""A dashboard with simulated jobs, as a process of its own for `dashboard.py`: it tells what it costs.
+
+It prints its address, then a line of JSON for each line that it reads: processor seconds without those of the
+simulation, resident memory, and when the cluster was heard since the last question.
+
+    python benchmarks/dashboard_server.py N_JOB SPEED [--proposals]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from live_views import simulated
+
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.server import DashboardServer, serve
+from dlrover_nb.dashboard.settings import ServeSettings
+from dlrover_nb.dashboard.sign_in import OwnAccount
+from dlrover_nb.dashboard.team import Team
+
+
+def cost(process: psutil.Process) -> dict[str, float]:
+    threads = {each.id: each.user_time + each.system_time for each in process.threads()}
+    aside = [t.native_id or 0 for t in threading.enumerate() if t.name == "simulated-cluster"]
+    all_s = sum(process.cpu_times()[:2])  # of threads that have ended too
+    return {
+        "cpu_s": all_s - sum(threads.get(each, 0.0) for each in aside),
+        "rss_mib": process.memory_info().rss / 2**20,
+        "threads": process.num_threads(),
+    }
+
+
+async def run(team: Team, heard: list[float]) -> None:
+    over, loop, process = asyncio.Event(), asyncio.get_running_loop(), psutil.Process()
+
+    def answer() -> None:
+        for _ in sys.stdin:
+            ticks, heard[:] = list(heard), []
+            print(json.dumps({**cost(process), "heard_s": ticks}), flush=True)
+        loop.call_soon_threadsafe(over.set)
+
+    def ready(server: DashboardServer) -> None:
+        print(server.url, flush=True)
+        threading.Thread(target=answer, daemon=True).start()
+
+    await serve(lambda: DashboardServer(team, OwnAccount(), ServeSettings(port=0)), ready, over)
+
+
+def main() -> None:
+    n_job, speed = int(sys.argv[1]), float(sys.argv[2])
+    mode = Mode.SUGGEST if "--proposals" in sys.argv else Mode.MANUAL
+    heard: list[float] = []
+    with simulated(n_job, speed, mode) as core, tempfile.TemporaryDirectory() as folder:
+        watched: Any = WatchedCluster(core)
+        watched.listen(lambda _jobs: heard.append(time.time()))
+        team = Team({"sim": watched}, SystemClock().now_s, url=f"sqlite:///{Path(folder) / 'history.db'}")
+        try:
+            asyncio.run(run(team, heard))
+        finally:
+            team.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""One job in headless Chromium: two people of different roles, their decisions, and a server that restarts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import builders as b
+import pytest
+from chromium import broken_rules, picture, unnamed
+from pages_server import ADMIN, OPERATOR, SECOND, VIEWER, MastersCluster, master_of, running, team_of
+from waiting import until
+
+from dlrover_nb.core.commands.second_person import Rules
+from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions import ProposalStatus
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+ADDRESS = "job?cluster=a&name=ads"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
+]
+
+
+@pytest.fixture
+def master():
+    return master_of("ads", owner=HOSTILE)
+
+
+@pytest.fixture
+def team(master, tmp_path):
+    with team_of(tmp_path, MastersCluster(master, master_of("feed"), master_of("rank"))) as team:
+        yield team
+
+
+@pytest.fixture
+def server(team):
+    with running(team) as server:
+        yield server
+
+
+@pytest.fixture
+def visit(browser, new_page):
+    """Open a page as a person, each with a browser of their own; none of its names may become code."""
+    pages = []
+
+    def open_page(server, person, address=ADDRESS, width=1400):
+        context = browser.new_context(viewport={"width": width, "height": 1200})
+        context.add_cookies([{"name": "who", "value": person.name, "url": server.url}])
+        page = context.new_page()
+        page.failures = []
+        page.on("pageerror", lambda error: page.failures.append(str(error)))
+        page.on("dialog", lambda dialog: page.failures.append(dialog.message))
+        page.goto(f"{server.url}{address}")
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        assert not page.failures
+        page.context.close()
+
+
+def live(page):
+    """Return the frame of the live charts, once it is drawn."""
+    frame = page.frame_locator("#live")
+    page.locator("#live").scroll_into_view_if_needed()
+    frame.get_by_role("slider", name="Workers").wait_for()
+    return frame
+
+
+def test_a_viewer_and_an_operator_on_one_job_see_the_same_and_only_one_can_act(server, visit, master, axe):
+    vera, otto = visit(server, VIEWER), visit(server, OPERATOR)
+    for page in (vera, otto):
+        page.get_by_text("Plan now and plan proposed").wait_for()
+        assert not unnamed(page.locator("body").aria_snapshot())
+    assert vera.get_by_role("button", name="Accept p2").count() == 0
+    assert otto.get_by_role("button", name="Accept p2").count() == 1
+    seen, can = live(vera), live(otto)
+    can.get_by_role("button", name="Accept p2").wait_for()
+    assert seen.get_by_role("button", name="Accept").count() == 0
+    assert seen.get_by_role("button", name="Override").count() == 0
+    assert seen.get_by_label("Who decides").count() == 0
+    assert not [rule for rule in broken_rules(otto, axe, part="main > :not(iframe)") if rule[0] != "region"]
+    picture(otto, "dashboard-job", full_page=True)
+    otto.get_by_label("Reason").first.fill(HOSTILE)
+    otto.get_by_role("button", name="Accept p2").first.click()
+    otto.get_by_text("Accept p2 of job ads is done as d2.").wait_for()
+    assert master.asked[0].why == HOSTILE
+    until(lambda: "p2 is not open any more" in vera.locator("#news").inner_text())
+
+
+def test_the_second_of_two_operators_is_told_who_was_first_and_overrides_what_is_open_now(
+    server, visit, master
+):
+    first, second = visit(server, OPERATOR), visit(server, SECOND)
+    first.get_by_role("button", name="Reject p2").click()
+    first.get_by_text("Reject p2 of job ads is done").wait_for()
+    second.get_by_role("button", name="Accept p2").click()
+    second.get_by_text("otto answered p2").wait_for()
+    with master.lock:
+        master.state = replace(master.state, proposals=(*master.state.proposals, b.proposal("p3")))
+    second.goto(f"{server.url}{ADDRESS}")
+    second.get_by_text("Apply another plan instead of p3").click()
+    second.get_by_label("workers", exact=True).first.fill("4")
+    second.get_by_role("button", name="Override p3").click()
+    second.get_by_text("is done as d3").wait_for()
+    assert master.asked[-1].plan.worker.count == 4
+
+
+def test_the_live_part_comes_back_by_itself_after_a_restart_and_what_was_typed_stays(server, visit, master):
+    page = visit(server, OPERATOR)
+    live(page).get_by_role("button", name="Accept p2").wait_for()
+    page.get_by_label("Reason").first.fill("half a sentence")
+    address = page.url
+    server.stop()
+    until(lambda: page.locator("#stale").is_visible())
+    server.start()
+    until(lambda: page.locator("#stale").is_hidden())
+    button = live(page).get_by_role("button", name="Accept p2")
+    button.wait_for()
+    with master.lock:
+        master.state = replace(
+            master.state, proposals=(b.proposal("p2", status=ProposalStatus.EXPIRED), b.proposal("p3"))
+        )
+    live(page).get_by_role("button", name="Accept p3").wait_for()
+    assert page.get_by_label("Reason").first.input_value() == "half a sentence"
+    assert page.url == address
+
+
+def test_stopping_is_asked_once_more(server, visit, master):
+    page = visit(server, ADMIN)
+    page.get_by_role("link", name="Stop ads").click()
+    page.get_by_role("button", name="Stop ads").click()
+    page.get_by_text("Stop of job ads is done.").wait_for()
+    assert master.state.phase.is_final
+
+
+def test_several_are_accepted_together_one_of_them_stale(server, visit, team, axe):
+    page = visit(server, OPERATOR, "proposals")
+    page.get_by_label("Choose all").check()
+    until(lambda: page.locator("#chosen").inner_text().startswith("3 chosen, +"))
+    page.get_by_label("Choose p2 of rank").uncheck()
+    until(lambda: page.locator("#chosen").inner_text().startswith("2 chosen, +"))
+    assert not unnamed(page.locator("body").aria_snapshot())
+    assert not broken_rules(page, axe)
+    picture(page, "dashboard-proposals", full_page=True)
+    team.clusters["a"].core.masters["feed"].step("p2", ProposalStatus.SUPERSEDED)
+    page.get_by_role("button", name="Accept the chosen").click()
+    page.get_by_text("Accept p2 of job ads is done as d2.").wait_for()
+    page.get_by_text("Accept p2 of job feed was not done").wait_for()
+
+
+def test_four_eyes_see_a_costly_plan_before_it_runs(tmp_path, visit, master):
+    rules = Rules(actions=frozenset({Action.ACCEPT}))
+    with team_of(tmp_path, MastersCluster(master), rules=rules) as team, running(team) as server:
+        otto = visit(server, OPERATOR)
+        otto.get_by_role("button", name="Accept p2").click()
+        otto.get_by_text("waits as r1").wait_for()
+        otto.goto(f"{server.url}proposals")
+        assert otto.get_by_role("button", name="Approve r1").count() == 0
+        olga = visit(server, SECOND, "proposals")
+        olga.get_by_role("button", name="Approve r1").click()
+        olga.get_by_text("r1 is approved").wait_for()
+        assert master.asked[0].by == "olga for otto"
+
+
+@pytest.mark.parametrize("width", [360, 700])
+def test_the_pages_fit_a_narrow_window(server, visit, width):
+    for name, address in (("job", ADDRESS), ("proposals", "proposals")):
+        page = visit(server, OPERATOR, address, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        picture(page, f"dashboard-{name}-{width}", full_page=True)

@@ -1,0 +1,215 @@
+"""Many proposals answered together, and requests that wait for a second person, at a real server."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+
+import builders as b
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pages_server import (
+    ADMIN,
+    OPERATOR,
+    SECOND,
+    VIEWER,
+    Client,
+    CookieSignIn,
+    MastersCluster,
+    master_of,
+    running,
+    team_of,
+)
+from waiting import until
+
+from dlrover_nb.core.commands.second_person import Rules
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.commands import Action, Stage
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.summary import UNKNOWN, summarize
+from dlrover_nb.dashboard.batch import Line, Pick, batch_forms, open_lines, pick_of, reason_name, sum_words
+
+HOSTILE = "<script>alert('x')</script>"
+picks = st.builds(Pick, st.text(max_size=9), st.text(max_size=9), st.text(max_size=9), st.text(max_size=9))
+
+
+@pytest.fixture
+def masters():
+    return {name: master_of(name) for name in ("ads", "feed", "rank")}
+
+
+@pytest.fixture
+def team(masters, tmp_path):
+    other = MastersCluster(master_of("far"), master_of("calm", proposals=()))
+    with team_of(tmp_path, MastersCluster(*masters.values()), other) as team:
+        yield team
+
+
+@pytest.fixture
+def server(team):
+    with running(team) as server:
+        yield server
+
+
+def page_of(server, person, address="proposals"):
+    answer = Client(server.url, person.name).get(address)
+    assert answer.status == 200
+    assert HOSTILE not in answer.text
+    return answer.text
+
+
+def boxes(page):
+    """Return the values of the check boxes by job."""
+    found = (html.unescape(value) for value in re.findall(r'name="pick" value="([^"]+)"', page))
+    return {pick_of(value).job: value for value in found}
+
+
+def send(server, person, path, fields):
+    client = Client(server.url, person.name)
+    answer = client.post(path, [("csrf", client.csrf("jobs?cluster=a")), *fields])
+    assert answer.status == 303
+    assert answer.headers["Location"].startswith("proposals?")
+    return html.unescape(page_of(server, person, answer.headers["Location"]))
+
+
+@given(picks)
+def test_a_pick_is_the_same_after_the_form(pick):
+    assert pick_of(pick.text) == pick
+
+
+@given(st.lists(picks, min_size=1, max_size=5, unique=True))
+def test_each_chosen_proposal_becomes_a_command_of_its_own_with_what_was_seen(chosen):
+    fields = {"action": ["accept"], "pick": [pick.text for pick in chosen], "key": ["k"], "reason": ["ok"]}
+    forms = batch_forms(fields)
+    assert [Pick(f["cluster"], f["job"], f["proposal"], f["version"]) for f in forms] == chosen
+    assert {f["reason"] for f in forms} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"action": ["accept"]},
+        {"action": ["stop"], "pick": ["{}"]},
+        {"action": ["accept"], "pick": ["{}"]},
+    ],
+)
+def test_a_batch_without_a_choice_or_of_something_else_is_refused(fields):
+    with pytest.raises(InvalidValueError):
+        batch_forms(fields)
+
+
+def test_a_sum_counts_unknown_prices_and_adds_by_currency():
+    job = summarize(b.snapshot())
+    euro = replace(job, outlook=replace(job.outlook, currency="EUR"))
+    change = replace(job.outlook.proposed, cost_per_hour=None)
+    unknown = replace(job, outlook=replace(job.outlook, proposed=change))
+    old = replace(job, outlook=UNKNOWN)
+    words = sum_words([Line("a", each, "p2", may_answer=True) for each in (job, job, euro, unknown, old)])
+    cost = 2 * Line("a", job, "p2", may_answer=True).cost_change
+    assert words.startswith("5 proposals, +")
+    assert f"+{cost:.4g} USD/h" in words
+    assert "EUR/h" in words
+    assert words.endswith("2 of unknown price")
+
+
+def test_the_page_has_the_open_proposals_of_all_clusters_with_their_sum(server):
+    page = page_of(server, OPERATOR)
+    assert set(boxes(page)) == {"ads", "feed", "rank", "far"}
+    assert "All together: 4 proposals" in page
+    assert "calm" not in page
+
+
+def test_a_viewer_sees_the_batch_and_no_box_and_a_forged_one_is_refused_and_on_record(server, team, masters):
+    assert not boxes(page_of(server, VIEWER))
+    assert "All together: 4 proposals" in page_of(server, VIEWER)
+    pick = boxes(page_of(server, OPERATOR))["ads"]
+    told = send(server, VIEWER, "batch", [("action", "accept"), ("pick", pick)])
+    assert "Not allowed" in told
+    assert not masters["ads"].asked
+    assert [(each.row.person, each.row.stage) for each in team.audit.rows()] == [("vera", Stage.REFUSED)]
+
+
+def test_of_several_each_is_checked_by_itself_and_a_stale_one_says_why(server, masters):
+    chosen = boxes(page_of(server, OPERATOR))
+    with masters["feed"].lock:
+        masters["feed"].state = replace(
+            masters["feed"].state,
+            proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal("p3")),
+        )
+    fields = [("action", "accept"), ("key", "k1"), ("reason", "night"), (reason_name("a", "ads"), HOSTILE)]
+    told = send(
+        server, OPERATOR, "batch", [*fields, *(("pick", chosen[job]) for job in ("ads", "feed", "far"))]
+    )
+    assert "Accept p2 of job ads is done as d2." in told
+    assert "Accept p2 of job far is done as d2." in told
+    assert "Accept p2 of job feed was not done, since the job has changed" in told
+    assert "proposal p2 is no longer open" in told
+    assert not masters["rank"].asked
+    assert masters["ads"].asked[0].why == HOSTILE
+    assert not masters["feed"].asked
+    again = send(server, OPERATOR, "batch", [*fields, ("pick", chosen["ads"])])
+    assert "is done as d2" in again
+    assert len(masters["ads"].asked) == 1, "it was asked once"
+
+
+def test_many_are_rejected_together(server, masters):
+    chosen = boxes(page_of(server, OPERATOR))
+    send(server, OPERATOR, "batch", [("action", "reject"), *(("pick", value) for value in chosen.values())])
+    assert all(m.asked[0].verdict is Verdict.REJECT for m in masters.values())
+    until(lambda: "No proposal is open." in page_of(server, OPERATOR))
+
+
+def test_a_person_sees_only_the_clusters_where_they_have_a_role(team, server):
+    narrow = Person("nina", grants=(Grant(AccessRole.OPERATOR, "elsewhere"),))
+    assert open_lines(team, narrow) == ()
+    with running(team, CookieSignIn({"nina": narrow})) as other:
+        assert Client(other.url, "nina").get("proposals").status == 403
+
+
+@pytest.fixture
+def strict(masters, tmp_path):
+    """Give a server where accepting needs two, with a request of otto's about ads."""
+    rules = Rules(actions=frozenset({Action.ACCEPT}))
+    with (
+        team_of(tmp_path, MastersCluster(*masters.values()), rules=rules) as team,
+        running(team) as server,
+    ):
+        pick = boxes(page_of(server, OPERATOR))["ads"]
+        told = send(server, OPERATOR, "batch", [("action", "accept"), ("pick", pick), ("reason", HOSTILE)])
+        assert "waits as r1" in told
+        yield server
+
+
+def test_one_who_asked_can_take_it_back_and_never_approve_it(strict, masters):
+    page = page_of(strict, OPERATOR)
+    assert "You asked for this" in page
+    assert 'value="approve"' not in page
+    forged = [("action", "approve"), ("request", "r1"), ("cluster", "a")]
+    assert "a second person must approve it" in send(strict, OPERATOR, "second", forged)
+    assert not masters["ads"].asked
+    assert "r1 is refused" in send(strict, OPERATOR, "second", [("action", "refuse"), *forged[1:]])
+    assert "No request waits" in page_of(strict, OPERATOR)
+
+
+def test_a_second_person_approves_and_both_names_stand_by_the_decision(strict, masters):
+    assert 'value="approve"' in page_of(strict, SECOND)
+    assert 'value="approve"' not in page_of(strict, VIEWER)
+    fields = [("action", "approve"), ("request", "r1"), ("cluster", "a")]
+    assert "Not allowed" in send(strict, VIEWER, "second", fields)
+    assert "r1 is approved: accept p2 of job ads, asked by otto, is done as d2." in send(
+        strict, SECOND, "second", fields
+    )
+    (decision,) = masters["ads"].asked
+    assert decision.by == "olga for otto"
+    assert "r1 is not open any more: it was approved by olga" in send(strict, ADMIN, "second", fields)
+
+
+def test_a_request_of_an_unknown_name_or_without_a_word_is_refused(strict, masters):
+    assert "no request" in send(strict, SECOND, "second", [("action", "approve"), ("request", HOSTILE)])
+    told = send(strict, SECOND, "second", [("action", "x"), ("request", "r1"), ("cluster", "a")])
+    assert "can be approved or refused" in told
+    assert not masters["ads"].asked
