@@ -97,6 +97,15 @@ postgresql:  ## PostgreSQL's programs for the tests of the history; they start a
 	      postgresql >/dev/null; status=$$?; rm -f $(POSTGRESQL_CONF); exit $$status; \
 	  else echo "PostgreSQL is not here: half of the history's tests will be skipped"; fi; }
 
+.PHONY: promtool
+promtool:  ## the program that checks the alert rules, from Debian's package of Prometheus, which is not installed
+	@command -v promtool >/dev/null 2>&1 || [ -x build/prometheus/usr/bin/promtool ] || { \
+	  if command -v apt-get >/dev/null 2>&1; then \
+	    mkdir -p build/prometheus && cd build/prometheus && \
+	    { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
+	    dpkg -x prometheus_*.deb . && rm prometheus_*.deb; \
+	  else echo "promtool is not here: the tests of the alert rules will be skipped"; fi; }
+
 KUBE_CLUSTER := $(or $(DLROVER_NB_SHARED),../shared)/kube/install.sh
 .PHONY: kube
 kube:  ## the programs of the test cluster for the Kubernetes tests, where it lies beside this checkout

@@ -22,7 +22,7 @@ parts() {
   for name in "$@"; do part "$name" || return; done
 }
 
-parts install browser postgresql kube
+parts install browser postgresql promtool kube
 part types &
 types=$!
 parts lint imports structure docs

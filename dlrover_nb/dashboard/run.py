@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.cluster import KnowsPeople
@@ -22,6 +23,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import read_address
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.dashboard.acting import ActingClusters
+from dlrover_nb.dashboard.alerts.settings import Alerts
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.dashboard.alerts.settings import AlertSettings
     from dlrover_nb.dashboard.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
@@ -59,6 +62,7 @@ def run(
     """
     with ExitStack() as to_close:
         team = _team(settings, to_close)
+        to_close.callback(Alerts(team, _alert_settings(settings)).close)
         way = way_of(settings, team)
         to_close.callback(way.close)
         asyncio.run(
@@ -66,6 +70,14 @@ def run(
                 lambda: DashboardServer(team, way.sign_in, settings, way.patterns), ready, with_stdin
             )
         )
+
+
+def _alert_settings(settings: ServeSettings) -> AlertSettings:
+    """Return the settings of alerts; where they name no address for links, that of the server."""
+    public = settings.url.rstrip("/").removesuffix(settings.prefix)
+    return replace(
+        settings.alerts, base_url=settings.alerts.base_url or (public and public + settings.prefix)
+    )
 
 
 async def _until_signal(

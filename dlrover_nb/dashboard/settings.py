@@ -12,14 +12,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.structs.alerts import AlertRules
 from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.core.structs.people import Grant
 from dlrover_nb.core.yamltext import load_documents
+from dlrover_nb.dashboard.alerts.settings import AlertSettings
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 HOUR_S = 3600.0
 _PART = re.compile(r"[\w.~@%+-]*[\w][\w.~@%+-]*", re.ASCII)  # of a path: names of people are among them
@@ -103,6 +109,8 @@ class ServeSettings:
         File with the secret that Prometheus sends as a bearer token; empty: it must sign in otherwise.
     heard_s
         A cluster that was not heard for this long makes the server unready.
+    alerts
+        When alerts begin, and whom they are sent to.
     """
 
     clusters: tuple[str, ...] = ()
@@ -123,6 +131,7 @@ class ServeSettings:
     second_person_actions: frozenset[Action] = frozenset()
     metrics_token_file: str = ""
     heard_s: float = 15.0
+    alerts: AlertSettings = field(default_factory=AlertSettings)
 
     def __post_init__(self) -> None:
         _check_prefix(self.prefix)
@@ -234,12 +243,22 @@ def _read(path: str) -> dict[str, object]:
         return {}
     if len(documents) > 1 or not isinstance(documents[0], dict):
         raise InvalidValueError(f"settings at {file} must be one group of keys; correct it")
-    known = [each.name for each in fields(ServeSettings)]
-    for key in documents[0]:
+    _check_keys(documents[0], ServeSettings, str(file))
+    return documents[0]
+
+
+_GROUPS = {"alerts": AlertSettings, "rules": AlertRules}  # keys that hold keys of their own
+
+
+def _check_keys(said: Mapping[str, object], kind: type[DataclassInstance], where: str) -> None:
+    """Refuse a key that a group does not have: a misspelled one would be silently without effect."""
+    known = [each.name for each in fields(kind)]
+    for key, value in said.items():
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)
             raise InvalidValueError(
-                f"unknown key {shown(str(key))} in {file}; "
+                f"unknown key {shown(str(key))} in {where}; "
                 + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
             )
-    return documents[0]
+        if key in _GROUPS and isinstance(value, dict):
+            _check_keys(value, _GROUPS[key], f"{key} of {where}")

@@ -30,6 +30,7 @@ OTHER_PROGRAMS = {
     "docker",
     "pip",
     "cd",
+    "curl",
     "export",
     "git",
     "pre-commit",
