@@ -156,8 +156,9 @@ class Client:
 class Running:
     """The real server on a thread of its own; `stop` and `start` again keep the port."""
 
-    def __init__(self, team: Team, sign_in: CookieSignIn) -> None:
+    def __init__(self, team: Team, sign_in: CookieSignIn, settings: ServeSettings) -> None:
         self._team, self._sign_in, self.port = team, sign_in, free_port()
+        self._settings = replace(settings, port=self.port)
         self.start()
 
     @property
@@ -174,9 +175,10 @@ class Running:
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        settings = ServeSettings(port=self.port)
         await serve(
-            lambda: DashboardServer(self._team, self._sign_in, settings), lambda _: ready.set(), self._over
+            lambda: DashboardServer(self._team, self._sign_in, self._settings),
+            lambda _: ready.set(),
+            self._over,
         )
 
     def stop(self) -> None:
@@ -186,9 +188,11 @@ class Running:
 
 
 @contextmanager
-def running(team: Team, sign_in: CookieSignIn | None = None) -> Iterator[Running]:
+def running(
+    team: Team, sign_in: CookieSignIn | None = None, settings: ServeSettings | None = None
+) -> Iterator[Running]:
     """Serve a team's pages on a free port of loopback."""
-    server = Running(team, sign_in or CookieSignIn())
+    server = Running(team, sign_in or CookieSignIn(), settings or ServeSettings())
     try:
         yield server
     finally:

@@ -17,6 +17,7 @@ from dlrover_nb.core.export import Options
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.people import Person
+from dlrover_nb.dashboard.settings import ServeSettings
 
 HOSTILE = "<script>alert('x')</script>"
 ADDRESS = "job?cluster=a&name=ads"
@@ -188,3 +189,13 @@ def test_the_audit_on_the_page_names_who_and_what_became(server, master):
     page = read(server, VIEWER).text
     assert "otto" in page
     assert "refused: proposal p2 is no longer open" in page
+
+
+def test_every_address_stands_below_the_prefix_of_a_proxy(team):
+    with running(team, settings=ServeSettings(prefix="/team")) as server:
+        for address in (ADDRESS, "jobs?cluster=a", "proposals"):
+            page = read(server, ADMIN, f"team/{address}").text
+            assert not re.findall(r'(?:href|src|action)="/(?!team/)', page)
+        fields, _ = forms(read(server, ADMIN, f"team/{ADDRESS}").text.replace('"/team/do"', '"/do"'))[0]
+        answer = Client(server.url, "ada").post("team/do", fields | {"action": "accept"})
+        assert answer.headers["Location"].startswith("job?"), "relative: below whatever prefix"
