@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -33,8 +34,19 @@ logger = logging.getLogger(__name__)
 OF_THIS_MACHINE = ("ray", "local")
 
 
-def run(settings: ServeSettings, ready: Callable[[DashboardServer], None]) -> None:
-    """Serve until a signal to end; `ready` is called once the server listens.
+def run(
+    settings: ServeSettings, ready: Callable[[DashboardServer], None], *, until_eof: bool = False
+) -> None:
+    """Serve until a signal to end.
+
+    Parameters
+    ----------
+    settings
+        Of the server.
+    ready
+        Is called once it listens.
+    until_eof
+        Whether the end of the standard input ends it too: that of a child ends with its parent.
 
     Raises
     ------
@@ -49,20 +61,31 @@ def run(settings: ServeSettings, ready: Callable[[DashboardServer], None]) -> No
         team = _team(settings, to_close)
         way = way_of(settings, team)
         to_close.callback(way.close)
-        asyncio.run(_until_signal(lambda: DashboardServer(team, way.sign_in, settings, way.patterns), ready))
+
+        def server() -> DashboardServer:
+            return DashboardServer(team, way.sign_in, settings, way.patterns, forms_to=way.forms_to)
+
+        asyncio.run(_until_signal(server, ready, until_eof=until_eof))
 
 
 async def _until_signal(
-    server_of: Callable[[], DashboardServer], ready: Callable[[DashboardServer], None]
+    server_of: Callable[[], DashboardServer], ready: Callable[[DashboardServer], None], *, until_eof: bool
 ) -> None:
     over, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def listens(server: DashboardServer) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):  # now: Panel has set one of its own
             loop.add_signal_handler(each, over.set)
+        if until_eof:
+            loop.add_reader(0, lambda: None if os.read(0, 4096) else _ended(loop, over))
         ready(server)
 
     await serve(server_of, listens, over)
+
+
+def _ended(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    loop.remove_reader(0)
+    over.set()
 
 
 def _team(settings: ServeSettings, to_close: ExitStack) -> Team:

@@ -83,6 +83,8 @@ class DashboardServer:
         Where it listens.
     further
         More patterns, such as those of the pages of a sign-in.
+    forms_to
+        Another origin that forms may lead to: the one where people sign out; empty: none.
 
     Raises
     ------
@@ -91,9 +93,15 @@ class DashboardServer:
     """
 
     def __init__(
-        self, team: Team, sign_in: SignIn, settings: ServeSettings, further: Sequence[Pattern] = ()
+        self,
+        team: Team,
+        sign_in: SignIn,
+        settings: ServeSettings,
+        further: Sequence[Pattern] = (),
+        *,
+        forms_to: str = "",
     ) -> None:
-        self.team, self.settings = team, settings
+        self.team, self.settings, self.forms_to = team, settings, forms_to
         self.door = Door(sign_in)
         self.metrics = Metrics(team, self.door.open, self._n_document)
         self._id = uuid.uuid4().hex
@@ -182,7 +190,8 @@ def _listening(dashboard: DashboardServer, sign_in: SignIn, further: Sequence[Pa
                 "body_timeout": BODY_S,
                 "idle_connection_timeout": IDLE_S,
             },
-            transforms=[strict_headers(settings.prefix)],
+            transforms=[strict_headers(settings.prefix, dashboard.forms_to)],
+            is_https=settings.is_https,
             default_handler_class=NotHere,
             log_function=dashboard.metrics.note,
             door=dashboard.door,
