@@ -62,6 +62,7 @@ def _own_patterns(team: Team, settings: ServeSettings) -> list[Pattern]:
         (r"/?", FirstPage, {"path": PAGES[0].path}),
         (r"/healthz", Lives, {}),
         (r"/readyz", Ready, {"team": team, "heard_s": settings.heard_s}),
+        (r"/static/.*%00.*", NotHere, {}),  # Bokeh's handler for the rest would fail on it
         (
             r"/static/((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:css|js|svg|png))",
             StaticFileHandler,
