@@ -41,10 +41,11 @@ def _serve(
     settings: ServeSettings,
     log_format: str,
     open_page: bool,
-    with_stdin: bool,
+    until_eof: bool,
 ) -> Note:
     """Serve the dashboard until Ctrl-C or SIGTERM."""
     from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
+    from dlrover_nb.dashboard.child import SAID  # noqa: PLC0415 - with the verb alone
     from dlrover_nb.dashboard.log import set_up  # noqa: PLC0415 - of an extra
     from dlrover_nb.dashboard.run import run  # noqa: PLC0415 - of an extra
 
@@ -55,13 +56,13 @@ def _serve(
         who = (
             "" if server.settings.has_sign_in else "; without a sign-in, whoever reaches it acts in your name"
         )
-        sys.stderr.write(f"the dashboard is at {server.url}{who}; Ctrl-C ends it\n")
+        sys.stderr.write(f"{SAID}{server.url}{who}; Ctrl-C ends it\n")
         sys.stderr.flush()
         if open_page and server.url.startswith("http"):
             webbrowser.open(server.url)
 
     try:
-        run(settings, ready, with_stdin=with_stdin)
+        run(settings, ready, until_eof=until_eof)
     finally:
         handler.flush()
     return Note("Dashboard", "the dashboard has ended; jobs go on")
@@ -77,11 +78,12 @@ def _settings(values: Values) -> Values:
         ) from error
     left = dict(values)
     file, log_format = left.pop("settings"), left.pop("log_format")
-    open_page, clusters, with_stdin = left.pop("open"), left.pop("cluster"), left.pop("with_stdin")
+    open_page, clusters = left.pop("open"), left.pop("cluster")
+    until_eof = left.pop("until_eof")
     proxy = _proxy(left.pop("proxy_header"), left.pop("proxy_groups_header"), left.pop("trusted_proxy"))
     flags = {**left, "clusters": _listed(clusters), "proxy": proxy}
     settings = read_settings(None if file is None else str(file), flags)
-    return {"settings": settings, "log_format": log_format, "open_page": open_page, "with_stdin": with_stdin}
+    return {"settings": settings, "log_format": log_format, "open_page": open_page, "until_eof": until_eof}
 
 
 def _listed(value: object) -> tuple[str, ...]:
@@ -206,8 +208,8 @@ SERVE = Verb(
             metavar="FORMAT",
             help="text or json, on the standard error",
         ),
+        argument("--until-eof", action="store_true", help="end when the standard input is closed"),
         argument("--open", action="store_true", help="open the first page in a browser"),
-        argument("--with-stdin", action="store_true", help="end when the standard input is closed"),
     ),
     "--cluster local --users users.yaml",
     interpret=(_settings,),

@@ -53,6 +53,12 @@ class OwnHandler(RequestHandler):
         self.finish(failure_html(status_code, said or "", root=self.root))
 
 
+def own_address(handler: OwnHandler, path: str) -> str:
+    """Return the whole address of a path here; the host of the request has been checked."""
+    scheme = "https" if handler.settings.get("is_https") else "http"
+    return f"{scheme}://{handler.request.host}{handler.root}{path}"
+
+
 class NotHere(OwnHandler):
     """Answers for addresses that nobody handles."""
 

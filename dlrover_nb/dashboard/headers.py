@@ -44,6 +44,7 @@ class StrictHeaders(OutputTransform):
     """Sets the headers of every answer; `root` is the path under which a proxy serves the dashboard."""
 
     root = ""
+    forms_to = ""  # another origin that our forms may lead to: the provider, when somebody signs out
 
     def __init__(self, request: HTTPServerRequest) -> None:
         super().__init__(request)
@@ -67,7 +68,9 @@ class StrictHeaders(OutputTransform):
             headers[name] = value
         for name in [each for each in headers if each.lower().startswith("access-control-")]:
             del headers[name]  # Bokeh's scripts for pages of other hosts: there are none
-        headers["Content-Security-Policy"] = LIVE_POLICY if self._path == LIVE else PAGE_POLICY
+        policy = LIVE_POLICY if self._path == LIVE else PAGE_POLICY
+        forms = f"form-action 'self' {self.forms_to}".rstrip()
+        headers["Content-Security-Policy"] = policy.replace("form-action 'self'", forms)
         if not self._path.startswith(_STATIC) or status_code >= 400:
             headers["Cache-Control"] = "no-store"
         if finishing and status_code >= 400 and chunk.startswith(b"<html><title>"):  # as Tornado writes them
@@ -76,6 +79,6 @@ class StrictHeaders(OutputTransform):
         return status_code, headers, chunk
 
 
-def strict_headers(root: str) -> type[StrictHeaders]:
-    """Return the transform of a server below a path."""
-    return type("StrictHeadersBelow", (StrictHeaders,), {"root": root})
+def strict_headers(root: str, forms_to: str = "") -> type[StrictHeaders]:
+    """Return the transform of a server below a path, whose forms may lead to another origin."""
+    return type("StrictHeadersBelow", (StrictHeaders,), {"root": root, "forms_to": forms_to})

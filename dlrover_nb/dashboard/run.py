@@ -7,11 +7,9 @@ seconds; no thread and no child of it is left.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import os
 import signal
-import sys
-import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -42,14 +40,18 @@ OF_THIS_MACHINE = ("ray", "local")
 
 
 def run(
-    settings: ServeSettings, ready: Callable[[DashboardServer], None], *, with_stdin: bool = False
+    settings: ServeSettings, ready: Callable[[DashboardServer], None], *, until_eof: bool = False
 ) -> None:
-    """Serve until a signal to end; `ready` is called once the server listens.
+    """Serve until a signal to end.
 
     Parameters
     ----------
-    with_stdin
-        End when the standard input is closed too: by a parent that has ended, however it did.
+    settings
+        Of the server.
+    ready
+        Is called once it listens.
+    until_eof
+        Whether the end of the standard input ends it too: that of a child ends with its parent.
 
     Raises
     ------
@@ -65,11 +67,11 @@ def run(
         to_close.callback(Alerts(team, _alert_settings(settings)).close)
         way = way_of(settings, team)
         to_close.callback(way.close)
-        asyncio.run(
-            _until_signal(
-                lambda: DashboardServer(team, way.sign_in, settings, way.patterns), ready, with_stdin
-            )
-        )
+
+        def server() -> DashboardServer:
+            return DashboardServer(team, way.sign_in, settings, way.patterns, forms_to=way.forms_to)
+
+        asyncio.run(_until_signal(server, ready, until_eof=until_eof))
 
 
 def _alert_settings(settings: ServeSettings) -> AlertSettings:
@@ -81,26 +83,23 @@ def _alert_settings(settings: ServeSettings) -> AlertSettings:
 
 
 async def _until_signal(
-    server_of: Callable[[], DashboardServer],
-    ready: Callable[[DashboardServer], None],
-    with_stdin: bool,  # noqa: FBT001 - as of `run`
+    server_of: Callable[[], DashboardServer], ready: Callable[[DashboardServer], None], *, until_eof: bool
 ) -> None:
     over, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def await_end_of_input() -> None:
-        sys.stdin.buffer.read()
-        with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
-            loop.call_soon_threadsafe(over.set)
-
-    if with_stdin:
-        threading.Thread(target=await_end_of_input, name="dlrover-stdin", daemon=True).start()
 
     def listens(server: DashboardServer) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):  # now: Panel has set one of its own
             loop.add_signal_handler(each, over.set)
+        if until_eof:
+            loop.add_reader(0, lambda: None if os.read(0, 4096) else _ended(loop, over))
         ready(server)
 
     await serve(server_of, listens, over)
+
+
+def _ended(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    loop.remove_reader(0)
+    over.set()
 
 
 def _team(settings: ServeSettings, to_close: ExitStack) -> Team:

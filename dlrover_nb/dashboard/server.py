@@ -80,6 +80,7 @@ def _own_patterns(team: Team, settings: ServeSettings) -> list[Pattern]:
         (r"/?", FirstPage, {"path": PAGES[0].path}),
         (r"/healthz", Lives, {}),
         (r"/readyz", Ready, {"team": team, "heard_s": settings.heard_s}),
+        (r"/static/.*%00.*", NotHere, {}),  # Bokeh's handler for the rest would fail on it
         (
             r"/static/((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:css|js|svg|png))",
             StaticFileHandler,
@@ -101,6 +102,8 @@ class DashboardServer:
         Where it listens.
     further
         More patterns, such as those of the pages of a sign-in.
+    forms_to
+        Another origin that forms may lead to: the one where people sign out; empty: none.
 
     Raises
     ------
@@ -109,9 +112,15 @@ class DashboardServer:
     """
 
     def __init__(
-        self, team: Team, sign_in: SignIn, settings: ServeSettings, further: Sequence[Pattern] = ()
+        self,
+        team: Team,
+        sign_in: SignIn,
+        settings: ServeSettings,
+        further: Sequence[Pattern] = (),
+        *,
+        forms_to: str = "",
     ) -> None:
-        self.team, self.settings = team, settings
+        self.team, self.settings, self.forms_to = team, settings, forms_to
         self.door = Door(sign_in)
         self.metrics = Metrics(team, self.door.open, self._n_document)
         self._id = uuid.uuid4().hex
@@ -200,7 +209,8 @@ def _listening(dashboard: DashboardServer, sign_in: SignIn, further: Sequence[Pa
                 "body_timeout": BODY_S,
                 "idle_connection_timeout": IDLE_S,
             },
-            transforms=[strict_headers(settings.prefix)],
+            transforms=[strict_headers(settings.prefix, dashboard.forms_to)],
+            is_https=settings.is_https,
             default_handler_class=NotHere,
             log_function=dashboard.metrics.note,
             door=dashboard.door,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.waiting import shown_waits
-from dlrover_nb.core.connect import connect
 from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, kubernetes_address
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import kind_of, read_address
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.commands import Entry

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.magics.served import ServedDashboard
+    from dlrover_nb.dashboard.child import Served
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,13 @@ class Session:
     """The state behind the verbs."""
 
     cluster: Cluster | None = None
-    target: tuple[str, str | None, Options] | None = None  # kind, address and options that `cluster` was connected by; None: not by `connect`
+    target: tuple[str, str | None, Options] | None = (
+        None  # kind, address and options that `cluster` was connected by; None: not by `connect`
+    )
     jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it ran when last listed
     shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
     names: dict[str, Names] = field(default_factory=dict)
-    dashboard: ServedDashboard | None = None  # that this notebook started
+    dashboard: Served | None = None  # that this notebook started
     runs: dict[str, tuple[str, ...]] = field(default_factory=dict)  # job -> its runs in the history
 
     def note_jobs(self, jobs: Iterable[JobSummary]) -> None:

@@ -78,7 +78,7 @@ class Dashboard:
 
 
 @contextmanager
-def running(team, sign_in=None, settings=None, further=()):
+def running(team, sign_in=None, settings=None, further=(), forms_to=""):
     """Run a server for a team on a thread with an event loop of its own; give its `Dashboard`."""
     settings = replace(settings or ServeSettings(), port=0)
     sign_in = sign_in or OwnAccount()
@@ -87,7 +87,7 @@ def running(team, sign_in=None, settings=None, further=()):
     async def run():
         loop = asyncio.get_running_loop()
         await serve(
-            lambda: DashboardServer(team, sign_in, settings, further),
+            lambda: DashboardServer(team, sign_in, settings, further, forms_to=forms_to),
             lambda server: made.append(Dashboard(server, loop)),
             over,
         )

@@ -52,15 +52,23 @@ LINES = {
     "report": "report ctr -o report.html",
     "dash": "dash",
     "shutdown": "shutdown --force",
+    "users": "users list --file users.yaml",
     "help": "help status",
 }
-ELSEWHERE = {"predict", "demo", "undo", "finish"}  # they need real jobs, or what the double does not keep
+ELSEWHERE = {
+    "predict",
+    "demo",
+    "serve",
+    "undo",
+    "finish",
+}  # they need real jobs, or what the double does not keep
 
 
 @pytest.fixture
 def run(memory: MemoryCluster, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "users.yaml").write_text("")
     for name in ("ctr", "over"):
         memory.submit(JobSpec(name))
     memory.links["over"].end(JobPhase.SUCCEEDED)

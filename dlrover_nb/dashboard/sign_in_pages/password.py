@@ -19,7 +19,7 @@ from tornado.web import HTTPError
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.credentials import PERSON_LENGTH
 from dlrover_nb.dashboard.door import Door
-from dlrover_nb.dashboard.handlers import OwnHandler, PersonHandler, own_path
+from dlrover_nb.dashboard.handlers import OwnHandler, PersonHandler, own_address, own_path
 from dlrover_nb.dashboard.shell import plain_html
 from dlrover_nb.dashboard.sign_in.by_password import MOST_WAITING, PAGE
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
@@ -134,12 +134,13 @@ class SignOut(PersonHandler):
         way: Any = self.sign_in
         loop = asyncio.get_running_loop()
         session = await loop.run_in_executor(None, way.sessions.find, self.request)
-        target = PAGE if session is None else await loop.run_in_executor(None, way.leave, session)
+        back = own_address(self, PAGE)
+        target = "" if session is None else await loop.run_in_executor(None, way.leave, session, back)
         way.sessions.cookie.clear(self)
         logger.info("%s signed out", self.person.name)
         self.door.open.drop(self)
         await self.door.end_of_signed_out()
-        self.redirect(target if "://" in target else self.root + target, status=303)
+        self.redirect(target or self.root + PAGE, status=303)
 
     def turn_away(self) -> None:
         """Send somebody who is signed out already to the sign-in."""

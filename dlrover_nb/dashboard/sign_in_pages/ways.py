@@ -5,14 +5,18 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dlrover_nb.core.clock import ThisMachine
 from dlrover_nb.core.history.credentials import CredentialStore
 from dlrover_nb.dashboard.sign_in import OwnAccount
+from dlrover_nb.dashboard.sign_in.by_oidc import OidcSignIn
 from dlrover_nb.dashboard.sign_in.by_password import PAGE, PasswordSignIn
 from dlrover_nb.dashboard.sign_in.by_proxy import ProxySignIn
+from dlrover_nb.dashboard.sign_in.oidc import Provider, read_oidc
 from dlrover_nb.dashboard.sign_in.sessions import Sessions, cookie_of
 from dlrover_nb.dashboard.sign_in.users import UsersFile
+from dlrover_nb.dashboard.sign_in_pages.oidc import OidcBack, OidcPage, OidcStart
 from dlrover_nb.dashboard.sign_in_pages.password import SignInPage, SignOut
 
 if TYPE_CHECKING:
@@ -30,11 +34,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way of signing in: who asks, the handlers of its pages, and what to call in the end."""
+    """A way of signing in: who asks, the handlers of its pages, what to call in the end.
+
+    `forms_to` is another origin that its forms may lead to.
+    """
 
     sign_in: SignIn
     patterns: tuple[Pattern, ...] = ()
     close: Callable[[], None] = lambda: None
+    forms_to: str = ""
 
 
 def way_of(settings: ServeSettings, team: Team) -> Way:
@@ -51,7 +59,19 @@ def way_of(settings: ServeSettings, team: Team) -> Way:
         return Way(ProxySignIn(settings.proxy, settings.groups, is_socket=bool(settings.unix_socket)))
     if not settings.has_sign_in:
         return Way(OwnAccount())
-    return _by_password(settings, team)
+    return _by_oidc(settings, team) if settings.oidc else _by_password(settings, team)
+
+
+def _by_oidc(settings: ServeSettings, team: Team) -> Way:
+    provider = Provider(*read_oidc(settings.oidc))
+    sessions, store = sessions_of(settings, team)
+    sign_in = OidcSignIn(provider, settings.groups, sessions)
+    own = {"sign_in": sign_in, "form_cookie": cookie_of(settings, "form")}
+    pages = ((PAGE, OidcPage, own), (f"{PAGE}/go", OidcStart, own), (f"{PAGE}/back", OidcBack, own))
+    issuer = urlsplit(provider.settings.issuer)
+    return Way(
+        sign_in, (*pages, sign_out(team, sign_in)), store.close, forms_to=f"{issuer.scheme}://{issuer.netloc}"
+    )
 
 
 def sessions_of(settings: ServeSettings, team: Team) -> tuple[Sessions, CredentialStore]:

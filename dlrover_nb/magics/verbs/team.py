@@ -19,18 +19,18 @@ SERVE = (JOB, argument("--stop", action="store_true", help="end the dashboard th
 def serve(commands: Commands, *, job: str | None, stop: bool) -> PageView:
     """Start the dashboard beside this kernel, or find it again; at a job where one is named."""
     from dlrover_nb.api.page_view import PageView  # noqa: PLC0415 - see the package
-    from dlrover_nb.magics.served import ServedDashboard  # noqa: PLC0415 - as above
+    from dlrover_nb.dashboard.child import start  # noqa: PLC0415 - as above
 
     session = commands.session
     served = session.dashboard
     if stop:
         if served is None or not served.is_running:
             raise NotFoundError("this notebook has started no dashboard that runs")
-        served.end()
+        served.stop()
         session.dashboard = None
         return PageView("Dashboard", "", "the dashboard has ended; jobs go on")
     if served is None or not served.is_running:
-        served = session.dashboard = ServedDashboard(_words(commands))
+        served = session.dashboard = start(_words(commands))
     if job is None:
         return PageView("Dashboard", served.url, "it ends with this kernel, or with `%dlrover serve --stop`")
     commands.job(job)
@@ -50,6 +50,4 @@ def _words(commands: Commands) -> tuple[str, ...]:
     return ("--cluster", word) if word else ()
 
 
-VERBS = (
-    Verb("serve", "start the team's dashboard beside this notebook", serve, SERVE, "quick-start"),
-)
+VERBS = (Verb("serve", "start the team's dashboard beside this notebook", serve, SERVE, "quick-start"),)

@@ -1,0 +1,98 @@
+"""The pages of the sign-in by a provider: the way there, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from tornado.web import HTTPError
+
+from dlrover_nb.core.errors import BackendError, NotAllowedError
+from dlrover_nb.dashboard.door import Door
+from dlrover_nb.dashboard.handlers import OwnHandler, own_address, own_path
+from dlrover_nb.dashboard.shell import plain_html
+from dlrover_nb.dashboard.sign_in.by_oidc import PAGE
+from dlrover_nb.widgets.blocks import escape
+
+if TYPE_CHECKING:
+    from dlrover_nb.dashboard.sign_in.by_oidc import OidcSignIn
+    from dlrover_nb.dashboard.sign_in.sessions import Cookie
+
+logger = logging.getLogger(__name__)
+
+
+class _OfProvider(OwnHandler):
+    """What its handlers share."""
+
+    def initialize(self, sign_in: OidcSignIn, form_cookie: Cookie) -> None:
+        """Take the sign-in, and the cookie that tells browsers apart which have not signed in yet."""
+        self._sign_in, self._cookie = sign_in, form_cookie
+        self.door: Door = self.settings.get("door") or Door(sign_in)
+
+    def prepare(self) -> None:
+        """Refuse a request to another host's name."""
+        self.door.check_host(self.request)
+
+
+class OidcPage(_OfProvider):
+    """The page to sign in on: one link, so that who has signed out is not signed in again by it."""
+
+    def get(self) -> None:
+        """Show the way to the provider."""
+        wanted = quote(own_path(self.get_query_argument("next", "/")), safe="")
+        provider = urlsplit(self._sign_in.provider.settings.issuer).netloc
+        link = f'<p><a class="dl-button" href="{escape(self.root)}{PAGE}/go?next={wanted}">Sign in with '
+        self.finish(plain_html("Sign in", f"{link}{escape(provider)}</a></p>", root=self.root))
+
+
+class OidcStart(_OfProvider):
+    """The way to the provider."""
+
+    async def get(self) -> None:
+        """Begin a flow of this browser, and send it there."""
+        browser = secrets.token_urlsafe(32)
+        wanted, way = own_path(self.get_query_argument("next", "/")), self._sign_in
+        state, flow = way.flows.begin(browser, wanted, own_address(self, f"{PAGE}/back"), time.monotonic())
+        try:
+            loop = asyncio.get_running_loop()
+            url = await loop.run_in_executor(None, way.provider.start_url, state, flow)
+        except BackendError as error:
+            raise HTTPError(503, "%s", error) from error
+        self._cookie.set(self, browser)
+        self.redirect(url)
+
+
+class OidcBack(_OfProvider):
+    """The way back from the provider."""
+
+    async def get(self) -> None:
+        """Sign somebody in by the code that they bring."""
+        way, loop = self._sign_in, asyncio.get_running_loop()
+        try:
+            state = self.get_query_argument("state", "")
+            flow = way.flows.take(state, self._cookie.of(self.request), time.monotonic())
+            self._check_answer()
+            code = self.get_query_argument("code", "")
+            secret, name = await loop.run_in_executor(None, way.finish, code, flow)
+        except NotAllowedError as error:
+            logger.warning("a sign-in by the provider failed: %s", error)
+            raise HTTPError(403, "%s", error) from error
+        except BackendError as error:
+            raise HTTPError(503, "%s", error) from error
+        await loop.run_in_executor(None, way.sessions.end, way.sessions.cookie.of(self.request))
+        way.sessions.cookie.set(self, secret)
+        self._cookie.clear(self)
+        logger.info("%s signed in by the provider", name)
+        self.redirect(self.root + flow.wanted)
+
+    def _check_answer(self) -> None:
+        """Refuse an answer of another provider (RFC 9207), and one that says that nobody was signed in."""
+        issuer = self._sign_in.provider.settings.issuer
+        if self.get_query_argument("iss", issuer) != issuer:
+            raise NotAllowedError("the answer is of another provider")
+        if self.get_query_argument("error", ""):
+            raise NotAllowedError("the provider did not sign you in; begin the sign-in again")

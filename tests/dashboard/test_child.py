@@ -1,0 +1,45 @@
+"""A server as the child of a notebook: it tells its address, and ends with its parent."""
+
+import subprocess
+import sys
+import urllib.request
+
+import psutil
+import pytest
+from waiting import LIMIT_S, until
+
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.dashboard.child import start
+
+
+def test_a_child_serves_until_it_is_stopped():
+    served = start(["--cluster", "local"])
+    with urllib.request.urlopen(f"{served.url}healthz", timeout=LIMIT_S) as answer:
+        assert answer.status == 200
+    assert served.is_running
+    served.stop()
+    assert served.process.returncode == 0
+    until(lambda: served.process.stderr.closed, what="the end of its log")
+
+
+def test_a_child_that_cannot_serve_says_why():
+    with pytest.raises(BackendError, match="without a sign-in"):
+        start(["--cluster", "local", "--address", "0.0.0.0"])
+
+
+def test_a_child_ends_with_its_parent_even_when_that_is_killed():
+    code = (
+        "from dlrover_nb.dashboard.child import start\n"
+        "served = start(['--cluster', 'local'])\n"
+        "print(served.process.pid, flush=True)\n"
+        "input()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait(LIMIT_S)
+    parent.stdout.close()
+    parent.stdin.close()
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, what="the child's end")
