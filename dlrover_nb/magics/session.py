@@ -39,9 +39,7 @@ class Session:
     """The state behind the verbs."""
 
     cluster: Cluster | None = None
-    target: tuple[str, str | None, Options] | None = (
-        None  # kind, address and options that `cluster` was connected by; None: not by `connect`
-    )
+    target: tuple[str, str | None, Options] | None = None  # of `connect`: kind, address, options
     jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it ran when last listed
     shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
     names: dict[str, Names] = field(default_factory=dict)
