@@ -64,7 +64,7 @@ async def run(team: Team, heard: list[float]) -> None:
 
 
 class Repeated:
-    """A cluster whose jobs are listed again under further names: 1,000 controllers are too many for this machine.
+    """A cluster whose jobs are listed again under further names: 1,000 controllers would be too many here.
 
     What a page does with a list of jobs is the same; those who steer a job reach the one behind its name.
     """
