@@ -17,10 +17,12 @@ soak_mib_per_hour        its memory's slope, over `--soak-minutes`              
 thousand_page_s          page *Jobs* of 1,000 jobs                                                   <= 2
 thousand_filter_ms       typing into its filter, to the frame that shows it                          <= 100
 thousand_batch_s         page *Proposals* of 1,000 jobs                                              <= 1
-sessions200_lost         of 200 event streams opened in 60 s, those that were refused or ended       0
-=======================  ==========================================================================  =========
+accept_click_applied_s   on local Ray, from the click on Accept to its plan applied; by the verb beside
+- sessions200_lost         of 200 event streams opened in 60 s, those that were refused or ended       0
+=======================  ==========================================================================
+=========
 
-    python benchmarks/dashboard.py [--parts ticks many cycles soak thousand load] [--soak-minutes 20]
+    python benchmarks/dashboard.py [--parts ticks thousand load accept cycles soak] [--soak-minutes 20]
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from dashboard_accept import accept
 from live_views import chromium, is_there
 
 if TYPE_CHECKING:
@@ -311,7 +314,7 @@ def load(n: int, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ("ticks", "cycles", "soak", "thousand", "load")
+    names = ("ticks", "thousand", "load", "accept", "cycles", "soak")
     parser.add_argument("--parts", nargs="+", choices=names, default=list(names))
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--soak-minutes", type=float, default=20.0)
@@ -324,6 +327,7 @@ def main() -> None:
             "ticks": lambda: ticks(browser, given.seconds),
             "thousand": lambda: thousand(browser),
             "load": lambda: load(200, 60.0),
+            "accept": lambda: accept(browser),
             "cycles": lambda: cycles(browser, 40),
             "soak": lambda: soak(browser, given.soak_minutes),
         }
