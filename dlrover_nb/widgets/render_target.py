@@ -149,7 +149,9 @@ class RenderTarget:
 
     def _flush_page(self) -> None:
         self._queued = False
-        with set_curdoc(self._doc):
+        assert self._doc is not None
+        # Frozen: else Bokeh walks through all models of the document again for each one that a chart adds.
+        with set_curdoc(self._doc), self._doc.models.freeze():
             self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
 
     def _flush_notebook(self) -> None:
