@@ -6,11 +6,15 @@ from kustomize_reader import build
 ACCOUNT = "system:serviceaccount"
 
 
-def installed(cluster, folder, namespaces):
-    """Create what a folder makes, after a dry run of each; `namespaces` has this test's name for each of them."""
+def installed(cluster, folder, namespaces, change=lambda obj: None):
+    """Create what a folder makes, after a dry run of each; `namespaces` has this test's name for each of them.
+
+    `change` alters an object in place, by what the cluster of the tests does not have.
+    """
     objects = build(folder)
     for obj in objects:
         renamed(obj, namespaces)
+        change(obj)
     api = dynamic.DynamicClient(config.new_client_from_config(cluster.kubeconfig))
     [place] = [o for o in objects if o["kind"] == "Namespace"]
     for obj in (place, *(o for o in objects if o is not place)):
