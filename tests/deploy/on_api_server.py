@@ -6,7 +6,7 @@ from kustomize_reader import build
 ACCOUNT = "system:serviceaccount"
 
 
-def installed(cluster, folder, namespaces, change=lambda obj: None):
+def installed(cluster, folder, namespaces, change=None):
     """Create what a folder makes, after a dry run of each; `namespaces` has this test's name for each of them.
 
     `change` alters an object in place, by what the cluster of the tests does not have.
@@ -14,7 +14,8 @@ def installed(cluster, folder, namespaces, change=lambda obj: None):
     objects = build(folder)
     for obj in objects:
         renamed(obj, namespaces)
-        change(obj)
+        if change is not None:
+            change(obj)
     api = dynamic.DynamicClient(config.new_client_from_config(cluster.kubeconfig))
     [place] = [o for o in objects if o["kind"] == "Namespace"]
     for obj in (place, *(o for o in objects if o is not place)):
