@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mkdocs.structure.files import File
 
-from dlrover_nb.cli import GRAMMAR
+from dlrover_nb.cli import GRAMMAR, JSON
 from dlrover_nb.core.jobfile import WRITTEN_AS, known_values
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.magics.arguments import GRAMMAR as NOTEBOOK
@@ -58,8 +58,8 @@ def verbs_page() -> str:
     parts = ["# Verbs", VERBS_INTRODUCTION.format(of_shell=f"{', '.join(alone[:-1])} and {alone[-1]}")]
     for verb, of_shell in GRAMMAR.verbs.items():
         parts += [f"## {verb}", f"```text\n{GRAMMAR.help_text(verb)}\n```"]
-        of_notebook = NOTEBOOK.verbs.get(verb, of_shell)
-        if of_notebook.arguments != of_shell.arguments:
+        own = tuple(each for each in of_shell.arguments if each is not JSON)
+        if verb in NOTEBOOK.verbs and NOTEBOOK.verbs[verb].arguments != own:
             parts += ["In a notebook:", f"```text\n{NOTEBOOK.help_text(verb)}\n```"]
     return "\n\n".join(parts) + "\n"
 

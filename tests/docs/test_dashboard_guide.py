@@ -22,16 +22,24 @@ GUIDE = (ROOT / "docs/how-to/dashboard.md").read_text()
 SETTINGS = re.findall(r"^```yaml\n(clusters:.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 
 
-def made_by_tool():
-    spec = importlib.util.spec_from_file_location("make_serve_tables", ROOT / "tools/make_serve_tables.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    return tool.files()
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def made():
-    return made_by_tool()
+    return tool("make_serve_tables").files()
+
+
+def test_the_page_of_verbs_has_both_forms_of_the_one_that_differs():
+    verbs = dict(part.split("\n", 1) for part in tool("docs_reference").verbs_page().split("\n## ")[1:])
+    assert {verb for verb, text in verbs.items() if "In a notebook:" in text} == {"serve"}
+    assert "usage: %dlrover serve" in verbs["serve"]
+    assert "usage: dlrover-nb serve" in verbs["serve"]
+    assert {"users", "tokens", "mcp", "audit"} <= set(verbs)
 
 
 @pytest.mark.parametrize("path", ["docs/how-to/dashboard.md", "docs/reference/serve.md"])
