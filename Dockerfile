@@ -2,6 +2,10 @@
 #
 #   docker build -t dlrover-nb:0.1.0 .
 #
+# That of the team's dashboard (deploy/dashboard) is made by the same file, and holds no torch:
+#
+#   docker build --build-arg EXTRAS=kubernetes,dashboard,postgresql -t dlrover-nb-dashboard:0.1.0 .
+#
 # PIP_EXTRA_INDEX_URL may name an index with torch for CPUs only: without one, torch may bring a CUDA build of
 # several gigabytes. EXTRAS may add postgresql (a team's history), PACKAGES what a job's own code and URLs need
 # (s3fs, gcsfs, a package of one's own).

@@ -89,6 +89,15 @@ def test_the_image_holds_the_runtime_and_no_notebook():
     assert not found & NO_ROOM_FOR
 
 
+def test_the_image_of_the_dashboard_needs_no_torch_and_no_ray():
+    [build] = re.findall(r"--build-arg EXTRAS=(\S+) -t (\S+) ", (ROOT / "Dockerfile").read_text())
+    deployment = (ROOT / "deploy" / "dashboard" / "server.yaml").read_text()
+    assert f"image: {build[1]}\n" in deployment
+    found = closure(build[0].split(","))
+    assert {"panel", "argon2-cffi", "joserfc", "kubernetes", "psycopg", "prometheus-client"} <= found
+    assert not found & {"torch", "ray", "pytest"}
+
+
 def closure(extras):
     """Return all that pip would install for these extras, as this environment knows it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from mkdocs.structure.files import File
 
-from dlrover_nb.cli import GRAMMAR
+from dlrover_nb.cli import GRAMMAR, JSON
 from dlrover_nb.core.jobfile import WRITTEN_AS, known_values
 from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.magics.arguments import GRAMMAR as NOTEBOOK
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 VERBS_INTRODUCTION = """\
 Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, and is a method of the
-[Python API](api.md). `%dlrover help VERB` shows the same text."""
+[Python API](api.md). `%dlrover help VERB` shows the same text. Where the two differ, both stand here;
+{of_shell} are the shell's alone."""
 KEYS_INTRODUCTION = """\
 A job file is YAML. Every key but `name` has a default; a group that is given in part keeps the defaults of
 the rest. See [Write a job file](../how-to/job-file.md)."""
@@ -52,9 +54,13 @@ def on_page_markdown(markdown: str, config: MkDocsConfig, **_: object) -> str:
 
 def verbs_page() -> str:
     """Return the reference of all verbs, as their own help shows it."""
-    parts = ["# Verbs", VERBS_INTRODUCTION]
-    for verb in GRAMMAR.verbs:
+    alone = [f"`{verb}`" for verb in GRAMMAR.verbs if verb not in NOTEBOOK.verbs]
+    parts = ["# Verbs", VERBS_INTRODUCTION.format(of_shell=f"{', '.join(alone[:-1])} and {alone[-1]}")]
+    for verb, of_shell in GRAMMAR.verbs.items():
         parts += [f"## {verb}", f"```text\n{GRAMMAR.help_text(verb)}\n```"]
+        own = tuple(each for each in of_shell.arguments if each is not JSON)
+        if verb in NOTEBOOK.verbs and NOTEBOOK.verbs[verb].arguments != own:
+            parts += ["In a notebook:", f"```text\n{NOTEBOOK.help_text(verb)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 

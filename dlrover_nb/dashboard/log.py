@@ -74,7 +74,7 @@ def set_up(form: str, stream: TextIO | None = None) -> logging.Handler:
 
 def log_request(handler: RequestHandler) -> None:
     """Log a request that was answered; Tornado calls it."""
-    request, status = handler.request, handler.get_status()
+    request, status = handler.request, int(handler.get_status())
     level = logging.ERROR if status >= 500 else logging.WARNING if status in {401, 403, 429} else logging.INFO
     if request.path.rpartition("/")[2] in {each[1:] for each in _QUIET} and status < 400:
         level = logging.DEBUG

@@ -84,27 +84,39 @@ class ServeSettings:
     Parameters
     ----------
     clusters
-        Words of `core.connect.kinds.read_address`; none: the Ray of this machine.
-    address, port, unix_socket
-        Where to listen; a socket's path wins. Port 0: any that is free.
+        What to watch: ``local``, ``ray``, ``HOST:PORT``,
+        ``kubernetes://CONTEXT/NAMESPACE``; none: what runs on this machine.
+    address
+        To listen on; one that is not loopback needs a sign-in and `url`.
+    port
+        To listen on; 0: any that is free.
+    unix_socket
+        Path of a socket to listen on instead.
     prefix
         Path under which a proxy serves it, such as ``/dlrover``.
     url
         Public address where it is not the one listened to, such as ``https://dlrover.example.com``.
-    users, oidc
-        Files of the people who may sign in, and of the provider that signs them in.
+    users
+        File of the people who may sign in by a password.
+    oidc
+        File of the provider that signs people in.
     proxy
-        A proxy that does so.
+        A proxy that signs people in.
     groups
-        Roles of groups.
+        Roles of groups, each a list of ``{role: …, namespace: …}``; ``*`` is everybody whom a provider or a
+        proxy names.
     impersonate_groups
         Groups of Kubernetes that the server's account may name when it acts as a person who is in them.
-    idle_s, absolute_s
-        For how long a sign-in lasts that is not used, and at all.
+    idle_s
+        For how long a sign-in lasts that is not used.
+    absolute_s
+        For how long a sign-in lasts at all.
     history
-        URL of the database; None: the user's own file.
-    second_person_over_cost_per_hour, second_person_actions
-        When a second person must approve.
+        URL of the database; none: what ``DLROVER_NB_HISTORY`` names, else the user's own file.
+    second_person_over_cost_per_hour
+        A plan that costs more needs a second person, in the currency of the job's prices.
+    second_person_actions
+        Actions that always need a second person.
     metrics_token_file
         File with the secret that Prometheus sends as a bearer token; empty: it must sign in otherwise.
     heard_s

@@ -5,8 +5,10 @@ import json
 import logging
 
 import pytest
+from waiting import until
 
-from dlrover_nb.dashboard.log import FORMATS, set_up
+from dlrover_nb.core.client.handle import user_name
+from dlrover_nb.dashboard.log import FORMATS, access, set_up
 
 
 @pytest.fixture(params=FORMATS)
@@ -52,3 +54,18 @@ def test_json_lines_can_be_read(logged):
         "info",
     )
     assert "unknown" not in event
+
+
+def test_a_request_is_logged_with_its_person_and_a_plain_status_whichever_handler_answers(dashboard, caplog):
+    paths = ["/jobs", "/api/v1/clusters"]
+
+    def rows():
+        return [record for record in caplog.records if record.name == access.name]
+
+    with caplog.at_level(logging.INFO, logger=access.name):
+        for n, path in enumerate(paths, 1):
+            assert dashboard.ask(path).status == 200
+            until(lambda n=n: len(rows()) == n, what="the line of the log")  # it follows the answer
+    assert [(row.path, row.person, repr(row.status)) for row in rows()] == [
+        (path, user_name(), "200") for path in paths
+    ]

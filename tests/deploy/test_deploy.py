@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes import client, config, dynamic
+from kubernetes import client, config
 from kustomize_reader import build
+from on_api_server import ACCOUNT, as_account, installed, may, removed
 
 from dlrover_nb.core.backends.kubernetes.elastic_observed import JOB_LABEL as ELASTIC_LABEL
 from dlrover_nb.core.jobfile import parse_job
@@ -31,7 +32,6 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role
 
-ACCOUNT = "system:serviceaccount"
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
@@ -124,48 +124,11 @@ def test_the_admission_policy_names_accounts_and_labels_as_jobs_have_them():
 # on a real API server
 
 
-def installed(cluster, namespace):
-    """Return what the example for a team makes, in a namespace of this test; applied, after a dry run."""
-    objects = build(DEPLOY / "examples" / "team")
-    for obj in objects:
-        renamed(obj, namespace)
-    api = dynamic.DynamicClient(config.new_client_from_config(cluster.kubeconfig))
-    [place] = [o for o in objects if o["kind"] == "Namespace"]
-    for obj in (place, *(o for o in objects if o is not place)):
-        kind = api.resources.get(api_version=obj["apiVersion"], kind=obj["kind"])
-        if obj["kind"] != "Namespace":
-            kind.create(obj, namespace=namespace, dry_run="All")
-        kind.create(obj, namespace=namespace)
-    return objects
-
-
-def renamed(obj, namespace):
-    """Give an object names of this test alone: cluster-wide ones stay behind otherwise."""
-    meta = obj["metadata"]
-    if obj["kind"] == "Namespace":
-        meta["name"] = namespace
-    elif "namespace" in meta:
-        meta["namespace"] = namespace
-    if obj["kind"].startswith("ClusterRole"):
-        meta["name"] = of_test(meta["name"], namespace)
-    if obj.get("roleRef", {}).get("kind") == "ClusterRole":
-        obj["roleRef"]["name"] = of_test(obj["roleRef"]["name"], namespace)
-    for subject in obj.get("subjects", ()):
-        subject["name"] = subject["name"].replace("team-ads", namespace)
-        if "namespace" in subject:
-            subject["namespace"] = namespace
-
-
-def of_test(name, namespace):
-    """Return a name of the cluster as this test's own; the component of the nodes alone has none of a team."""
-    return f"{name.removesuffix('-team-ads')}-{namespace}"
-
-
 @pytest.fixture(scope="module")
 def team(control_plane):
     """Install the example once; alice is a user, two accounts are an operator and a viewer."""
     namespace = f"team-{uuid.uuid4().hex[:8]}"
-    objects = installed(control_plane, namespace)
+    objects = installed(control_plane, DEPLOY / "examples" / "team", {"team-ads": namespace})
     created = config.new_client_from_config(control_plane.kubeconfig)
     for name, rights in (("viewer", VIEWER), ("operator", OPERATOR)):
         held = binding(
@@ -173,34 +136,7 @@ def team(control_plane):
         )
         client.RbacAuthorizationV1Api(created).create_namespaced_role_binding(namespace, held)
     yield control_plane, namespace
-    api = config.new_client_from_config(control_plane.kubeconfig)
-    client.CoreV1Api(api).delete_namespace(namespace)
-    rbac = client.RbacAuthorizationV1Api(api)
-    for obj in objects:
-        if obj["kind"] == "ClusterRole":
-            rbac.delete_cluster_role(obj["metadata"]["name"])
-        elif obj["kind"] == "ClusterRoleBinding":
-            rbac.delete_cluster_role_binding(obj["metadata"]["name"])
-
-
-def may(api, namespace, group, resource, verb, name=None):
-    """Ask the API server whether who asks may do that."""
-    plural, _, subresource = resource.partition("/")
-    asked = client.V1ResourceAttributes(
-        group=group, resource=plural, subresource=subresource, verb=verb, namespace=namespace, name=name
-    )
-    review = client.V1SelfSubjectAccessReview(
-        spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked)
-    )
-    reviews = client.AuthorizationV1Api(api)
-    return reviews.create_self_subject_access_review(review).status.allowed
-
-
-def as_account(cluster, user):
-    api = config.new_client_from_config(cluster.kubeconfig)
-    api.set_default_header("Impersonate-User", user)
-    api.set_default_header("Impersonate-Group", f"system:serviceaccounts:{user.split(':')[2]}")
-    return api
+    removed(control_plane, objects)
 
 
 EVERYTHING = sorted(
@@ -211,14 +147,13 @@ EVERYTHING = sorted(
 
 
 @pytest.mark.kube
-@pytest.mark.parametrize("who", ["user", "operator", "dashboard", "viewer", "master's account"])
+@pytest.mark.parametrize("who", ["user", "operator", "viewer", "master's account"])
 def test_each_role_may_do_what_its_table_says_and_nothing_else(team, who):
     cluster, namespace = team
     account = f"{ACCOUNT}:{namespace}"
     api, rights = {
         "user": (lambda: config.new_client_from_config(cluster.alice), USER),
         "operator": (lambda: as_account(cluster, f"{account}:operator"), (*OPERATOR, SEE_NODES)),
-        "dashboard": (lambda: as_account(cluster, f"{account}:dlrover-nb-dashboard"), (*VIEWER, SEE_NODES)),
         "viewer": (lambda: as_account(cluster, f"{account}:viewer"), (*VIEWER, SEE_NODES)),
         "master's account": (lambda: as_account(cluster, f"{account}:ads-master"), (SEE_NODES,)),
     }[who]
@@ -244,28 +179,6 @@ def test_a_user_can_give_his_jobs_master_its_rights_and_an_operator_cannot(team)
     with pytest.raises(client.ApiException) as refused:
         pods.create_namespaced_pod(namespace, pod("intruder"))
     assert refused.value.status == 403
-
-
-def impersonable(api, kind, name):
-    """Whether who asks may act as a user or a group of that name."""
-    asked = client.V1ResourceAttributes(group="", resource=kind, verb="impersonate", name=name)
-    spec = client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked)
-    review = client.V1SelfSubjectAccessReview(spec=spec)
-    return client.AuthorizationV1Api(api).create_self_subject_access_review(review).status.allowed
-
-
-@pytest.mark.kube
-def test_the_dashboard_may_act_as_the_people_whom_the_team_names_and_as_nobody_else(team):
-    cluster, namespace = team
-    asks = as_account(cluster, f"{ACCOUNT}:{namespace}:dlrover-nb-dashboard")
-    may_be = {("users", "ada"), ("users", "bob"), ("groups", "dev")}
-    others = {
-        ("users", "kubernetes-admin"),
-        ("users", "alice"),
-        ("groups", "system:masters"),
-        ("users", None),
-    }
-    assert {each for each in may_be | others if impersonable(asks, *each)} == may_be
 
 
 def pod(name):

@@ -92,3 +92,18 @@ def test_an_alert_fires_on_memory_that_is_soon_full_and_not_on_more_time(promtoo
     file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": cases}))
     checked = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_promtool_accepts_the_scrape_of_the_operators_page(promtool, tmp_path):
+    page = (ROOT / "deploy" / "README.md").read_text()
+    [text] = re.findall(r"^```yaml\n(scrape_configs:.*?)^```", page, re.MULTILINE | re.DOTALL)
+    told = yaml.safe_load(text)
+    [scrape] = told["scrape_configs"]
+    assert scrape.get("metrics_path", "/metrics") == "/metrics"
+    (tmp_path / "token").write_text("of the metrics")
+    scrape["authorization"]["credentials_file"] = str(tmp_path / "token")
+    told["rule_files"] = [str(RULES)]
+    file = tmp_path / "prometheus.yaml"
+    file.write_text(yaml.safe_dump(told))
+    checked = subprocess.run([promtool, "check", "config", file], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

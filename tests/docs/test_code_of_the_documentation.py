@@ -38,6 +38,9 @@ OTHER_PROGRAMS = {
     "sudo",
     "apt-get",
     "pg_ctl",
+    "pg_dump",
+    "pg_restore",
+    "sqlite3",
     "uv",
 }
 

@@ -25,10 +25,12 @@ class AlertSettings:
         When they begin and end.
     base_url
         Where people reach the dashboard, for links.
-    webhook_url, webhook_secret
+    webhook_url
         Of a receiver of all alerts; empty: none.
+    webhook_secret
+        Key of the signature that its calls have.
     apprise_urls
-        Of other receivers.
+        Of other receivers, as the library apprise writes them.
     """
 
     rules: AlertRules = DEFAULT_RULES

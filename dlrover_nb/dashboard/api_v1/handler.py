@@ -127,6 +127,7 @@ class ApiHandler(PersonHandler):
         person = await (self.door.identify(self.request) if sent is None else self._by_token(sent, name))
         if person is None:
             raise RefusedError(HTTPStatus.UNAUTHORIZED, NOT_SIGNED_IN, {"WWW-Authenticate": "Bearer"})
+        self.person = person  # for the log
         if sent is None and self.request.method != "GET" and not self._has_our_token():
             raise RefusedError(HTTPStatus.FORBIDDEN, NOT_OUR_FORM)
         if wait_s := self.api.per_person.take(name or person.name, self.api.clock_s()):
