@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from builders import HOSTILE
 from chromium import broken_rules, picture, unnamed
+from dashboards import fetch, serving
 from history_records import DECISION, FIT, OUTCOME, PROPOSAL, ROW, SPEC
 from looks import cut_off
-from served import fetch, serving
 from test_time_travel import end, live
 from waiting import until
 
@@ -157,8 +157,8 @@ def test_a_wrong_part_is_refused_in_plain_text(address, query, status):
 
 
 def test_somebody_without_a_role_sees_no_past(address):
-    assert fetch(f"{address}/history", "nob")[0] == 403
-    assert fetch(f"{address}/history/at?run={RUN}", "nob")[0] == 403
+    assert fetch(f"{address}/history", "nora")[0] == 403
+    assert fetch(f"{address}/history/at?run={RUN}", "nora")[0] == 403
 
 
 def test_nothing_that_somebody_typed_becomes_part_of_the_page(address):

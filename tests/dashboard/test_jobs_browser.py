@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from chromium import broken_rules, picture, unnamed
-from pages_server import ADMIN, MastersCluster, master_of, running, team_of
+from dashboards import ADMIN, ByName, running
+from team_clusters import MastersCluster, master_of, masters_team
 from waiting import until
 
 from dlrover_nb.core.structs.job import JobPhase
@@ -39,13 +40,13 @@ def cluster(masters):
 
 @pytest.fixture
 def team(cluster, tmp_path):
-    with team_of(tmp_path, cluster) as team:
+    with masters_team(tmp_path, cluster) as team:
         yield team
 
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 

@@ -8,20 +8,10 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, Client, running
 from hypothesis import given
 from hypothesis import strategies as st
-from pages_server import (
-    ADMIN,
-    OPERATOR,
-    SECOND,
-    VIEWER,
-    Client,
-    CookieSignIn,
-    MastersCluster,
-    master_of,
-    running,
-    team_of,
-)
+from team_clusters import MastersCluster, master_of, masters_team
 from waiting import until
 
 from dlrover_nb.core.commands.second_person import Rules
@@ -44,13 +34,13 @@ def masters():
 @pytest.fixture
 def team(masters, tmp_path):
     other = MastersCluster(master_of("far"), master_of("calm", proposals=()))
-    with team_of(tmp_path, MastersCluster(*masters.values()), other) as team:
+    with masters_team(tmp_path, MastersCluster(*masters.values()), other) as team:
         yield team
 
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 
@@ -69,7 +59,7 @@ def boxes(page):
 
 def send(server, person, path, fields):
     client = Client(server.url, person.name)
-    answer = client.post(path, [("csrf", client.csrf("jobs?cluster=a")), *fields])
+    answer = client.post_form(path, [("csrf", client.csrf("jobs?cluster=a")), *fields])
     assert answer.status == 303
     assert answer.headers["Location"].startswith("proposals?")
     return html.unescape(page_of(server, person, answer.headers["Location"]))
@@ -166,7 +156,7 @@ def test_many_are_rejected_together(server, masters):
 def test_a_person_sees_only_the_clusters_where_they_have_a_role(team, server):
     narrow = Person("nina", grants=(Grant(AccessRole.OPERATOR, "elsewhere"),))
     assert open_lines(team, narrow) == ()
-    with running(team, CookieSignIn({"nina": narrow})) as other:
+    with running(team, ByName([narrow])) as other:
         assert Client(other.url, "nina").get("proposals").status == 403
 
 
@@ -175,8 +165,8 @@ def strict(masters, tmp_path):
     """Give a server where accepting needs two, with a request of otto's about ads."""
     rules = Rules(actions=frozenset({Action.ACCEPT}))
     with (
-        team_of(tmp_path, MastersCluster(*masters.values()), rules=rules) as team,
-        running(team) as server,
+        masters_team(tmp_path, MastersCluster(*masters.values()), rules=rules) as team,
+        running(team, ByName()) as server,
     ):
         pick = boxes(page_of(server, OPERATOR))["ads"]
         told = send(server, OPERATOR, "batch", [("action", "accept"), ("pick", pick), ("reason", HOSTILE)])

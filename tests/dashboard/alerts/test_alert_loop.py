@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from team_server import simulated_cluster, submitted
+from team_clusters import simulated_cluster, submitted
 from waiting import until
 
 from dlrover_nb.core.clock import SystemClock

@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 import pytest
 from chromium import broken_rules, picture, unnamed
-from team_server import PEOPLE, by, submitted
+from dashboards import HEADER, PEOPLE, by
+from team_clusters import submitted
 
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
 from dlrover_nb.dashboard.alerts.views import N_STRIP, alerts_strip
@@ -88,8 +89,9 @@ def test_who_mutes_a_job_mutes_it_for_themselves_and_for_a_while(client, team):
     begun(team)
     vera = by(client, "vera")
     sent = {"csrf": vera.headers["X-CSRF-Token"], "cluster": "sim", "job": "ads-ctr", "hours": "8"}
-    page = vera.send("POST", "/alerts/mute", urlencode(sent).encode(), FORM)
-    assert page.status == 200
+    answer = vera.send("POST", "/alerts/mute", urlencode(sent).encode(), FORM)
+    assert answer.status == 303
+    page = vera.get(answer.headers["Location"])
     assert "Muted for you until" in page.text
     assert "<strong>" not in strip(team, "vera")
     assert "<strong>" in strip(team, "otto")
@@ -125,8 +127,8 @@ def test_alerts_and_the_page_of_a_decision_are_readable_on_a_phone_and_a_desk(
     begun(team, job="a-job-with-a-rather-long-name-that-must-not-widen-it")
     page = new_page(width=width, height=900)
     page.emulate_media(color_scheme=scheme)
-    page.set_extra_http_headers({"X-Test-Person": "otto"})
-    page.goto(f"{client.url}/alerts")
+    page.set_extra_http_headers({HEADER: "otto"})
+    page.goto(f"{client.url}alerts")
     _looks_right(page, axe, f"alerts-{scheme}-{width}", width)
     page.get_by_role("link", name=re.compile(f"Decide: {name}")).click()
     _looks_right(page, axe, f"approve-{scheme}-{width}", width)
