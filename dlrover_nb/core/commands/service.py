@@ -196,7 +196,7 @@ class CommandService:
             SecondRequest(
                 "", as_seen(asked, facts.version), asker.person.name, asker.entry, at_s,
                 at_s + self._rules.expires_s, told, namespace=facts.namespace,
-                cost_per_hour=facts.cost_per_hour,
+                cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
             )
         )  # fmt: skip
         row = audit_row(asked, asker, facts, Stage.WAITING, at_s)
@@ -246,7 +246,7 @@ class CommandService:
         request = self._requests.add(
             SecondRequest(
                 "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
-                namespace=facts.namespace, cost_per_hour=facts.cost_per_hour,
+                namespace=facts.namespace, cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
             )
         )  # fmt: skip
         told = f"{request.id}: {rule}"
