@@ -114,7 +114,9 @@ def test_what_is_not_there_is_said_in_one_line(address, query):
 
 def test_more_runs_than_can_be_compared_are_refused(address):
     many = "&".join(f"run=r{i}@1" for i in range(9))
-    assert "at most 8 runs are compared" in fetch(f"{address}/history?{many}")[2]
+    status, _, page = fetch(f"{address}/history?{many}")
+    assert status == 400
+    assert "at most 8 runs are compared" in page
 
 
 def test_a_run_with_a_journal_is_shown_as_it_was_at_a_moment(address, told):

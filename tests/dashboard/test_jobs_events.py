@@ -167,6 +167,7 @@ def test_the_page_is_whole_without_scripts_and_escapes_every_name(server):
     assert "&lt;script&gt;alert(1)" in page
     assert "within the band" in page or "below the band" in page
     assert 'href="job?cluster=a&amp;name=ads"' in page
+    assert 'href="history?cluster=a&amp;q=ads" aria-label="Past runs of ads"' in page
     assert page.count("<tr data-job") == 2
     narrowed = Client(server.url, "vera").get("jobs?cluster=a&q=ads&sort=rate&dir=down").text
     assert narrowed.count(" hidden><th") == 1

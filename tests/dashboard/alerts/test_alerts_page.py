@@ -11,9 +11,11 @@ from chromium import broken_rules, picture, unnamed
 from dashboards import HEADER, PEOPLE, by
 from team_clusters import submitted
 
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
 from dlrover_nb.dashboard.alerts.views import N_STRIP, alerts_strip
 from dlrover_nb.dashboard.page import Visit
+from dlrover_nb.dashboard.pages import PAGES
 
 HOSTILE = "<script>alert('x')</script>"
 ABOUT = AboutJob("sim", "ads-ctr", "", "otto")
@@ -71,6 +73,28 @@ def test_the_strip_is_there_before_there_is_news_and_shows_the_first_few(team):
         begun(team, job=f"job-{i}")
     assert strip(team, "vera").count("<strong>") == N_STRIP
     assert f"All {N_STRIP + 2} alerts" in strip(team, "vera")
+
+
+def test_the_strip_stands_below_the_heading_of_every_page_but_that_of_alerts(client, team):
+    begun(team, text="a ps is full in 2 min")
+    otto = client.as_person("otto")
+    for page in PAGES:
+        told = otto.get(f"/{page.path}")
+        strips = told.text.count('class="dl-alerts"')
+        assert strips == (page.path != "alerts"), page.path
+        if strips:
+            assert re.search(r'</h1><div class="dl-alerts"[^>]*>.*a ps is full in 2 min', told.text)
+    assert otto.get("/jobs?cluster=none").text.count('class="dl-alerts"') == 1, "also above an error"
+
+
+def test_alerts_that_can_not_be_read_take_no_page_down(client, team, monkeypatch):
+    def away():
+        raise BackendError("the database is away")
+
+    monkeypatch.setattr(team.alerts, "open", away)
+    page = client.as_person("otto").get("/jobs")
+    assert page.status == 200
+    assert "The alerts can not be read now: the database is away" in page.text
 
 
 def test_alerts_of_what_a_person_may_not_see_are_not_shown(client, team):
