@@ -12,6 +12,7 @@ import errno
 import logging
 import secrets
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ BODY_S = 30.0  # to send a body within
 IDLE_S = 3600.0  # for a connection without a request
 KEPT_S = 180  # a document whose page has lost its connection
 PING_S = 25.0  # proxies end connections that are silent for a minute
+N_THREAD = 64  # for pages: many may wait for a cluster that hangs, and the others must still be drawn
 END_S = 3.0  # for requests that run when the server ends
 
 
@@ -259,6 +261,8 @@ async def serve(
     server_of: Callable[[], DashboardServer], ready: Callable[[DashboardServer], None], over: asyncio.Event
 ) -> None:
     """Run a server until an event; `ready` is called once it listens."""
+    pool = ThreadPoolExecutor(N_THREAD, thread_name_prefix="dlrover-page")
+    asyncio.get_running_loop().set_default_executor(pool)
     server = server_of()
     try:
         ready(server)
