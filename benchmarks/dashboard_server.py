@@ -14,8 +14,9 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from live_views import simulated
@@ -27,6 +28,12 @@ from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import OwnAccount
 from dlrover_nb.dashboard.team import Team
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.summary import JobSummary
+
+
+MOST_REAL = 50
 
 
 def cost(process: psutil.Process) -> dict[str, float]:
@@ -56,12 +63,33 @@ async def run(team: Team, heard: list[float]) -> None:
     await serve(lambda: DashboardServer(team, OwnAccount(), ServeSettings(port=0)), ready, over)
 
 
+class Repeated:
+    """A cluster whose jobs are listed again under further names: 1,000 controllers would be too many here.
+
+    What a page does with a list of jobs is the same; those who steer a job reach the one behind its name.
+    """
+
+    def __init__(self, core: Any, n_real: int, n_job: int) -> None:
+        self._core, self._n_real, self._n_job = core, n_real, n_job
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+    def live_jobs(self) -> tuple[JobSummary, ...]:
+        real = self._core.live_jobs()
+        return tuple(replace(real[i % len(real)], name=f"job-{i + 1}") for i in range(self._n_job))
+
+    def job(self, name: str) -> Any:
+        return self._core.job(f"job-{(int(name.removeprefix('job-')) - 1) % self._n_real + 1}")
+
+
 def main() -> None:
     n_job, speed = int(sys.argv[1]), float(sys.argv[2])
     mode = Mode.SUGGEST if "--proposals" in sys.argv else Mode.MANUAL
     heard: list[float] = []
-    with simulated(n_job, speed, mode) as core, tempfile.TemporaryDirectory() as folder:
-        watched: Any = WatchedCluster(core)
+    n_real = min(n_job, MOST_REAL)
+    with simulated(n_real, speed, mode) as core, tempfile.TemporaryDirectory() as folder:
+        watched: Any = WatchedCluster(Repeated(core, n_real, n_job) if n_real < n_job else core)
         watched.listen(lambda _jobs: heard.append(time.time()))
         team = Team({"sim": watched}, SystemClock().now_s, url=f"sqlite:///{Path(folder) / 'history.db'}")
         try:

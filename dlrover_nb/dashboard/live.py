@@ -9,6 +9,7 @@ from dlrover_nb.core.structs.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.documents import person_here
 from dlrover_nb.dashboard.shell import error_html
 from dlrover_nb.widgets.live import LiveView
+from dlrover_nb.widgets.theme import DARK_PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ def live_app(team: Team, sign_in: SignIn) -> Callable[[], Any]:  # noqa: ARG001 
     def document() -> Any:  # noqa: ANN401 - panel has no types
         import panel as pn  # noqa: PLC0415 - seconds to import
 
+        pn.config.raw_css = [*pn.config.raw_css, DARK_PAGE]  # of this document alone
         asked = {
             name: values[-1].decode("utf-8", "replace") for name, values in pn.state.session_args.items()
         }

@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.planner.placement import Machine
 
-MOST_DRAWN = 24  # machines; of more, those with most free cores
+MOST_DRAWN = 24  # machines; of more, those with most cores used
 _WIDTH, _LEFT, _BAR, _ROW, _TOP = 560, 96, 200, 34, 44
 
 
 def machines_chart(machines: Sequence[Machine]) -> StaticChart:
     """Return a bar of cores and one of memory for each machine: how much of it is used."""
-    drawn = sorted(enumerate(machines, 1), key=lambda each: -each[1].free_cpu)[:MOST_DRAWN]
+    drawn = sorted(enumerate(machines, 1), key=lambda each: -each[1].used_cpu)[:MOST_DRAWN]
     drawn.sort(key=lambda each: each[0])
     rows = "".join(_row(_TOP + i * _ROW, number, machine) for i, (number, machine) in enumerate(drawn))
     head = text(_LEFT, _TOP - 12, "cores used") + text(_LEFT + _BAR + 40, _TOP - 12, "memory used")
-    words = f"Cores and memory used on each of {len(drawn)} machines, by placing all nodes largest first."
+    which = "each of" if len(drawn) == len(machines) else "the most used"
+    words = f"Cores and memory used on {which} {len(drawn)} machines, by placing all nodes largest first."
     height = _TOP + len(drawn) * _ROW + 8
     return StaticChart(card("Machines", words, _WIDTH, height, head + rows), machines_table(machines))
 

@@ -46,6 +46,13 @@ REPORT_CSS = (
     + "}}"
 )
 
+# A page of our own follows the system. It has no front end's variables, and so defines those of the first.
+DARK_PAGE = (
+    ":root{color-scheme:light dark}@media (prefers-color-scheme:dark){:root{"
+    + "".join(f"--{lab}:{dark};" for lab, _, _, dark in _COLORS.values())
+    + "}html,body{background:#111111}}"
+)
+
 # Two parts stand side by side where both have room for this, else below each other: one column below some
 # 700 px of output. A media query would ask for the window, of which a sidebar takes a part.
 ANY = {"min-width": "0"}  # Panel gives a layout the width of all that it holds in a row

@@ -54,11 +54,14 @@ LINES = {
     "shutdown": "shutdown --force",
     "users": "users list --file users.yaml",
     "help": "help status",
+    "audit": "audit list",
+    "tokens": "tokens list",
 }
 ELSEWHERE = {
     "predict",
     "demo",
     "serve",
+    "mcp",
     "undo",
     "finish",
 }  # they need real jobs, or what the double does not keep

@@ -152,3 +152,10 @@ def test_a_submit_speaks_of_its_deadline_and_status_of_what_can_be_promised(simu
     shown = " ".join(str(job.status()).split())
     assert "no plan reaches 90 %" in shown
     assert "earliest end" in shown
+
+
+def test_no_server_is_started_for_a_cluster_of_this_kernel(simulated):
+    with pytest.raises(UsageError, match="a simulated cluster lives in this kernel"):
+        simulated.run_line_magic("dlrover", "serve")
+    with pytest.raises(UsageError, match="has started no dashboard"):
+        simulated.run_line_magic("dlrover", "serve --stop")

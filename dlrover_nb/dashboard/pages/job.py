@@ -82,7 +82,7 @@ def body(visit: Visit) -> str:
         + f'<div id="job" data-cluster="{escape(visit.cluster)}" data-job="{escape(name)}">'
         f'<h2>{escape(snapshot.title)}: {escape(snapshot.phase)}</h2><p id="stale" class="jobs-stale" '
         'role="status" hidden></p><p id="news" class="jobs-news" role="status" aria-live="polite"></p>'
-        f'<div class="job-grid">{"".join(parts)}</div>{_live_html(visit, name)}</div>'
+        f'{_live_html(visit, name)}<div class="job-grid">{"".join(parts)}</div></div>'
     )
 
 
@@ -239,7 +239,7 @@ def _place(visit: Visit, snapshot: JobSnapshot) -> dict[str, str]:
 def _live_html(visit: Visit, name: str) -> str:
     address = f"{visit.root}/live?{urlencode({'cluster': visit.cluster, 'job': name})}"
     return (
-        f'<h2>Live</h2><iframe id="live" class="job-live" src="{escape(address)}" loading="lazy" '
+        f'<h2>Live</h2><iframe id="live" class="job-live" src="{escape(address)}" '
         f'title="Live charts of {escape(name)}"></iframe>'
     )
 
