@@ -76,6 +76,10 @@ class AwayError(BackendError):
     """The cluster, or a job's master, gives no answer now; nothing is known to be wrong, and it may soon."""
 
 
+class NotWrittenError(BackendError):
+    """A command that must be written down could not be, and so was not carried out: nothing was changed."""
+
+
 class JobFailedError(DlroverError):
     """A job ended without finishing its work."""
 

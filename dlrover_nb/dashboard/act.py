@@ -24,6 +24,7 @@ from dlrover_nb.core.errors import (
     DlroverError,
     InvalidValueError,
     NotAllowedError,
+    NotWrittenError,
     SecondPersonError,
     StaleDecisionError,
     shown,
@@ -246,6 +247,8 @@ def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | Non
             return Ended(
                 Fate.STALE, f"{told}{who}{_sentence(text)} Look at what stands now, and decide on that."
             )
+        case NotWrittenError():
+            return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was not done: {_sentence(text)}")
         case BackendError():
             told = f"Whether {words} of job {job} was done is not known: {_sentence(text)}"
             return Ended(Fate.UNKNOWN, f"{told} Look at the job and its audit before you ask again.")

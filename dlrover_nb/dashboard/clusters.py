@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PERIOD_S = 1.0
+SILENT_S = 30.0
+SILENT = "it was asked for its jobs and has not answered yet; the list may be old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class WatchedCluster:
         rights alone bounds them.
     period_s
         Seconds between two lists of jobs.
+    silent_s
+        Seconds without an answer after which the list is told to be old.
     """
 
     def __init__(
@@ -71,18 +75,25 @@ class WatchedCluster:
         namespace: str = "",
         acting: ActingClusters | None = None,
         period_s: float = PERIOD_S,
+        silent_s: float = SILENT_S,
     ) -> None:
         self.core, self.namespace, self.poller = core, namespace, Poller()
         self._acting, self._period_s = acting, period_s
-        self._jobs = Jobs()
+        self._jobs, self._silent_s = Jobs(), silent_s
+        self._late = (self._jobs, self._jobs)  # what was heard last, and the same once that is old
         self._listeners: set[Callable[[Jobs], None]] = set()
         self._lock, self._is_over = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="dlrover-jobs", daemon=True)
         self._thread.start()
 
     def jobs(self) -> Jobs:
-        """Return the jobs as last heard, at once."""
-        return self._jobs
+        """Return the jobs as last heard, at once; with an error where the cluster has been silent since."""
+        known = self._jobs
+        if known.error or known.heard_s is None or time.monotonic() - known.heard_s < self._silent_s:
+            return known
+        if self._late[0] is not known:
+            self._late = (known, replace(known, error=SILENT))
+        return self._late[1]
 
     def listen(self, listener: Callable[[Jobs], None]) -> Callable[[], None]:
         """Call a function with each new list of jobs, on the watching thread; return what ends that."""

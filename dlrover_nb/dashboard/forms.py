@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.history.notes import Note
 from dlrover_nb.dashboard.act import act, back_to
 from dlrover_nb.dashboard.batch import answered
@@ -20,7 +20,8 @@ from dlrover_nb.dashboard.job_parts.drift import file_text
 from dlrover_nb.dashboard.jobs_board.filters import wanted_from
 from dlrover_nb.dashboard.saved_views import changed_views
 from dlrover_nb.dashboard.second import closed
-from dlrover_nb.widgets.blocks import Tone
+from dlrover_nb.dashboard.shell import plain_html
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,19 +30,35 @@ if TYPE_CHECKING:
 class FormHandler(PersonHandler):
     """A handler of one form; `address` returns where it leads."""
 
+    _untold: tuple[Flash, ...] = ()
+
     async def post(self) -> None:
         """Do what the form asks for, and lead to the page that tells what became of it."""
         form = {name: self.get_body_argument(name) for name in self.request.body_arguments}
-        loop = asyncio.get_running_loop()
-        self.redirect(await loop.run_in_executor(None, self.address, form), status=303)
+        address = await asyncio.get_running_loop().run_in_executor(None, self.address, form)
+        if self._untold:
+            self.write(_told_html(self._untold, address, root=self.root))
+        else:
+            self.redirect(address, status=303)
 
     def address(self, form: dict[str, str]) -> str:
         """Do what the form asks for; return the address of the next page. It runs on a thread."""
         raise NotImplementedError
 
     def flash(self, lines: Sequence[Flash]) -> str:
-        """Keep lines for the next page; return their token."""
-        return keep_flash(self.team.notes, self.person.name, lines, self.team.now_s())
+        """Keep lines for the next page; return their token. The answer tells what cannot be kept."""
+        try:
+            return keep_flash(self.team.notes, self.person.name, lines, self.team.now_s())
+        except BackendError:
+            self._untold = tuple(lines)
+            return ""
+
+
+def _told_html(lines: Sequence[Flash], address: str, *, root: str) -> str:
+    """Return a page that tells lines, and leads on."""
+    told = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
+    on = f'<p><a href="{escape(address)}">Go on</a></p>'
+    return plain_html("What became of it", f'<div role="status">{told}</div>{on}', root=root)
 
 
 class ActHandler(FormHandler):

@@ -9,13 +9,21 @@ import asyncio
 import hmac
 import logging
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tornado.web import HTTPError, RequestHandler
 
-from dlrover_nb.core.errors import DlroverError, NotAllowedError, NotFoundError
+from dlrover_nb.core.errors import (
+    BackendError,
+    DlroverError,
+    InvalidValueError,
+    NotAllowedError,
+    NotFoundError,
+)
 from dlrover_nb.dashboard.door import Door
+from dlrover_nb.dashboard.flash import flash_html
 from dlrover_nb.dashboard.page import Page, Visit
 from dlrover_nb.dashboard.shell import error_html, failure_html, page_html
 
@@ -132,6 +140,13 @@ class PersonHandler(OwnHandler):
         )
 
 
+def told_html(visit: Visit) -> str:
+    """Return what became of the form that led to a page that cannot be shown: its job may just have gone."""
+    with suppress(BackendError):
+        return flash_html(visit)
+    return ""
+
+
 class PageHandler(PersonHandler):
     """Answers with one page."""
 
@@ -148,15 +163,20 @@ class PageHandler(PersonHandler):
         self.redirect(f"{self.root}{self.sign_in.page}?next={quote(wanted, safe='')}")
 
     async def get(self) -> None:
-        """Write the page; its content is made on a thread, as it may wait for a cluster."""
-        visit = self.visit()
+        """Write the page; it is drawn on a thread, as it may wait for a cluster and asks the database."""
+        status, text = await asyncio.get_running_loop().run_in_executor(None, self._drawn, self.visit())
+        self.set_status(status)
+        self.write(text)
+
+    def _drawn(self, visit: Visit) -> tuple[int, str]:
+        """Return the status and the page."""
+        status = 200
         try:
-            body = await asyncio.get_running_loop().run_in_executor(None, self.page.body, visit)
+            body = self.page.body(visit)
         except DlroverError as error:
-            known = {NotAllowedError: 403, NotFoundError: 404}
-            self.set_status(known.get(type(error), 503))
-            body = error_html(error)
-        self.write(page_html(self.page, visit, body))
+            known = {NotAllowedError: 403, NotFoundError: 404, InvalidValueError: 400}
+            status, body = known.get(type(error), 503), told_html(visit) + error_html(error)
+        return status, page_html(self.page, visit, body)
 
 
 class FirstPage(OwnHandler):

@@ -1,8 +1,8 @@
 """Requests that wait for a second person: which somebody sees, what they may do about each, and doing it.
 
-A request knows its namespace and job and not the cluster, as the core has none of our keys; a job of that
-name in that namespace of a cluster that is watched here is the one. Where two clusters have such a job, the
-person chooses; the master still refuses a decision on a version that was not the one seen.
+A request that was made here names its cluster. One of an agent knows its namespace and job alone: a job of
+that name in that namespace of a cluster that is watched here is the one, and where two clusters have such a
+job, the person chooses. The master still refuses a decision on a version that was not the one seen.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.structs.commands import Action, Asker, Entry
-from dlrover_nb.dashboard.act import Ended, Fate, refused
+from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, refused
+from dlrover_nb.dashboard.waiting_requests import clusters_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,8 @@ class Waiting:
     may_approve
         Whether they may be its second person.
     is_own
-        Whether they asked for it: they can take it back, and never approve it.
+        Whether they asked for it, and so can only take it back. What their agent proposed in their name is
+        theirs to decide, unless a rule wants a second person anyway.
     """
 
     request: SecondRequest
@@ -48,9 +50,12 @@ def waiting(team: Team, person: Person) -> tuple[Waiting, ...]:
     """Return the requests that a person may see, oldest first."""
     found = []
     for request in team.requests.open(team.now_s()):
-        held = {key: job.owner for key in team.clusters for job in _jobs(team, person, key, request)}
-        is_own = request.first == person.name
-        if not held and not is_own:
+        held = {
+            key: job.owner for key in clusters_of(team, request) for job in _jobs(team, person, key, request)
+        }
+        is_first = request.first == person.name
+        is_own = is_first and bool(team.commands.why_not_approve(request, person.name))
+        if not held and not is_first:
             continue
         action = request.command.action
         may = not is_own and any(team.may(person, action, key, owner=owner) for key, owner in held.items())
@@ -60,10 +65,9 @@ def waiting(team: Team, person: Person) -> tuple[Waiting, ...]:
 
 def _jobs(team: Team, person: Person, key: str, request: SecondRequest) -> tuple[JobSummary, ...]:
     """Return the jobs of a cluster that a request can mean: one, or none."""
-    cluster = team.clusters[key]
-    if cluster.namespace != request.namespace or not team.may(person, Action.VIEW, key):
+    if not team.may(person, Action.VIEW, key):
         return ()
-    return tuple(job for job in cluster.jobs().jobs if job.name == request.command.job)
+    return tuple(job for job in team.cluster(key).jobs().jobs if job.name == request.command.job)
 
 
 def closed(team: Team, person: Person, form: Mapping[str, str]) -> Ended:
@@ -73,11 +77,20 @@ def closed(team: Team, person: Person, form: Mapping[str, str]) -> Ended:
     try:
         request = team.requests.find(name)
         job = request.command.job
-        handle = team.job(form.get("cluster", ""), job, Asker(person, Entry.DASHBOARD))
+        handle = team.job(_key(team, request, form), job, Asker(person, Entry.DASHBOARD))
         return _done(team, person, form, request, handle)
     except DlroverError as error:
         words = f"{form.get('action', '')} {name}".strip()
         return refused(error, words, {"job": job}, handle)
+
+
+def _key(team: Team, request: SecondRequest, form: Mapping[str, str]) -> str:
+    """Return the key of the cluster that the form names; `NotFoundError` where the request is not of it."""
+    key, known = form.get("cluster", ""), clusters_of(team, request)
+    if key not in known:
+        where = f"on {' or '.join(known)}" if known else "on no cluster of this server"
+        raise NotFoundError(f"{request.id} is about a job {where}, got {shown(key)}; load the page again")
+    return key
 
 
 def _done(
@@ -94,7 +107,8 @@ def _done(
             )
         case "refuse":
             asker = Asker(person, Entry.DASHBOARD)
-            team.commands.withdraw(request.id, asker, handle.facts(request.command), form.get("reason", ""))
+            why = form.get("reason", "").strip()[:MOST_REASON]
+            team.commands.withdraw(request.id, asker, handle.facts(request.command), why)
             return Ended(Fate.DONE, f"{request.id} is refused: {words} of job {job} will not be done.")
         case other:
             raise InvalidValueError(

@@ -12,6 +12,7 @@ import errno
 import logging
 import secrets
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from dlrover_nb.dashboard.api_v1.handler import Api
     from dlrover_nb.dashboard.settings import ServeSettings
     from dlrover_nb.dashboard.sign_in import SignIn
     from dlrover_nb.dashboard.team import Team
@@ -53,15 +55,16 @@ BODY_S = 30.0  # to send a body within
 IDLE_S = 3600.0  # for a connection without a request
 KEPT_S = 180  # a document whose page has lost its connection
 PING_S = 25.0  # proxies end connections that are silent for a minute
+N_THREAD = 64  # for pages: many may wait for a cluster that hangs, and the others must still be drawn
 END_S = 3.0  # for requests that run when the server ends
 
 
-def patterns(team: Team, sign_in: SignIn) -> list[Pattern]:
-    """Return the handlers of all addresses of the dashboard, as Tornado takes them."""
+def patterns(team: Team, sign_in: SignIn, api: Api | None = None) -> list[Pattern]:
+    """Return the handlers of all addresses of the dashboard; `api`: with other limits."""
     shared = {"team": team, "sign_in": sign_in}
     return [
         *((rf"/{page.path}", PageHandler, {**shared, "page": page}) for page in PAGES),
-        *api_patterns(team, sign_in),
+        *api_patterns(team, sign_in, api=api),
         *approve_patterns(team, sign_in),
         *alert_patterns(team, sign_in),
         (r"/do", ActHandler, shared),
@@ -104,6 +107,8 @@ class DashboardServer:
         More patterns, such as those of the pages of a sign-in.
     forms_to
         Another origin that forms may lead to: the one where people sign out; empty: none.
+    api
+        Tokens and limits of the API; None: those of the team, with the usual limits.
 
     Raises
     ------
@@ -119,12 +124,13 @@ class DashboardServer:
         further: Sequence[Pattern] = (),
         *,
         forms_to: str = "",
+        api: Api | None = None,
     ) -> None:
         self.team, self.settings, self.forms_to = team, settings, forms_to
         self.door = Door(sign_in)
         self.metrics = Metrics(team, self.door.open, self._n_document)
         self._id = uuid.uuid4().hex
-        self._server = _listening(self, sign_in, further)
+        self._server = _listening(self, sign_in, [*patterns(team, sign_in, api), *further])
         self.door.hosts = settings.hosts(self.port)
         self._checks = PeriodicCallback(self.door.end_of_signed_out, CHECK_S * 1000)
         self._server.start()
@@ -172,7 +178,7 @@ class DashboardServer:
         state._servers.pop(self._id, None)  # noqa: SLF001 - Panel's own list, which it never clears
 
 
-def _listening(dashboard: DashboardServer, sign_in: SignIn, further: Sequence[Pattern]) -> Any:  # noqa: ANN401 - panel has no types
+def _listening(dashboard: DashboardServer, sign_in: SignIn, shown: Sequence[Pattern]) -> Any:  # noqa: ANN401 - panel has no types
     from panel.io.server import get_server  # noqa: PLC0415 - seconds to import
 
     from dlrover_nb.dashboard.documents import DocumentDoor  # noqa: PLC0415 - it imports Bokeh
@@ -187,8 +193,7 @@ def _listening(dashboard: DashboardServer, sign_in: SignIn, further: Sequence[Pa
             prefix=settings.prefix,
             use_index=False,
             extra_patterns=[
-                *patterns(team, sign_in),
-                *further,
+                *shown,
                 *_own_patterns(team, settings),
                 _metrics_pattern(dashboard, sign_in),
             ],
@@ -256,6 +261,8 @@ async def serve(
     server_of: Callable[[], DashboardServer], ready: Callable[[DashboardServer], None], over: asyncio.Event
 ) -> None:
     """Run a server until an event; `ready` is called once it listens."""
+    pool = ThreadPoolExecutor(N_THREAD, thread_name_prefix="dlrover-page")
+    asyncio.get_running_loop().set_default_executor(pool)
     server = server_of()
     try:
         ready(server)

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _MEANING = {
 
 
 def page_html(page: Page, visit: Visit, body: str) -> str:
-    """Return a whole page."""
+    """Return a whole page; it blocks for the open alerts, so on a thread."""
     from dlrover_nb.dashboard.pages import PAGES  # noqa: PLC0415 - pages are drawn in this frame
 
     links = "".join(_link(each, page, visit) for each in PAGES if each.is_listed)
@@ -36,11 +37,20 @@ def page_html(page: Page, visit: Visit, body: str) -> str:
         f'<span class="dl-brand">dlrover-nb</span><nav aria-label="Pages"><ul>{links}</ul></nav>'
         f"{_clusters(page, visit)}{_person(visit)}</header>"
     )
-    return document(
-        page.title,
-        f'{top}<main id="content" tabindex="-1"><h1>{escape(page.title)}</h1>{body}</main>',
-        root=visit.root,
-    )
+    content = f"<h1>{escape(page.title)}</h1>{_alerts(page, visit)}{body}"
+    return document(page.title, f'{top}<main id="content" tabindex="-1">{content}</main>', root=visit.root)
+
+
+def _alerts(page: Page, visit: Visit) -> str:
+    """Return the strip of open alerts; the page that lists them all has none."""
+    from dlrover_nb.dashboard.alerts import views  # noqa: PLC0415 - its page is drawn in this frame
+
+    if page is views.PAGE:
+        return ""
+    try:
+        return views.alerts_strip(visit)
+    except BackendError as error:
+        return block_html(Paragraph(f"The alerts can not be read now: {error}", Tone.WARNING))
 
 
 def document(title: str, content: str, *, root: str) -> str:

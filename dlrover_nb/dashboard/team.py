@@ -99,7 +99,7 @@ class Team:
         if refusal := why_not(known.person, Action.VIEW, namespace=cluster.namespace):
             raise NotAllowedError(refusal)
         commands = self.commands.about(lambda: cluster.job(name).snapshot())
-        return cluster.job_as(name, asker.person).asked_by(known, commands)
+        return cluster.job_as(name, asker.person).asked_by(known, commands, cluster=key)
 
     def close(self) -> None:
         """Close the database and stop watching the clusters."""

@@ -1,7 +1,8 @@
 """Commands that wait for a second person, as the front ends of a server look at them.
 
-A request names its job and namespace, as one database may serve several servers. The cluster is found among
-those that this server watches; where two could be meant, the request is refused rather than guessed at.
+A request that was made here names its cluster by our key. One of an agent, or of an older release, names its
+job and namespace alone: its cluster is found among those that this server watches, and where two could be
+meant, the request is refused rather than guessed at.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ def visible_requests(team: Team, person: Person) -> tuple[SecondRequest, ...]:
     return tuple(each for each in waiting if team.sees(person, each.namespace))
 
 
+def clusters_of(team: Team, request: SecondRequest) -> tuple[str, ...]:
+    """Return the keys of the clusters here that a request can mean: its own, or those of its namespace."""
+    named = {request.cluster} if request.cluster else team.clusters.keys()
+    return tuple(
+        key for key, each in team.clusters.items() if key in named and each.namespace == request.namespace
+    )
+
+
 def cluster_of(team: Team, request: SecondRequest) -> str:
     """Return the key of the cluster where the job of a request runs.
 
@@ -31,7 +40,7 @@ def cluster_of(team: Team, request: SecondRequest) -> str:
         When no cluster here has it, or several do.
     """
     name = request.command.job
-    here = [key for key, each in team.clusters.items() if each.namespace == request.namespace]
+    here = clusters_of(team, request)
     having = [key for key in here if any(job.name == name for job in team.cluster(key).jobs().jobs)]
     found = having or here
     if len(found) == 1:

@@ -1,17 +1,14 @@
-"""A team with a simulated cluster, and its server."""
+"""Fixtures that several folders of tests share: a team with a simulated cluster, and its server, for a module."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
-from team_server import ByHeader, Client, Served, simulated_cluster
-from tornado.web import StaticFileHandler
+from dashboards import ByName, Client, running
+from team_clusters import simulated_cluster
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.dashboard.server import STATIC, patterns
 from dlrover_nb.dashboard.team import Team
 
 
@@ -36,12 +33,14 @@ def team(module_path):
 
 
 @pytest.fixture(scope="module")
-def served(team):
-    sign_in = ByHeader()
-    static = (r"/static/(.*)", StaticFileHandler, {"path": str(STATIC)})
-    server = Served([*patterns(team, sign_in), static])
-    yield SimpleNamespace(url=server.url, sign_in=sign_in)
-    server.close()
+def sign_in():
+    return ByName()
+
+
+@pytest.fixture(scope="module")
+def served(team, sign_in):
+    with running(team, sign_in) as dashboard:
+        yield dashboard
 
 
 @pytest.fixture

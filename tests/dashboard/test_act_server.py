@@ -6,7 +6,8 @@ import threading
 
 import builders as b
 import pytest
-from pages_server import ADMIN, OPERATOR, SECOND, VIEWER, Client, MastersCluster, master_of, running, team_of
+from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, Client, csrf_of, running
+from team_clusters import MastersCluster, master_of, masters_team
 
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.commands import Action, Entry, Stage
@@ -23,27 +24,21 @@ def master():
 
 @pytest.fixture
 def team(master, tmp_path):
-    with team_of(tmp_path, MastersCluster(master)) as team:
+    with masters_team(tmp_path, MastersCluster(master)) as team:
         yield team
 
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 
 def send(server, person, **fields):
     """Send the form of the person's own page; return the answer and what the next page tells."""
     client = Client(server.url, person.name)
-    form = {"csrf": token(server, person), "cluster": "a", "job": "ads", **fields}
-    return client.post("do", form)
-
-
-def token(server, person):
-    import hmac  # noqa: PLC0415
-
-    return hmac.new(f"secret of {person.name}".encode(), b"form", "sha256").hexdigest()
+    form = {"csrf": csrf_of(person.name), "cluster": "a", "job": "ads", **fields}
+    return client.post_form("do", form)
 
 
 def told(team, person, answer):
@@ -84,10 +79,10 @@ def test_a_viewer_who_forges_a_form_is_refused_and_it_is_on_record(server, team,
 
 def test_nobody_who_is_not_signed_in_and_no_form_of_another_page_gets_anywhere(server, team, master):
     form = {"cluster": "a", "job": "ads", "action": "accept", "proposal": "p2"}
-    assert Client(server.url, "nobody").post("do", form).status == 401
-    assert Client(server.url, "otto").post("do", form).status == 403
-    forged = form | {"csrf": token(server, ADMIN)}
-    assert Client(server.url, "otto").post("do", forged).status == 403
+    assert Client(server.url, "nobody").post_form("do", form).status == 401
+    assert Client(server.url, "otto").post_form("do", form).status == 403
+    forged = form | {"csrf": csrf_of(ADMIN.name)}
+    assert Client(server.url, "otto").post_form("do", forged).status == 403
     assert not master.asked
     assert not stages(team)
 
@@ -132,7 +127,10 @@ def test_a_job_that_is_away_and_one_that_is_not_there_are_told(server, team, mas
 
 def test_what_a_rule_wants_a_second_person_for_waits(master, tmp_path):
     rules = Rules(actions=frozenset({Action.ACCEPT}))
-    with team_of(tmp_path, MastersCluster(master), rules=rules) as team, running(team) as server:
+    with (
+        masters_team(tmp_path, MastersCluster(master), rules=rules) as team,
+        running(team, ByName()) as server,
+    ):
         answer = send(server, OPERATOR, action="accept", proposal="p2")
         assert "waits as r1" in told(team, OPERATOR, answer)
         assert [request.first for request in team.requests.open(team.now_s())] == ["otto"]

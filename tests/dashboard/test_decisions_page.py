@@ -13,9 +13,9 @@ import pytest
 from audit_conformance import ROW
 from builders import HOSTILE
 from chromium import broken_rules, picture, unnamed
+from dashboards import ADMIN, NOBODY, VIEWER, fetch, serving
 from history_records import OUTCOME, SPEC
 from looks import cut_off
-from served import ADA, NOBODY, VIEWER, fetch, serving
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.commands import Action, Entry, Stage
@@ -61,7 +61,7 @@ def told(team):
 
 @pytest.fixture
 def address(told):
-    with serving(told, ADA, VIEWER, NOBODY, RED) as found:
+    with serving(told, ADMIN, VIEWER, NOBODY, RED) as found:
         yield found
 
 
@@ -115,12 +115,12 @@ def test_a_wrong_filter_says_what_would_be_right(address, query):
 
 def test_people_see_the_commands_of_namespaces_where_they_have_a_role(address):
     assert seqs(fetch(f"{address}/decisions", "red")[2]) == [5]
-    status, _, page = fetch(f"{address}/decisions", "nob")
+    status, _, page = fetch(f"{address}/decisions", "nora")
     assert status == 403
     assert "secret" not in page
     status, _, text = fetch(f"{address}/decisions.jsonl", "red")
     assert [json.loads(line).get("seq") for line in text.splitlines()] == [5, None]
-    assert fetch(f"{address}/decisions.csv", "nob")[0] == 403
+    assert fetch(f"{address}/decisions.csv", "nora")[0] == 403
 
 
 def test_pages_go_by_row_numbers_and_hold_each_command_once(told):
@@ -128,7 +128,7 @@ def test_pages_go_by_row_numbers_and_hold_each_command_once(told):
         told.audit.append(
             replace(ROW, key="", stage=Stage.REFUSED, namespace="red" if i % 3 else "", job="j")
         )
-    with serving(told, ADA, RED) as address:
+    with serving(told, ADMIN, RED) as address:
         for person, n_all in (
             ("ada", 4 + 2 * N_LINE),
             ("red", 1 + sum(bool(i % 3) for i in range(2 * N_LINE))),

@@ -7,7 +7,8 @@ from dataclasses import replace
 import builders as b
 import pytest
 from chromium import broken_rules, picture, unnamed
-from pages_server import ADMIN, OPERATOR, SECOND, VIEWER, MastersCluster, master_of, running, team_of
+from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, running
+from team_clusters import MastersCluster, master_of, masters_team
 from waiting import until
 
 from dlrover_nb.core.commands.second_person import Rules
@@ -30,13 +31,13 @@ def master():
 
 @pytest.fixture
 def team(master, tmp_path):
-    with team_of(tmp_path, MastersCluster(master, master_of("feed"), master_of("rank"))) as team:
+    with masters_team(tmp_path, MastersCluster(master, master_of("feed"), master_of("rank"))) as team:
         yield team
 
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 
@@ -154,7 +155,10 @@ def test_several_are_accepted_together_one_of_them_stale(server, visit, team, ax
 
 def test_four_eyes_see_a_costly_plan_before_it_runs(tmp_path, visit, master):
     rules = Rules(actions=frozenset({Action.ACCEPT}))
-    with team_of(tmp_path, MastersCluster(master), rules=rules) as team, running(team) as server:
+    with (
+        masters_team(tmp_path, MastersCluster(master), rules=rules) as team,
+        running(team, ByName()) as server,
+    ):
         otto = visit(server, OPERATOR)
         otto.get_by_role("button", name="Accept p2").click()
         otto.get_by_text("waits as r1").wait_for()

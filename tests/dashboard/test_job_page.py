@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import builders as b
 import pytest
-from pages_server import ADMIN, OPERATOR, VIEWER, Answer, Client, MastersCluster, master_of, running, team_of
-from waiting import LIMIT_S
+from dashboards import ADMIN, OPERATOR, VIEWER, ByName, Client, running
+from team_clusters import MastersCluster, master_of, masters_team
 
 from dlrover_nb.api.exports import export
 from dlrover_nb.core.export import Options
@@ -30,13 +30,13 @@ def master():
 
 @pytest.fixture
 def team(master, tmp_path):
-    with team_of(tmp_path, MastersCluster(master)) as team:
+    with masters_team(tmp_path, MastersCluster(master)) as team:
         yield team
 
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 
@@ -61,7 +61,7 @@ def press(server, person, action, **changes):
     page = read(server, person).text
     fields = next(fields for fields, actions in forms(page) if action in actions)
     client = Client(server.url, person.name)
-    answer = client.post("do", fields | {"action": action} | changes)
+    answer = client.post_form("do", fields | {"action": action} | changes)
     assert answer.status == 303
     return read(server, person, answer.headers["Location"]).text
 
@@ -105,7 +105,7 @@ def test_a_form_that_was_left_open_is_refused_as_stale_with_who_did_what(server,
     page = read(server, OPERATOR).text
     fields = next(fields for fields, actions in forms(page) if "accept" in actions)
     press(server, ADMIN, "reject", reason="too dear")
-    answer = Client(server.url, "otto").post("do", fields | {"action": "accept"})
+    answer = Client(server.url, "otto").post_form("do", fields | {"action": "accept"})
     told = read(server, OPERATOR, answer.headers["Location"]).text
     assert "ada answered p2" in told
     assert "too dear" in told
@@ -120,7 +120,7 @@ def test_ending_a_job_is_asked_twice_and_only_of_those_who_may(server, master):
     page = read(server, ADMIN, address).text
     ((fields, actions),) = forms(page)
     assert actions == ["stop"]
-    answer = Client(server.url, "ada").post("do", fields | {"action": "stop"})
+    answer = Client(server.url, "ada").post_form("do", fields | {"action": "stop"})
     told = read(server, ADMIN, answer.headers["Location"]).text
     assert master.state.phase is JobPhase.STOPPED
     assert not forms(told), "there is nothing to decide any more"
@@ -141,20 +141,7 @@ def upload(server, person, content, **fields):
     ]
     head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="x.yaml"\r\n\r\n'
     body = "".join(parts).encode() + head.encode() + content + f"\r\n--{mark}--\r\n".encode()
-    return sent(client, body, f"multipart/form-data; boundary={mark}")
-
-
-def sent(client, body, kind):
-    import http.client  # noqa: PLC0415
-    from urllib.parse import urlsplit  # noqa: PLC0415
-
-    connection = http.client.HTTPConnection(urlsplit(client.url).netloc, timeout=LIMIT_S)
-    try:
-        connection.request("POST", "/file", body, {"Cookie": f"who={client.who}", "Content-Type": kind})
-        answer = connection.getresponse()
-        return Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
-    finally:
-        connection.close()
+    return client.send("POST", "file", body, {"Content-Type": f"multipart/form-data; boundary={mark}"})
 
 
 def test_a_file_is_compared_with_the_job_for_the_person_who_gave_it(server, master):
@@ -176,26 +163,26 @@ def test_what_is_not_there_and_what_may_not_be_seen_is_said(server, team):
 
 
 def test_nobody_without_a_role_sees_a_job(team):
-    from pages_server import CookieSignIn  # noqa: PLC0415
+    from dashboards import ByName  # noqa: PLC0415
 
-    with running(team, CookieSignIn({"nina": Person("nina")})) as server:
+    with running(team, ByName([Person("nina")])) as server:
         assert Client(server.url, "nina").get(ADDRESS).status == 403
 
 
 def test_the_audit_on_the_page_names_who_and_what_became(server, master):
     master.step("p2", ProposalStatus.SUPERSEDED)
     fields = {"csrf": Client(server.url, "otto").csrf(ADDRESS), "cluster": "a", "job": "ads"}
-    Client(server.url, "otto").post("do", fields | {"action": "accept", "proposal": "p2"})
+    Client(server.url, "otto").post_form("do", fields | {"action": "accept", "proposal": "p2"})
     page = read(server, VIEWER).text
     assert "otto" in page
     assert "refused: proposal p2 is no longer open" in page
 
 
 def test_every_address_stands_below_the_prefix_of_a_proxy(team):
-    with running(team, settings=ServeSettings(prefix="/team")) as server:
+    with running(team, ByName(), ServeSettings(prefix="/team")) as server:
         for address in (ADDRESS, "jobs?cluster=a", "proposals"):
-            page = read(server, ADMIN, f"team/{address}").text
+            page = read(server, ADMIN, f"{address}").text
             assert not re.findall(r'(?:href|src|action)="/(?!team/)', page)
-        fields, _ = forms(read(server, ADMIN, f"team/{ADDRESS}").text.replace('"/team/do"', '"/do"'))[0]
-        answer = Client(server.url, "ada").post("team/do", fields | {"action": "accept"})
+        fields, _ = forms(read(server, ADMIN, ADDRESS).text.replace('"/team/do"', '"/do"'))[0]
+        answer = Client(server.url, "ada").post_form("do", fields | {"action": "accept"})
         assert answer.headers["Location"].startswith("job?"), "relative: below whatever prefix"

@@ -8,7 +8,7 @@ import builders as b
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pages_server import job_snapshot
+from team_clusters import job_snapshot
 
 from dlrover_nb.core.structs.commands import Action, AuditRow, ChainedRow, Entry, Stage
 from dlrover_nb.core.structs.decisions import Prediction

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from chromium import broken_rules, picture, unnamed
-from pages_server import ADMIN, MastersCluster, master_of, running, team_of
+from dashboards import ADMIN, ByName, running
+from team_clusters import MastersCluster, master_of, masters_team
 from waiting import until
 
 from dlrover_nb.core.structs.job import JobPhase
@@ -39,13 +40,13 @@ def cluster(masters):
 
 @pytest.fixture
 def team(cluster, tmp_path):
-    with team_of(tmp_path, cluster) as team:
+    with masters_team(tmp_path, cluster) as team:
         yield team
 
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 
@@ -64,7 +65,7 @@ def opened(page, server, path="jobs?cluster=a", who=ADMIN):
 
 
 def names(page):
-    return page.locator("#table tbody tr:visible th").all_inner_texts()
+    return page.locator("#table tbody tr:visible th a:first-child").all_inner_texts()
 
 
 def cell(page, job, key):
@@ -86,7 +87,7 @@ def test_a_cell_changes_by_itself_and_what_is_new_is_read_out(page, masters, clu
     until(lambda: cell(page, "feed", "rate") == "4,321")
     cluster.masters["new"] = master_of("new")
     until(lambda: "Job new has a new proposal: p2" in page.locator("#news").inner_text())
-    assert page.locator('tr[data-job="new"] a').get_attribute("href") == "job?cluster=a&name=new"
+    assert page.locator('tr[data-job="new"] a:first-child').get_attribute("href") == "job?cluster=a&name=new"
     with cluster.masters["new"].lock:
         cluster.masters["new"].state = replace(cluster.masters["new"].state, phase=JobPhase.STOPPED)
     until(lambda: cell(page, "new", "state") == "stopped")

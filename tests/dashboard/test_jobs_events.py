@@ -9,16 +9,8 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
-from pages_server import (
-    OPERATOR,
-    VIEWER,
-    Client,
-    CookieSignIn,
-    MastersCluster,
-    master_of,
-    running,
-    team_of,
-)
+from dashboards import OPERATOR, VIEWER, ByName, Client, running
+from team_clusters import MastersCluster, master_of, masters_team
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.structs.job import JobPhase
@@ -72,13 +64,13 @@ def cluster(master):
 
 @pytest.fixture
 def team(cluster, tmp_path):
-    with team_of(tmp_path, cluster) as team:
+    with masters_team(tmp_path, cluster) as team:
         yield team
 
 
 @pytest.fixture
 def sign_in():
-    return CookieSignIn()
+    return ByName()
 
 
 @pytest.fixture
@@ -175,6 +167,7 @@ def test_the_page_is_whole_without_scripts_and_escapes_every_name(server):
     assert "&lt;script&gt;alert(1)" in page
     assert "within the band" in page or "below the band" in page
     assert 'href="job?cluster=a&amp;name=ads"' in page
+    assert 'href="history?cluster=a&amp;q=ads" aria-label="Past runs of ads"' in page
     assert page.count("<tr data-job") == 2
     narrowed = Client(server.url, "vera").get("jobs?cluster=a&q=ads&sort=rate&dir=down").text
     assert narrowed.count(" hidden><th") == 1
@@ -185,22 +178,22 @@ def test_a_view_is_saved_for_its_person_alone_and_removed_again(server):
     vera, otto = Client(server.url, "vera"), Client(server.url, "otto")
     csrf = vera.csrf("jobs?cluster=a")
     form = {"csrf": csrf, "cluster": "a", "name": HOSTILE, "view": "owner=ada&sort=rate&evil=1"}
-    answer = vera.post("views", form)
+    answer = vera.post_form("views", form)
     assert answer.status == 303
     page = vera.get(answer.headers["Location"]).text
     assert HOSTILE not in page
     assert "owner=ada&amp;sort=rate" in page
     assert "evil" not in page
     assert "owner=ada&amp;sort=rate" not in otto.get("jobs?cluster=a").text
-    assert otto.post("views", form).status == 403, "a token of somebody else"
-    vera.post("views", form | {"do": "drop"})
+    assert otto.post_form("views", form).status == 403, "a token of somebody else"
+    vera.post_form("views", form | {"do": "drop"})
     assert "alert(1)</a><form" not in vera.get("jobs?cluster=a").text
-    assert "Not saved" in vera.get(vera.post("views", form | {"name": " "}).headers["Location"]).text
+    assert "Not saved" in vera.get(vera.post_form("views", form | {"name": " "}).headers["Location"]).text
 
 
 def test_fifty_jobs_at_one_state_a_second_stay_below_five_kilobytes(tmp_path):
     masters = [master_of(f"job-{i}") for i in range(50)]
-    with team_of(tmp_path, MastersCluster(*masters)) as team, running(team) as server:
+    with masters_team(tmp_path, MastersCluster(*masters)) as team, running(team, ByName()) as server:
         stream = Stream(server.url, "otto")
         until(lambda: len(stream.messages) > 1)
         before, n_message = stream.n_byte, len(stream.messages)

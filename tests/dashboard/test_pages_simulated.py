@@ -7,9 +7,8 @@ import re
 
 import numpy as np
 import pytest
-from dashboards import closed
+from dashboards import ADMIN, OPERATOR, SECOND, ByName, Client, closed, running
 from dashboards import team_of as team_with
-from pages_server import ADMIN, OPERATOR, SECOND, Client, running
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
@@ -56,7 +55,7 @@ def job(team):
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 
@@ -71,7 +70,7 @@ def answer_form(page, action):
 
 def after(server, person, form):
     client = Client(server.url, person.name)
-    return html.unescape(client.get(client.post("do", form).headers["Location"]).text)
+    return html.unescape(client.get(client.post_form("do", form).headers["Location"]).text)
 
 
 def test_a_proposal_is_rejected_from_the_page_and_the_late_accept_is_told_by_whom(server, job, team):

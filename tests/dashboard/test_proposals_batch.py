@@ -8,26 +8,16 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, Client, csrf_of, running
 from hypothesis import given
 from hypothesis import strategies as st
-from pages_server import (
-    ADMIN,
-    OPERATOR,
-    SECOND,
-    VIEWER,
-    Client,
-    CookieSignIn,
-    MastersCluster,
-    master_of,
-    running,
-    team_of,
-)
+from team_clusters import MastersCluster, master_of, masters_team
 from waiting import until
 
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.commands import Action, Stage
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.commands import Action, Entry, SecondRequest, Stage, decide
+from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.summary import UNKNOWN, summarize
 from dlrover_nb.dashboard.batch import Line, Pick, batch_forms, open_lines, pick_of, reason_name, sum_words
@@ -44,13 +34,13 @@ def masters():
 @pytest.fixture
 def team(masters, tmp_path):
     other = MastersCluster(master_of("far"), master_of("calm", proposals=()))
-    with team_of(tmp_path, MastersCluster(*masters.values()), other) as team:
+    with masters_team(tmp_path, MastersCluster(*masters.values()), other) as team:
         yield team
 
 
 @pytest.fixture
 def server(team):
-    with running(team) as server:
+    with running(team, ByName()) as server:
         yield server
 
 
@@ -69,7 +59,7 @@ def boxes(page):
 
 def send(server, person, path, fields):
     client = Client(server.url, person.name)
-    answer = client.post(path, [("csrf", client.csrf("jobs?cluster=a")), *fields])
+    answer = client.post_form(path, [("csrf", client.csrf("jobs?cluster=a")), *fields])
     assert answer.status == 303
     assert answer.headers["Location"].startswith("proposals?")
     return html.unescape(page_of(server, person, answer.headers["Location"]))
@@ -166,7 +156,7 @@ def test_many_are_rejected_together(server, masters):
 def test_a_person_sees_only_the_clusters_where_they_have_a_role(team, server):
     narrow = Person("nina", grants=(Grant(AccessRole.OPERATOR, "elsewhere"),))
     assert open_lines(team, narrow) == ()
-    with running(team, CookieSignIn({"nina": narrow})) as other:
+    with running(team, ByName([narrow])) as other:
         assert Client(other.url, "nina").get("proposals").status == 403
 
 
@@ -175,8 +165,8 @@ def strict(masters, tmp_path):
     """Give a server where accepting needs two, with a request of otto's about ads."""
     rules = Rules(actions=frozenset({Action.ACCEPT}))
     with (
-        team_of(tmp_path, MastersCluster(*masters.values()), rules=rules) as team,
-        running(team) as server,
+        masters_team(tmp_path, MastersCluster(*masters.values()), rules=rules) as team,
+        running(team, ByName()) as server,
     ):
         pick = boxes(page_of(server, OPERATOR))["ads"]
         told = send(server, OPERATOR, "batch", [("action", "accept"), ("pick", pick), ("reason", HOSTILE)])
@@ -213,3 +203,66 @@ def test_a_request_of_an_unknown_name_or_without_a_word_is_refused(strict, maste
     told = send(strict, SECOND, "second", [("action", "x"), ("request", "r1"), ("cluster", "a")])
     assert "can be approved or refused" in told
     assert not masters["ads"].asked
+
+
+def agents_request(team, **changes):
+    """Leave a request as an agent of otto's does; it knows no key of a cluster."""
+    decision = Decision(Verdict.ACCEPT, "", 0.0, "p2")
+    now_s = team.now_s()
+    asked = SecondRequest(
+        "", decide(decision, "ads"), "otto", Entry.AGENT, now_s, now_s + 60, "an agent asks"
+    )
+    return team.requests.add(replace(asked, **changes))
+
+
+def test_a_person_may_approve_what_their_own_agent_proposed(team, server, masters):
+    agents_request(team)
+    page = page_of(server, OPERATOR)
+    assert 'value="approve"' in page
+    assert "You asked for this" not in page
+    fields = [("action", "approve"), ("request", "r1"), ("cluster", "a")]
+    assert "r1 is approved" in send(server, OPERATOR, "second", fields)
+    assert [each.by for each in masters["ads"].asked] == ["otto for otto"]
+
+
+def test_where_a_rule_wants_a_second_person_an_agents_person_is_not_one(strict, masters):
+    agents_request(strict.team)
+    assert 'value="approve"' not in page_of(strict, OPERATOR)
+    fields = [("action", "approve"), ("request", "r2"), ("cluster", "a")]
+    assert "a second person must approve it" in send(strict, OPERATOR, "second", fields)
+    assert not masters["ads"].asked
+
+
+@pytest.fixture
+def twins(tmp_path):
+    """Give two clusters with a job of the same name, where accepting needs two."""
+    return MastersCluster(master_of("ads")), MastersCluster(master_of("ads"))
+
+
+def test_a_request_is_of_the_cluster_where_it_was_made_and_of_no_other(twins, tmp_path):
+    rules = Rules(actions=frozenset({Action.ACCEPT}))
+    with masters_team(tmp_path, *twins, rules=rules) as team, running(team, ByName()) as server:
+        form = {"csrf": csrf_of("otto"), "cluster": "b", "job": "ads", "action": "accept", "proposal": "p2"}
+        assert Client(server.url, "otto").post_form("do", form).status == 303
+        assert team.requests.find("r1").cluster == "b"
+        page = page_of(server, SECOND)
+        assert "ads on b" in page
+        assert "ads on a" not in page.partition("Open proposals")[0]
+        fields = [("action", "approve"), ("request", "r1")]
+        told = send(server, SECOND, "second", [*fields, ("cluster", "a")])
+        assert "r1 is about a job on b, got 'a'" in told
+        assert Client(server.url, "olga").get("approve/r1").status == 200, "nothing is left to guess"
+        assert "r1 is approved" in send(server, SECOND, "second", [*fields, ("cluster", "b")])
+        assert not twins[0].masters["ads"].asked
+        assert len(twins[1].masters["ads"].asked) == 1
+
+
+def test_a_request_that_names_no_cluster_is_chosen_for_and_never_guessed(twins, tmp_path):
+    with masters_team(tmp_path, *twins) as team, running(team, ByName()) as server:
+        agents_request(team)
+        assert "<option>a</option><option>b</option>" in page_of(server, SECOND)
+        assert Client(server.url, "olga").get("approve/r1").status == 404
+        agents_request(team, cluster="elsewhere")
+        fields = [("action", "approve"), ("request", "r2"), ("cluster", "a")]
+        assert "on no cluster of this server" in send(server, SECOND, "second", fields)
+        assert not twins[0].masters["ads"].asked

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from dashboards import PEOPLE
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from team_server import PEOPLE, PLAN, simulated_cluster, submitted
+from team_clusters import PLAN, simulated_cluster, submitted
 from waiting import until
 
 from dlrover_nb.core.clock import SystemClock

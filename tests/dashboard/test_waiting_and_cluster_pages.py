@@ -9,8 +9,8 @@ from html import unescape
 import pytest
 from builders import HOSTILE
 from chromium import broken_rules, picture, unnamed
+from dashboards import ADMIN, NOBODY, VIEWER, fetch, serving
 from looks import cut_off
-from served import ADA, NOBODY, VIEWER, fetch, serving
 from waiting import until
 
 from dlrover_nb.core.connect import connect
@@ -58,7 +58,7 @@ def team(core, tmp_path):
 
 @pytest.fixture
 def address(team):
-    with serving(team, ADA, VIEWER, NOBODY) as found:
+    with serving(team, ADMIN, VIEWER, NOBODY) as found:
         yield found
 
 
@@ -96,17 +96,17 @@ def test_the_button_asks_for_the_plan_with_what_the_person_saw(address, team, co
     )
     assert plan_fields(plan).items() <= given.items()
     assert has_room(plan, core.capacity(), BOUNDS)
-    weighed = team.job("sim", "waiter", Asker(ADA, Entry.DASHBOARD)).weigh(plan)
+    weighed = team.job("sim", "waiter", Asker(ADMIN, Entry.DASHBOARD)).weigh(plan)
     assert weighed[0].refusal == "" or "training" in weighed[0].refusal
 
 
 def test_a_viewer_sees_the_wait_and_no_button_and_somebody_without_a_role_sees_nothing(address):
-    page = fetch(f"{address}/waiting", "vic")[2]
+    page = fetch(f"{address}/waiting", "vera")[2]
     assert "The largest plan that fits now" in page
     assert "<button" not in page
     assert "needs the role operator" in page
     for path in ("waiting", "cluster"):
-        status, _, page = fetch(f"{address}/{path}", "nob")
+        status, _, page = fetch(f"{address}/{path}", "nora")
         assert status == 403
         assert "waiter" not in page
 

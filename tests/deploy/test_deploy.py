@@ -13,6 +13,7 @@ from kustomize_reader import build
 from on_api_server import ACCOUNT, as_account, installed, may, removed
 
 from dlrover_nb.core.backends.kubernetes.elastic_observed import JOB_LABEL as ELASTIC_LABEL
+from dlrover_nb.core.backends.kubernetes.queues import POD_GROUP, WORKLOADS
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.manifests.objects import HTTP_PORT, master_job
 from dlrover_nb.core.manifests.parts import JOB_LABEL, master_name
@@ -20,6 +21,7 @@ from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import (
     OPERATOR,
     SEE_NODES,
+    SHIPPED,
     USER,
     VIEWER,
     binding,
@@ -64,6 +66,13 @@ def test_an_operator_may_do_less_than_a_user_and_makes_nothing_but_calls():
     assert granted(OPERATOR) < granted(USER)
     changing = {what for what in granted(OPERATOR) if what[2] not in {"get", "list", "watch"}}
     assert changing == {("", "pods/proxy", "create")}
+
+
+def test_every_role_lets_the_dashboard_say_what_a_job_of_a_queue_waits_for_where_there_are_queues():
+    read = {(kind.group, kind.plural, "list") for kind in (*WORKLOADS, POD_GROUP)}
+    for rights in SHIPPED.values():
+        assert read <= granted(rights)
+        assert not read & granted(right for right in rights if not right.optional)
 
 
 def test_defaults_of_the_namespace_are_keys_of_a_job_file():

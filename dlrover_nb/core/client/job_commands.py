@@ -7,6 +7,7 @@ the job's master checks what the person saw. Nothing else sends a command to a j
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -54,6 +55,7 @@ class JobCommands:
         self, name: str, link: MasterLink, *, user: str, namespace: str = "", simulated: bool = False
     ) -> None:
         self.name, self.namespace, self.simulated = name, namespace, simulated
+        self._cluster = ""
         self._link = link
         self._asker = Asker(local_person(user), Entry.PYTHON)
         self._commands = own_service(simulated=simulated)
@@ -62,7 +64,7 @@ class JobCommands:
         """Return the newest snapshot of the job."""
         return self._link.snapshot()
 
-    def asked_by(self, asker: Asker, commands: CommandService | None = None) -> Self:
+    def asked_by(self, asker: Asker, commands: CommandService | None = None, *, cluster: str = "") -> Self:
         """Return the same job for somebody else, or through another entry.
 
         Parameters
@@ -71,9 +73,13 @@ class JobCommands:
             Whose commands those of the new handle are.
         commands
             The service that they go through; None: that of this handle.
+        cluster
+            Key of the job's cluster, where the front end knows several: requests for a second person keep it.
         """
         other = copy.copy(self)
-        vars(other).update(_asker=asker, _commands=commands or self._commands)
+        vars(other).update(
+            _asker=asker, _commands=commands or self._commands, _cluster=cluster or self._cluster
+        )
         return other
 
     def through(self, entry: Entry, commands: CommandService | None = None) -> Self:
@@ -258,12 +264,13 @@ class JobCommands:
         """Return what the audit says of a command; little where the job's master does not answer."""
         from dlrover_nb.core.commands.facts import facts_of  # noqa: PLC0415 - reading a job needs none of it
 
-        try:
+        snapshot: JobSnapshot | None = None
+        predicted: Prediction | None = None
+        with suppress(DlroverError):
             snapshot = self._link.snapshot()
-        except DlroverError:
-            return facts_of(command, None, namespace=self.namespace)
-        predicted = self._predicted(command, snapshot)
-        return facts_of(command, snapshot, namespace=self.namespace, predicted=predicted)
+            predicted = self._predicted(command, snapshot)
+        facts = facts_of(command, snapshot, namespace=self.namespace, predicted=predicted)
+        return replace(facts, cluster=self._cluster)
 
     def _predicted(self, command: Command, snapshot: JobSnapshot) -> Prediction | None:
         """Return the prediction for a plan of the user's own; None where there is none."""

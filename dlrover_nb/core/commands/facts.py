@@ -34,6 +34,7 @@ class CommandFacts:
     version: str = ""  # of plan, mode and pins
     cost_before_per_hour: float | None = None
     currency: str = ""
+    cluster: str = ""  # key of the cluster where the front end has keys
 
 
 def facts_of(

@@ -27,6 +27,7 @@ from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
     NotAllowedError,
+    NotWrittenError,
     SecondPersonError,
     StaleDecisionError,
 )
@@ -196,7 +197,7 @@ class CommandService:
             SecondRequest(
                 "", as_seen(asked, facts.version), asker.person.name, asker.entry, at_s,
                 at_s + self._rules.expires_s, told, namespace=facts.namespace,
-                cost_per_hour=facts.cost_per_hour,
+                cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
             )
         )  # fmt: skip
         row = audit_row(asked, asker, facts, Stage.WAITING, at_s)
@@ -206,10 +207,15 @@ class CommandService:
     def approve(self, name: str, asker: Asker, facts: CommandFacts, carry_out: Callable[[Command], T]) -> T:
         """Carry out the command of a request as its second person; raises as `request` and `run` do."""
         assert self._requests is not None
-        self.request(name, asker, facts)
-        taken = self._requests.take(name, f"approved by {asker.person.name}")
-        command = replace(taken.command, key="")  # of the first person: it is claimed
-        return self._audited(command, asker, facts, lambda: carry_out(command), first=taken.first)
+        requests, request = self._requests, self.request(name, asker, facts)
+        command = replace(request.command, key="")  # of the first person: it is claimed
+
+        def taken() -> T:
+            """Close the request once the audit has who approved it, so that it stays open where it cannot."""
+            requests.take(name, f"approved by {asker.person.name}")
+            return carry_out(command)
+
+        return self._audited(command, asker, facts, taken, first=request.first)
 
     def withdraw(self, name: str, asker: Asker, facts: CommandFacts, why: str = "") -> None:
         """Close a request without carrying it out: by its first person, or by one who might approve it."""
@@ -243,12 +249,14 @@ class CommandService:
         row = audit_row(command, asker, facts, Stage.WAITING, at_s)
         if command.key and (before := self._claim(row)) is not None:
             _as_before(before, asker, asked, None)
-        request = self._requests.add(
-            SecondRequest(
-                "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
-                namespace=facts.namespace, cost_per_hour=facts.cost_per_hour,
-            )
+        asks = SecondRequest(
+            "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
+            namespace=facts.namespace, cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
         )  # fmt: skip
+        try:
+            request = self._requests.add(asks)
+        except BackendError as error:
+            return NotWrittenError(f"nothing was done, since the request could not be kept: {error}")
         told = f"{request.id}: {rule}"
         self._note(replace(row, answer=told))
         return _waiting(command, told)
@@ -286,7 +294,9 @@ class CommandService:
             return self._audit().claim(row)
         except DlroverError as error:
             if self._is_required:
-                raise
+                raise NotWrittenError(
+                    f"nothing was done, since it could not be written down: {error}"
+                ) from error
             logger.warning("%s of job %s is not in the audit: %s", row.action, row.job, error)
             return None
 

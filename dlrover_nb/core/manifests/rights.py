@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NOBODY = "NAME-OF-THE-USER"  # where the user's name in the cluster is unknown
 _RBAC = "rbac.authorization.k8s.io"
 _DLROVER = "elastic.iml.github.io"
+_KUEUE = "kueue.x-k8s.io"
+_VOLCANO = "scheduling.volcano.sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,10 @@ RESIZE = Right(
     "change the size of a job's pods in place (Kubernetes 1.33); else they are replaced",
     optional=True,
 )
+QUEUES = (
+    Right("workloads", ("list",), "say what a job of a Kueue queue waits for", _KUEUE, optional=True),
+    Right("podgroups", ("list",), "say what a job of a Volcano queue waits for", _VOLCANO, optional=True),
+)
 _VIEW = Right("pods/proxy", ("get",), "view jobs: status, proposals, logs")
 _STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
 _END = Right("pods/proxy", ("delete",), "end jobs: stop and finish them")
@@ -130,6 +136,7 @@ USER = (
         _DLROVER,
         optional=True,
     ),
+    *QUEUES,
 )
 VIEWER = (
     Right("jobs", ("get", "list", "watch"), "list jobs", "batch"),
@@ -143,6 +150,7 @@ VIEWER = (
         "elasticjobs", ("get", "list", "watch"), "list jobs of DLRover's operator", _DLROVER, optional=True
     ),
     Right("scaleplans", ("get", "list", "watch"), "show which plan they have", _DLROVER, optional=True),
+    *QUEUES,
 )
 OPERATOR = (
     *VIEWER,

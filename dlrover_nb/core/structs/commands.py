@@ -222,3 +222,4 @@ class SecondRequest:
     rule: str  # why a second person is needed, as text
     namespace: str = ""
     cost_per_hour: float | None = None
+    cluster: str = ""  # its key at the server that was asked; empty: asked where clusters have no keys

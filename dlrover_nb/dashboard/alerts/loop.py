@@ -21,6 +21,7 @@ from dlrover_nb.core.alerts import (
 )
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind, AlertRules
+from dlrover_nb.dashboard.waiting_requests import clusters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -140,8 +141,7 @@ class AlertLoop:
         return findings(snapshot, memory, self._rules)
 
     def _waiting(self, key: str, name: str, waiting: Iterable[SecondRequest]) -> Finding:
-        namespace = self._team.cluster(key).namespace
-        mine = [each for each in waiting if each.command.job == name and each.namespace == namespace]
+        mine = [each for each in waiting if each.command.job == name and key in clusters_of(self._team, each)]
         return request_finding(mine, self._team.now_s(), self._rules)
 
     def _apply(self, about: AboutJob, open_alerts: Iterable[Alert], found: Iterable[Finding]) -> None:

@@ -21,6 +21,7 @@ STATUSES: tuple[tuple[type[errors.DlroverError], HTTPStatus], ...] = (
     (errors.InvalidValueError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.CapacityError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.AwayError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.NotWrittenError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.JobFailedError, HTTPStatus.CONFLICT),
     (errors.DlroverError, HTTPStatus.BAD_GATEWAY),  # the cluster failed, or answered what is no answer
 )

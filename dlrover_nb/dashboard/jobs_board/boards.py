@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.dashboard.clusters import Jobs, WatchedCluster
 
 CAPACITY_S = 30.0  # a cluster's capacity is asked for no more often
+ASKED_S = 5.0  # that a page waits for it; one that comes later is on the next page
 SHOWN_S = 3.0  # a master that is busy misses a list or two
 KEPT_S = 300.0  # a job whose master gives no answer stays for so long
 
@@ -58,10 +59,11 @@ class Drawn:
         self._board: Board | None = None
         self._capacity: Capacity | None = None
         self._asked_s: float | None = None
+        self._asking: threading.Thread | None = None
         self._seen = LastSeen()
 
     def board(self, cluster: WatchedCluster) -> Board:
-        """Return the board of what was heard last; it may wait for the cluster's capacity, so on a thread."""
+        """Return the board of what was heard last; it may wait a little for the capacity, so on a thread."""
         with self._lock:
             jobs = cluster.jobs()
             if self._board is None or self._of is not jobs:
@@ -73,13 +75,21 @@ class Drawn:
 
     def _known_capacity(self, cluster: WatchedCluster) -> Capacity | None:
         now_s = time.monotonic()
-        if self._asked_s is None or now_s > self._asked_s + CAPACITY_S:
+        is_asked = self._asking is not None and self._asking.is_alive()
+        if not is_asked and (self._asked_s is None or now_s > self._asked_s + CAPACITY_S):
             self._asked_s = now_s
-            try:
-                self._capacity = cluster.core.capacity()
-            except DlroverError:
-                self._capacity = None
+            self._asking = threading.Thread(
+                target=self._ask, args=(cluster,), name="dlrover-capacity", daemon=True
+            )
+            self._asking.start()
+            self._asking.join(ASKED_S)
         return self._capacity
+
+    def _ask(self, cluster: WatchedCluster) -> None:
+        try:
+            self._capacity = cluster.core.capacity()
+        except DlroverError:
+            self._capacity = None
 
 
 _DRAWN: WeakKeyDictionary[WatchedCluster, Drawn] = WeakKeyDictionary()

@@ -81,6 +81,11 @@ def job_link(cluster: str, name: str) -> str:
     return f"job?{urlencode({'cluster': cluster, 'name': name})}"
 
 
+def history_link(cluster: str, name: str) -> str:
+    """Return the address of the past runs of a job, beside that of this page."""
+    return f"history?{urlencode({'cluster': cluster, 'q': name})}"
+
+
 def _live_html(shown: Board) -> str:
     """Return the lines that the script keeps: whether the page is current, and news for those who listen."""
     badge = f"The cluster does not answer: {shown.error}" if shown.error else ""
@@ -195,7 +200,9 @@ def _row_html(cluster: str, row: JobRow, *, is_shown: bool) -> str:
         f'<tr data-job="{escape(row.name)}" data-phase="{escape(row.phase)}" '
         f'data-needs="{"1" if row.needs else ""}"{"" if is_shown else " hidden"}>'
         f'<th scope="row" data-c="job"><a href="{escape(job_link(cluster, row.name))}">'
-        f"{escape(row.name)}</a></th>"
+        f"{escape(row.name)}</a> "
+        f'<a class="jobs-past" href="{escape(history_link(cluster, row.name))}" '
+        f'aria-label="Past runs of {escape(row.name)}">runs</a></th>'
         f"{cells}</tr>"
     )
 

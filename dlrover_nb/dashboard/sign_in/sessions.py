@@ -8,10 +8,12 @@ or has changed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.people import Person  # noqa: TC001 - records are decoded by their annotations
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 KIND = "session"
 RENEWED = 0.05  # part of the idle time after which a use of the session is written down
+SKEW_S = 120.0  # by which the clocks of several servers may differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +141,12 @@ class Sessions:
         if found is None:
             return None
         kept = from_json(found.record, Kept)
+        if kept.ends_s > now_s + self._absolute_s + SKEW_S:
+            return None  # it began in the future: the clock was set back, and nobody knows how old it is
         ends_s = min(now_s + self._idle_s, kept.ends_s)
-        if ends_s - found.expires_at_s > RENEWED * self._idle_s:
-            self._store.renew(KIND, secret, ends_s)
+        if not -SKEW_S <= ends_s - found.expires_at_s <= RENEWED * self._idle_s:
+            with suppress(BackendError):  # a database that takes nothing now shuts nobody out
+                self._store.renew(KIND, secret, ends_s)
         return Session(secret, kept)
 
     def last_of(self, name: str) -> Kept | None:

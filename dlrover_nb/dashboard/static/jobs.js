@@ -4,7 +4,7 @@
 import { follow } from "./events.js";
 
 const MISSING = "-";
-const SEARCHED = ["job", "owner", "state", "proposal", "needs"];
+const SEARCHED = ["owner", "state", "proposal", "needs"];
 const SORT_MS = 4000; // rows change their places no more often, and never under the pointer or the focus
 const CHART_MS = 300_000;
 const NUMBER = /^[-+]?[\d,]+(?:\.\d+)?(?:e[-+]?\d+)?/;
@@ -42,7 +42,12 @@ function newRow(name) {
       const link = document.createElement("a");
       link.href = `job?${new URLSearchParams({ cluster: page.dataset.cluster, name })}`;
       link.textContent = name;
-      cell.append(link);
+      const past = document.createElement("a");
+      past.className = "jobs-past";
+      past.href = `history?${new URLSearchParams({ cluster: page.dataset.cluster, q: name })}`;
+      past.textContent = "runs";
+      past.setAttribute("aria-label", `Past runs of ${name}`);
+      cell.append(link, " ", past);
     }
     line.append(cell);
   }
@@ -71,7 +76,7 @@ function shows(row, want, words) {
   if (want.state && row.line.dataset.phase !== want.state) return false;
   if (want.owner && row.cells.owner.textContent !== want.owner) return false;
   if (want.needs && !row.line.dataset.needs) return false;
-  row.searched ??= SEARCHED.map((key) => row.cells[key].textContent).join(" ").toLowerCase();
+  row.searched ??= [row.line.dataset.job, ...SEARCHED.map((key) => row.cells[key].textContent)].join(" ").toLowerCase();
   return words.every((word) => row.searched.includes(word));
 }
 

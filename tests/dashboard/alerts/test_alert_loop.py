@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from team_server import simulated_cluster, submitted
+from team_clusters import simulated_cluster, submitted
 from waiting import until
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.structs.alerts import AlertKind, AlertRules
+from dlrover_nb.core.structs.commands import Action, Command, Entry, SecondRequest
 from dlrover_nb.dashboard.alerts.loop import AlertLoop
 from dlrover_nb.dashboard.clusters import Jobs
 from dlrover_nb.dashboard.team import Team
@@ -105,3 +108,22 @@ def test_alerts_of_a_job_that_is_gone_end(cluster, teams):
     assert teams[0].alerts.open()
     AlertLoop(teams[1], AT_ONCE, sent.append).read("sim", listed(cluster, 1.0))
     assert not teams[0].alerts.open()
+
+
+def test_a_request_of_a_job_of_another_cluster_is_no_alert_of_this_one(cluster, teams):
+    submitted(cluster, "ads-ctr", proposes=False)
+    team, now_s, sent = teams[0], teams[0].now_s(), []
+    asked = SecondRequest(
+        "", Command(Action.STOP, "ads-ctr"), "ada", Entry.API, now_s, now_s + 3600, "by a rule"
+    )
+    loop = AlertLoop(team, AT_ONCE, sent.append)
+    team.requests.add(replace(asked, cluster="elsewhere"))
+    loop.read("sim", listed(cluster, 0.0, "ads-ctr"))
+    assert AlertKind.SECOND_PERSON not in [alert.kind for alert in sent]
+    for here in ("sim", ""):
+        waiting = team.requests.add(replace(asked, cluster=here))
+        loop.read("sim", listed(cluster, 0.0, "ads-ctr"))
+        assert [alert.kind for alert in sent if alert.ended_at_s is None][-1] is AlertKind.SECOND_PERSON
+        team.requests.take(waiting.id, "refused")
+        loop.read("sim", listed(cluster, 0.0, "ads-ctr"))
+        assert sent[-1].ended_at_s is not None

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from receivers import Receiver
-from team_server import submitted
+from team_clusters import submitted
 from waiting import until
 
 from dlrover_nb.core.errors import InvalidValueError

@@ -8,11 +8,14 @@ from urllib.parse import urlencode
 
 import pytest
 from chromium import broken_rules, picture, unnamed
-from team_server import PEOPLE, by, submitted
+from dashboards import HEADER, PEOPLE, by
+from team_clusters import submitted
 
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
 from dlrover_nb.dashboard.alerts.views import N_STRIP, alerts_strip
 from dlrover_nb.dashboard.page import Visit
+from dlrover_nb.dashboard.pages import PAGES
 
 HOSTILE = "<script>alert('x')</script>"
 ABOUT = AboutJob("sim", "ads-ctr", "", "otto")
@@ -72,6 +75,28 @@ def test_the_strip_is_there_before_there_is_news_and_shows_the_first_few(team):
     assert f"All {N_STRIP + 2} alerts" in strip(team, "vera")
 
 
+def test_the_strip_stands_below_the_heading_of_every_page_but_that_of_alerts(client, team):
+    begun(team, text="a ps is full in 2 min")
+    otto = client.as_person("otto")
+    for page in PAGES:
+        told = otto.get(f"/{page.path}")
+        strips = told.text.count('class="dl-alerts"')
+        assert strips == (page.path != "alerts"), page.path
+        if strips:
+            assert re.search(r'</h1><div class="dl-alerts"[^>]*>.*a ps is full in 2 min', told.text)
+    assert otto.get("/jobs?cluster=none").text.count('class="dl-alerts"') == 1, "also above an error"
+
+
+def test_alerts_that_can_not_be_read_take_no_page_down(client, team, monkeypatch):
+    def away():
+        raise BackendError("the database is away")
+
+    monkeypatch.setattr(team.alerts, "open", away)
+    page = client.as_person("otto").get("/jobs")
+    assert page.status == 200
+    assert "The alerts can not be read now: the database is away" in page.text
+
+
 def test_alerts_of_what_a_person_may_not_see_are_not_shown(client, team):
     begun(team, job="hidden")
     begun(team, namespace="secret", job="of-another-namespace")
@@ -88,8 +113,9 @@ def test_who_mutes_a_job_mutes_it_for_themselves_and_for_a_while(client, team):
     begun(team)
     vera = by(client, "vera")
     sent = {"csrf": vera.headers["X-CSRF-Token"], "cluster": "sim", "job": "ads-ctr", "hours": "8"}
-    page = vera.send("POST", "/alerts/mute", urlencode(sent).encode(), FORM)
-    assert page.status == 200
+    answer = vera.send("POST", "/alerts/mute", urlencode(sent).encode(), FORM)
+    assert answer.status == 303
+    page = vera.get(answer.headers["Location"])
     assert "Muted for you until" in page.text
     assert "<strong>" not in strip(team, "vera")
     assert "<strong>" in strip(team, "otto")
@@ -125,8 +151,8 @@ def test_alerts_and_the_page_of_a_decision_are_readable_on_a_phone_and_a_desk(
     begun(team, job="a-job-with-a-rather-long-name-that-must-not-widen-it")
     page = new_page(width=width, height=900)
     page.emulate_media(color_scheme=scheme)
-    page.set_extra_http_headers({"X-Test-Person": "otto"})
-    page.goto(f"{client.url}/alerts")
+    page.set_extra_http_headers({HEADER: "otto"})
+    page.goto(f"{client.url}alerts")
     _looks_right(page, axe, f"alerts-{scheme}-{width}", width)
     page.get_by_role("link", name=re.compile(f"Decide: {name}")).click()
     _looks_right(page, axe, f"approve-{scheme}-{width}", width)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from team_server import PLAN, by, csrf_of, submitted
+from dashboards import by, csrf_of
+from team_clusters import PLAN, submitted
 from waiting import until
 
 from dlrover_nb.core.structs.commands import Entry, Stage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 import schemathesis
+from dashboards import ByName, by, running
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
 from schemathesis.specs.openapi.checks import (
@@ -12,13 +13,12 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from team_server import ByHeader, Served, by, submitted
+from team_clusters import submitted
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.history.credentials import CredentialStore
 from dlrover_nb.core.structs.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
-from dlrover_nb.dashboard.api_v1.handlers import api_patterns
 from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate
 from dlrover_nb.dashboard.api_v1.openapi import document
 from dlrover_nb.dashboard.api_v1.routes import ROUTES
@@ -35,10 +35,9 @@ def address(team):
     tokens = Tokens(store, team.now_s)
     many = Rate(1e6, 1e6)
     api = Api(tokens, lambda: 0.0, Buckets(many), Buckets(many))
-    server = Served(api_patterns(team, ByHeader(), api=api))
     submitted(team.cluster("sim"), "fuzzed")
-    yield server.url, tokens.add("anna", Limits(AccessRole.ADMIN), 1)
-    server.close()
+    with running(team, ByName(), api=api) as dashboard:
+        yield dashboard.url.rstrip("/"), tokens.add("anna", Limits(AccessRole.ADMIN), 1)
     store.close()
 
 

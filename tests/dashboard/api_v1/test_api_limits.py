@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from dashboards import ByName, Client, running
 from hypothesis import given
 from hypothesis import strategies as st
-from team_server import ByHeader, Client, Served
 
 from dlrover_nb.core.history.credentials import CredentialStore
 from dlrover_nb.core.structs.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
-from dlrover_nb.dashboard.api_v1.handlers import api_patterns
 from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent
 from dlrover_nb.dashboard.api_v1.tokens import Limits, Tokens
 
@@ -24,11 +23,8 @@ def at_s():
 def client(team, at_s):
     store = CredentialStore(team.url)
     limits = Buckets(Rate(3, 0.1)), Buckets(Rate(2, 0.1))
-    server = Served(
-        api_patterns(team, ByHeader(), api=Api(Tokens(store, team.now_s), lambda: at_s[0], *limits))
-    )
-    yield Client(server.url)
-    server.close()
+    with running(team, ByName(), api=Api(Tokens(store, team.now_s), lambda: at_s[0], *limits)) as dashboard:
+        yield Client(dashboard.url)
     store.close()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from team_server import ByHeader, Client, Served, by, simulated_cluster, submitted
+from dashboards import ByName, Client, by, running
+from team_clusters import simulated_cluster, submitted
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.structs.snapshot import JobSnapshot
-from dlrover_nb.dashboard.server import patterns
 from dlrover_nb.dashboard.team import Team
 
 KEY = "kubernetes://prod/ads"
@@ -21,10 +21,9 @@ def served(module_path):
     """A server whose cluster has slashes in its key, and a namespace."""
     cluster = simulated_cluster(namespace="ads")
     made = Team({KEY: cluster}, SystemClock().now_s, url=f"sqlite:///{module_path / 'history.db'}")
-    server = Served(patterns(made, ByHeader()))
     submitted(cluster, "ads-ctr")
-    yield server
-    server.close()
+    with running(made, ByName()) as dashboard:
+        yield dashboard
     made.close()
     cluster.core.shutdown(force=True)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from team_server import submitted
+from team_clusters import submitted
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
@@ -70,18 +70,18 @@ def test_a_viewers_token_of_an_administrator_changes_nothing(client, team, token
     assert (row.person, row.action) == ("anna", "stop")
 
 
-def test_a_token_loses_what_its_owner_loses(client, served, tokens):
+def test_a_token_loses_what_its_owner_loses(client, sign_in, tokens):
     secret = tokens.add("otto", Limits(OPERATOR), 1)
     program = client.with_headers(Authorization=f"Bearer {secret}")
     assert program.get("/api/v1/clusters").json["clusters"]
-    before = served.sign_in.people["otto"]
+    before = sign_in.people["otto"]
     try:
-        served.sign_in.people["otto"] = Person("otto")
+        sign_in.people["otto"] = Person("otto")
         assert program.get("/api/v1/clusters").json["clusters"] == []
-        del served.sign_in.people["otto"]
+        del sign_in.people["otto"]
         assert program.get("/api/v1/clusters").status == 401
     finally:
-        served.sign_in.people["otto"] = before
+        sign_in.people["otto"] = before
 
 
 def test_a_wrong_token_is_not_saved_by_a_session_beside_it(client):

@@ -8,9 +8,10 @@ import secrets
 from urllib.parse import unquote, urlencode
 
 import pytest
+from dashboards import by
 from hypothesis import given
 from hypothesis import strategies as st
-from team_server import by, submitted
+from team_clusters import submitted
 from waiting import until
 
 from dlrover_nb.core.errors import NotFoundError

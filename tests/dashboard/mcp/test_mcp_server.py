@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
-from team_server import simulated_cluster, submitted
+from team_clusters import simulated_cluster, submitted
 from waiting import until
 
 from dlrover_nb.core.clock import SystemClock
@@ -250,12 +250,11 @@ def test_who_has_no_role_cannot_even_propose(job, url):
 
 def test_the_program_speaks_the_protocol_over_standard_input_and_output(tmp_path):
     here = Path(__file__).parent
-    paths = os.pathsep.join(map(str, (here.parent, here.parents[1])))
     url = f"sqlite:///{tmp_path / 'history.db'}"
     program = StdioServerParameters(
         command=sys.executable,
         args=[str(here / "agent_program.py"), url],
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     listed, (jobs, made) = asked(
         program, ("list_jobs", {}), ("propose", {"job": "ads-ctr", "why": "over stdio", "workers": 2})

@@ -72,7 +72,7 @@ def guarded(team, tmp_path):
     )
     settings = ServeSettings(oidc=str(tmp_path / "oidc.yaml"), groups=GROUPS)
     way = way_of(settings, team)
-    with running(team, way.sign_in, settings, way.patterns, way.forms_to) as dashboard:
+    with running(team, way.sign_in, settings, way.patterns, forms_to=way.forms_to) as dashboard:
         yield dashboard, port
     way.close()
 
