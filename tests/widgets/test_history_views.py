@@ -55,7 +55,7 @@ def test_a_run_shows_its_speed_decisions_outcomes_and_fits():
 
 
 def test_spans_that_do_not_meet_leave_a_gap():
-    t_s, y = history._line(past().series, b.START_S, "samples_per_s")
+    t_s, y = history.series_line(past().series, b.START_S, "samples_per_s")
     assert sum(map(math.isnan, y)) == 1
     assert t_s == sorted(t_s)
 
@@ -91,7 +91,7 @@ def test_the_table_of_fits_stays_short_and_keeps_the_newest(n):
 @given(st.lists(st.integers(1, 60), min_size=1, unique=True))
 def test_every_span_is_on_the_line_once(minutes):
     rows = tuple(row(m, 100.0 + m) for m in sorted(minutes))
-    _, y = history._line(rows, b.START_S, "samples_per_s")
+    _, y = history.series_line(rows, b.START_S, "samples_per_s")
     assert [v for v in y if math.isfinite(v)] == [r.samples_per_s for r in rows]
 
 
