@@ -244,3 +244,9 @@ def test_the_cost_of_decisions_is_of_plans_that_were_changed_and_known_prices():
     assert decisions_sum(costs) == "3 decisions: +1.5 USD/h, 1 of unknown price"
     euro = replace(costs[1], currency="EUR")
     assert decisions_sum([*costs, euro]).startswith("4 decisions: -0.5 EUR/h, +1.5 USD/h")
+
+
+def test_a_simulated_job_is_called_so_and_found_by_its_phase_all_the_same():
+    row = row_of(replace(QUIET, simulated=True))
+    assert row.cell("state").text.endswith("(simulated)")
+    assert Wanted("simulated", str(QUIET.phase)).shows(row)

@@ -130,12 +130,13 @@ def needs(job: JobSummary) -> tuple[tuple[int, str], ...]:
 
 
 def state_words(job: JobSummary) -> str:
-    """Return the phase, why it failed, and how many nodes wait."""
+    """Return the phase, whether nothing of it is real, why it failed, and how many nodes wait."""
+    phase = f"{job.phase} (simulated)" if job.simulated else str(job.phase)
     if job.phase is JobPhase.FAILED and job.message:
-        return f"{job.phase}: {job.message.splitlines()[0][:120]}"
+        return f"{phase}: {job.message.splitlines()[0][:120]}"
     n_waiting = job.outlook.n_waiting
     waits = f", {units.counted(n_waiting, 'node')} wait{'s' * (n_waiting == 1)}" if n_waiting else ""
-    return f"{job.phase}{waits}"
+    return f"{phase}{waits}"
 
 
 def silent_words(silent_s: float) -> str:
