@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.history.database import Database, default_url
+from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import alerts
 from dlrover_nb.core.structs.alerts import Alert
@@ -31,22 +31,8 @@ if TYPE_CHECKING:
 N_LETTER = 40  # of the hash that stands for cluster, job and kind: a cluster's name may be long
 
 
-class AlertStore:
-    """The alerts of a team.
-
-    Parameters
-    ----------
-    url
-        Of the history's database; None for the user's own file.
-
-    Raises
-    ------
-    BackendError
-        When the database cannot be opened, read or written.
-    """
-
-    def __init__(self, url: str | None = None) -> None:
-        self._database = Database(url or default_url())
+class AlertStore(Store):
+    """The alerts of a team."""
 
     def begin(self, alert: Alert, cool_down_s: float) -> Alert | None:
         """Keep a new alert and return it with its id.
@@ -88,10 +74,6 @@ class AlertStore:
             wanted = wanted.where(alerts.c.job == job[:64])
         found = self._database.rows(wanted.order_by(alerts.c.at_s.desc()).limit(n_row))
         return tuple(record_from(row.record, Alert) for row in found)
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
 
 
 def _newest(connection: Connection, which: ColumnElement[bool]) -> tuple[int, Alert | None]:

@@ -15,7 +15,7 @@ from sqlalchemy import insert, select, update
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.history.audit_search import searched
 from dlrover_nb.core.history.chain import Link, chained_hash
-from dlrover_nb.core.history.database import Database, default_url
+from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import audit, audit_head
 from dlrover_nb.core.structs.commands import AuditRow, ChainedRow
@@ -32,22 +32,8 @@ PAGE = 1000  # rows that are read at once
 _SEARCHED = ("at_s", "person", "entry", "action", "job", "stage", "key")
 
 
-class AuditStore:
-    """The audit of all commands; fits `core.commands.service.AuditLog`.
-
-    Parameters
-    ----------
-    url
-        Of the history's database; None for the user's own file.
-
-    Raises
-    ------
-    BackendError
-        When the database cannot be opened, read or written.
-    """
-
-    def __init__(self, url: str | None = None) -> None:
-        self._database = Database(url or default_url())
+class AuditStore(Store):
+    """The audit of all commands; fits `core.commands.service.AuditLog`."""
 
     def append(self, row: AuditRow) -> ChainedRow:
         """Add a row at the end of the chain."""
@@ -116,10 +102,6 @@ class AuditStore:
         """Return number and hash of the last row, as they are kept apart from the rows."""
         (found,) = self._database.rows(select(audit_head.c.seq, audit_head.c.hash))
         return found.seq, found.hash
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
 
 
 def _append(connection: Connection, row: AuditRow) -> ChainedRow:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, insert, select, update
 
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.history.database import Database, default_url
+from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.tables import credentials
 
 if TYPE_CHECKING:
@@ -52,22 +52,8 @@ class Credential:
     record: str
 
 
-class CredentialStore:
-    """Sessions and tokens.
-
-    Parameters
-    ----------
-    url
-        Of the history's database; None for the user's own file.
-
-    Raises
-    ------
-    BackendError
-        When the database cannot be opened, read or written.
-    """
-
-    def __init__(self, url: str | None = None) -> None:
-        self._database = Database(url or default_url())
+class CredentialStore(Store):
+    """Sessions and tokens."""
 
     def add(self, kind: str, person: str, expires_at_s: float, record: str) -> str:
         """Keep a new credential and return its secret, which is kept nowhere.
@@ -121,10 +107,6 @@ class CredentialStore:
     def drop_expired(self, at_s: float) -> int:
         """Remove those of all kinds that have expired, and return how many there were."""
         return self._drop(credentials.c.expires_at_s <= at_s)
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
 
     def _drop(self, which: ColumnElement[bool]) -> int:
         with self._database.writing() as connection:

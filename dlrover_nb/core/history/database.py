@@ -158,6 +158,28 @@ class Database:
         self._engine.dispose()
 
 
+class Store:
+    """Records of one kind in the history's database.
+
+    Parameters
+    ----------
+    url
+        Of the database; None for the user's own file.
+
+    Raises
+    ------
+    BackendError
+        When the database cannot be opened, read or written; so does each method.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._database = Database(url or default_url())
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+
 def _sound(table: Table, row: Mapping[str, object]) -> dict[str, object]:
     """Return the row as every database accepts it: finite numbers, no NUL, no text longer than its column."""
     return {name: _value(table, name, value) for name, value in row.items()}

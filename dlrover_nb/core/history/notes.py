@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
-from dlrover_nb.core.history.database import Database, default_url
+from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.tables import notes
 
 
@@ -21,22 +21,8 @@ class Note:
     text: str
 
 
-class NoteStore:
-    """Notes of people.
-
-    Parameters
-    ----------
-    url
-        Of the history's database; None for the user's own file.
-
-    Raises
-    ------
-    BackendError
-        When the database cannot be opened, read or written.
-    """
-
-    def __init__(self, url: str | None = None) -> None:
-        self._database = Database(url or default_url())
+class NoteStore(Store):
+    """Notes of people."""
 
     def keep(self, note: Note) -> None:
         """Write a note, over one of the same person, kind and name."""
@@ -62,7 +48,3 @@ class NoteStore:
         mine = (notes.c.person == person[:128]) & (notes.c.kind == kind) & (notes.c.name == name[:128])
         with self._database.writing() as connection:
             connection.execute(delete(notes).where(mine))
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()

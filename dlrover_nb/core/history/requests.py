@@ -12,7 +12,7 @@ from sqlalchemy import func, insert, select, update
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
-from dlrover_nb.core.history.database import Database, default_url
+from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import audit_head, requests
 from dlrover_nb.core.structs.commands import SecondRequest
@@ -23,22 +23,8 @@ if TYPE_CHECKING:
 OPEN = "open"
 
 
-class RequestStore:
-    """Commands that wait; fits `core.commands.service.Requests`.
-
-    Parameters
-    ----------
-    url
-        Of the history's database; None for the user's own file.
-
-    Raises
-    ------
-    BackendError
-        When the database cannot be opened, read or written.
-    """
-
-    def __init__(self, url: str | None = None) -> None:
-        self._database = Database(url or default_url())
+class RequestStore(Store):
+    """Commands that wait; fits `core.commands.service.Requests`."""
 
     def add(self, request: SecondRequest) -> SecondRequest:
         """Keep a request; return it with its id."""
@@ -97,7 +83,3 @@ class RequestStore:
                 f"no request {name!r} waits for a second person; see what does under Proposals"
             )
         return found[0]
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
