@@ -14,6 +14,7 @@ from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.notes import NoteStore
 from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.dashboard.kept_runs import KeptRuns
 from dlrover_nb.dashboard.spans import Steps, TracedCommands
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Team:
         rules: Rules = NO_RULES,
     ) -> None:
         self.clusters, self.now_s, self.rules, self.url = clusters, now_s, rules, url
-        self.history = HistoryStore(url)
+        self.history, self.runs = HistoryStore(url), KeptRuns(url)
         self.audit, self.requests, self.notes = AuditStore(url), RequestStore(url), NoteStore(url)
         self.alerts = AlertStore(url)
         self.steps = Steps()

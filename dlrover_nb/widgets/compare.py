@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from dlrover_nb.widgets.blocks import Block, Paragraph, StaticChart, Table, View
 from dlrover_nb.widgets.history import N_TWIN_ROW, ended_words, series_line
 from dlrover_nb.widgets.marks import Line, Plot
 from dlrover_nb.widgets.palette import CYCLE, DASHES
+from dlrover_nb.widgets.series import few
 from dlrover_nb.widgets.svg_drawing import draw_panel
 
 if TYPE_CHECKING:
@@ -72,9 +74,8 @@ def speeds_chart(histories: Sequence[RunHistory]) -> StaticChart:
         t_s, y = series_line(history.series, history.run.started_at_s, "samples_per_s")
         lines.append(Line(t_s, y, CYCLE[i % len(CYCLE)], history.run.run, DASHES[i % len(DASHES)]))
     words = f"Throughput of {units.counted(len(histories), 'run')} over the time since each began."
-    plot = Plot(
-        "Throughput", words, "time since start", "samples/s", tuple(lines), x_is_time=True, height=280
-    )
+    seen = tuple(replace(line, x=x, y=y) for line in lines for x, y in (few(line.x, line.y),))
+    plot = Plot("Throughput", words, "time since start", "samples/s", seen, x_is_time=True, height=280)
     return StaticChart(draw_panel(plot).svg, _twin(lines))
 
 

@@ -12,7 +12,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticCh
 from dlrover_nb.widgets.marks import Band, Layer, Line, Plot, Rule
 from dlrover_nb.widgets.palette import BLUE, ORANGE, PS_COLOR, WORKER_COLOR
 from dlrover_nb.widgets.plans import told_blocks
-from dlrover_nb.widgets.series import summary_rows
+from dlrover_nb.widgets.series import few, summary_rows
 from dlrover_nb.widgets.svg_drawing import draw_panel
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def speed_chart(history: RunHistory) -> StaticChart:
     applied = sorted(history.outcomes, key=lambda o: o.applied_at_s)
     layers: tuple[Layer, ...] = (
         *_levels(applied, start_s, max([0.0, *t_s])),
-        Line(t_s, y, BLUE, "measured" if t_s else ""),
+        Line(*few(t_s, y), BLUE, "measured" if t_s else ""),
         *(Rule(max(0.0, o.applied_at_s - start_s), o.plan.short, dash="2 3") for o in applied),
     )
     title = "Throughput" if t_s else "Throughput: nothing was measured"
@@ -109,7 +109,7 @@ def memory_chart(history: RunHistory) -> StaticChart:
     start_s = history.run.started_at_s
     lines = {role: series_line(history.series, start_s, f"{role}_memory_mib") for role in Role}
     looks = {Role.WORKER: (WORKER_COLOR, ""), Role.PS: (PS_COLOR, "6 3")}
-    layers = tuple(Line(*lines[r], color, f"largest {r}", dash) for r, (color, dash) in looks.items())
+    layers = tuple(Line(*few(*lines[r]), color, f"largest {r}", dash) for r, (color, dash) in looks.items())
     words = f"Greatest memory of any node of each role over the run of {history.run.job}."
     plot = Plot("Memory", words, "time since start", "MiB", layers, x_is_time=True, height=220)
     return StaticChart(draw_panel(plot).svg, _memory_twin(lines))

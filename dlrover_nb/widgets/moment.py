@@ -11,7 +11,7 @@ from dlrover_nb.widgets.marks import Line, Plot
 from dlrover_nb.widgets.palette import BLUE
 from dlrover_nb.widgets.plans import told_blocks
 from dlrover_nb.widgets.records import fit_view, forecast_view, front_view, proposal_view
-from dlrover_nb.widgets.series import summary_rows
+from dlrover_nb.widgets.series import few, summary_rows
 from dlrover_nb.widgets.svg_drawing import draw_panel
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def speeds_chart(moment: Moment, start_s: float) -> StaticChart:
     t_s = [at_s - start_s for at_s, _ in moment.speeds]
     y = [value for _, value in moment.speeds]
     words = f"Throughput from the start up to {units.elapsed(moment.at_s - start_s)}."
-    line = Line(t_s, y, BLUE, "measured")
+    line = Line(*few(t_s, y), BLUE, "measured")
     plot = Plot(
         "Throughput until then", words, "time since start", "samples/s", (line,), x_is_time=True, height=220
     )

@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 N_BUCKET = 300
 N_STATIC = 100  # of a chart saved in a notebook: every kB counts, and 600 px show no more
+N_SEEN = 400  # buckets of a long line; it has some 500 pixels
 MOST_LINES = 8  # at a time: up to here each node has its own line
 LEAST_GAP_S = 5.0  # shorter pauses are jitter of the reports
 MOST_ROWS = 16  # of a table of nodes; a chart of more nodes shows the extreme ones
@@ -58,6 +59,28 @@ def trace(t_s: Sequence[float], y: Sequence[float], *, n_bucket: int = N_BUCKET)
             out.append((out[-1][0] + limit_s / 2, math.nan))
         out.append((t, v))
     return Trace(tuple(t for t, _ in out), tuple(v for _, v in out))
+
+
+def few(
+    t_s: Sequence[float], y: Sequence[float], *, n_bucket: int = N_SEEN
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return what can be seen of a very long line: the least and the greatest of each bucket, and gaps (NaN).
+
+    A line of up to four points to a bucket is returned as it is.
+    """
+    if len(t_s) <= 4 * n_bucket:
+        return t_s, y
+    times, values = np.asarray(t_s, float), np.asarray(y, float)
+    bucket = np.floor((times - times[0]) / ((times[-1] - times[0]) / n_bucket)).astype(int)
+    order = np.lexsort((values, bucket))  # NaN behind all numbers of its bucket
+    is_gap = np.isnan(values[order])
+    kept = []
+    for rows in (order[~is_gap], order[is_gap]):
+        first = np.flatnonzero(np.diff(bucket[rows], prepend=-1))
+        last = np.append(first[1:], len(rows)) - 1
+        kept += [rows[first], rows[last]] if len(rows) else []
+    seen = np.unique(np.concatenate(kept))
+    return times[seen].tolist(), values[seen].tolist()
 
 
 def _gap_s(t_s: Sequence[float]) -> float:

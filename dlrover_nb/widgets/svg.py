@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _LEFT, _RIGHT, _BOTTOM, _TITLE, _ROW = 62, 22, 40, 22, 14
 _MOST_TICKS = 10
-_MOST_POINTS = 2400  # of a line: four to each of its pixels, and more cannot be seen
 _OPACITY = 0.16
 _ANCHOR = {Side.LEFT: "start", Side.MIDDLE: "middle", Side.RIGHT: "end"}
 
@@ -164,25 +163,10 @@ def _path(points: Sequence[tuple[float, ...]], *, step: bool = False) -> str:
     return "".join(parts)
 
 
-def _thinned(run: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return what can be seen of very many points: least and greatest of each column of pixels."""
-    if len(run) <= _MOST_POINTS:
-        return run
-    columns: dict[int, list[tuple[float, float]]] = {}
-    for point in run:
-        columns.setdefault(math.floor(point[0]), []).append(point)
-    return [point for column in columns.values() for point in _extremes(column)]
-
-
-def _extremes(column: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    by_height = sorted(range(len(column)), key=lambda i: column[i][1])
-    return [column[i] for i in sorted({by_height[0], by_height[-1]})]
-
-
 def _line(line: Line, frame: _Frame) -> str:
     runs = ([(frame.px(x), frame.py(y)) for x, y in run] for run in _runs((line.x, line.y)))
     # a run of one point is drawn as a dot: round caps make it visible
-    path = "".join(_path(_thinned(run), step=line.step) + ("h0" if len(run) == 1 else "") for run in runs)
+    path = "".join(_path(run, step=line.step) + ("h0" if len(run) == 1 else "") for run in runs)
     dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
     return (
         f'<path d="{path}" fill="none" stroke="{line.color}" stroke-width="1.7" stroke-linejoin="round" '

@@ -1,10 +1,11 @@
 import math
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.structs.snapshot import SeriesChunk
-from dlrover_nb.widgets.series import Window, summary_rows, trace, widen
+from dlrover_nb.widgets.series import N_SEEN, Window, few, summary_rows, trace, widen
 
 values = st.lists(st.floats(0, 1e6), min_size=1, max_size=3000)
 
@@ -76,3 +77,22 @@ def test_summary_rows_bound_the_values(y):
     assert len(rows) <= 8
     assert max(high for *_, high in rows) == max(y)
     assert all(low - 1e-6 <= mean <= high + 1e-6 for _, mean, low, high in rows)
+
+
+@given(st.integers(1, 5000), st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_of_a_very_long_line_what_can_be_seen_is_kept_in_order_with_spikes_and_gaps(n, seed):
+    random = Random(seed)
+    t_s = sorted(random.uniform(0, 1e5) for _ in range(n))
+    y = [math.nan if random.random() < 0.01 else random.uniform(0, 300) for _ in t_s]
+    few_t, few_y = few(t_s, y)
+    if n <= 4 * N_SEEN:
+        assert (few_t, few_y) == (t_s, y)
+        return
+    numbers, kept = ([v for v in values if not math.isnan(v)] for values in (y, few_y))
+    assert (min(numbers), max(numbers)) == (min(kept), max(kept))
+    assert [*few_t] == sorted(few_t)
+    known = dict(zip(t_s, map(repr, y), strict=True))
+    assert all(known[t] == repr(v) for t, v in zip(few_t, few_y, strict=True))
+    assert any(map(math.isnan, few_y)) == any(map(math.isnan, y))
+    assert len(few_t) <= 4 * (N_SEEN + 1)

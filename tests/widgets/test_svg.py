@@ -1,7 +1,6 @@
 import math
 import xml.etree.ElementTree as ET
 from itertools import pairwise
-from random import Random
 
 import pytest
 from builders import HOSTILE
@@ -93,20 +92,3 @@ def test_time_ticks_read_as_clocks_do():
     ]
     assert [label for _, label in ticks.time_ticks(0, 20)][:2] == ["0 s", "5 s"]
     assert ticks.time_ticks(0, 4 * 3600)[-1][1] == "4:00 h"
-
-
-@given(st.integers(2401, 6000), st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
-def test_very_many_points_keep_their_extremes_in_order_and_no_more_than_two_to_a_pixel(n, seed):
-    random = Random(seed)
-    run = sorted((random.uniform(0, 600), random.uniform(0, 300)) for _ in range(n))
-    thin = svg._thinned(run)
-    heights = [y for _, y in run]
-    assert {min(heights), max(heights)} <= {y for _, y in thin}
-    assert thin == [point for point in run if point in set(thin)]
-    assert len(thin) <= 2 * 601
-
-
-def test_lines_of_a_usual_length_are_drawn_whole():
-    run = [(i / 4, float(i % 7)) for i in range(2400)]
-    assert svg._thinned(run) == run

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.dashboard.page import Page
@@ -52,7 +51,7 @@ def body(visit: Visit) -> str:
 
 def run_of(run: str, visit: Visit) -> RunHistory:
     """Return the records of a run by its id; `NotFoundError` names the nearest ones."""
-    return past_runs.run_history(run.rpartition("@")[0] or run, run, visit.team.url)
+    return visit.team.runs.run(run)
 
 
 def matching(runs: Iterable[JobRun], query: Mapping[str, str]) -> list[JobRun]:
