@@ -73,10 +73,12 @@ def lab():
     finally:
         _end(psutil.Process(server.pid))
         server.wait()
-        subprocess.run(
-            [sys.executable, "-m", "dlrover_nb.cli", "shutdown", "--force"],
-            env=environment, check=False, capture_output=True, timeout=LIMIT_S,
-        )  # fmt: skip
+        for place in ("ray", "local"):  # what a notebook started, where the test failed before it ended that
+            subprocess.run(
+                [sys.executable, "-m", "dlrover_nb.cli", "shutdown", "--force"],
+                env=environment | {"DLROVER_NB_ADDRESS": place},
+                check=False, capture_output=True, timeout=LIMIT_S,
+            )  # fmt: skip
         shutil.rmtree(home, ignore_errors=True)
 
 
