@@ -142,7 +142,8 @@ def test_the_newest_proposals_are_kept_and_their_numbers_go_on(make_job, few):
     job = make_job(mode=Mode.SUGGEST, n_sample_total=10**10)
     for _ in range(60):
         job.train(30)
-        proposal = job.controller.open_proposal
+        opened = job.controller.brief().opened
+        proposal = opened and opened.id
         if proposal is not None:
             job.decide(Verdict.REJECT, proposal=proposal)
     ids = [int(each.id[1:]) for each in job.controller.view().proposals]

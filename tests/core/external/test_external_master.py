@@ -72,6 +72,8 @@ class World:
         for _ in range(2):
             self.at_s += 1.0
             for node in nodes or [n for n in self.pods if n.startswith("worker") and self.told.get(n)]:
+                if node not in self.told:  # stopped by what the one before has brought about
+                    continue
                 self.n_step[node] = n = self.n_step.get(node, 0) + 10
                 self.do(
                     self.master.on_steps(StepsDone(node, self.told[node], 0, self.at_s, n, n * 8), self.at_s)
