@@ -223,6 +223,7 @@ class ExternalMaster(ExternalState):
             if any(node.is_finished for node in wanted):
                 self._forget_finished()
                 self._start_missing(at_s)
+                self._meet(at_s)  # those that are left may be all that is wanted: else the next event would
                 return
             self._members, self._met_at_s = members, at_s
             self._n_rendezvous += 1
