@@ -54,7 +54,7 @@ class Team:
         url: str | None = None,
         rules: Rules = NO_RULES,
     ) -> None:
-        self.clusters, self.now_s, self.rules, self.url = clusters, now_s, rules, url
+        self.clusters, self.now_s, self.url = clusters, now_s, url
         self.history, self.runs = HistoryStore(url), KeptRuns(url)
         self.audit, self.requests, self.notes = AuditStore(url), RequestStore(url), NoteStore(url)
         self.alerts = AlertStore(url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Decision, Proposal
@@ -70,9 +69,3 @@ def _remembered(order: Remember) -> Iterator[Happening]:
         case Decision() as decision:
             words = f"{decision.id}: {decision.words} by {decision.by}"
             yield Happening(order.at_s, HappeningKind.DECISION, words)
-
-
-def moments_of(found: tuple[Happening, ...]) -> tuple[float, ...]:
-    """Return the times at which something happened, each once, oldest first."""
-    times = sorted(each.at_s for each in found)
-    return tuple(times[:1]) + tuple(b for a, b in pairwise(times) if b > a)

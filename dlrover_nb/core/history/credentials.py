@@ -100,10 +100,6 @@ class CredentialStore(Store):
         """End one by its id; whether it was there."""
         return self._drop((credentials.c.kind == kind) & (credentials.c.id == id)) > 0
 
-    def drop_person(self, kind: str, person: str) -> int:
-        """End all of a person and return how many there were."""
-        return self._drop((credentials.c.kind == kind) & (credentials.c.person == person))
-
     def drop_expired(self, at_s: float) -> int:
         """Remove those of all kinds that have expired, and return how many there were."""
         return self._drop(credentials.c.expires_at_s <= at_s)

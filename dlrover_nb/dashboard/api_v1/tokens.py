@@ -24,7 +24,6 @@ KIND = "token"
 PREFIX = "dlnb_"  # so that scanners of secrets and people know one when they see it
 DAY_S = 86_400.0
 MOST_DAYS = 366
-N_SHOWN = 12  # letters of an id: enough to tell tokens apart
 
 
 @dataclass(frozen=True, slots=True)
