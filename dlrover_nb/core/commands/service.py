@@ -277,14 +277,9 @@ class CommandService:
             return _as_before(before, asker, command, again)
         try:
             done = carry_out()
-        except BackendError as error:
-            self._note(with_answer(row, Stage.FAILED, str(error), self._now_s()))
-            raise
-        except DlroverError as error:
-            self._note(with_answer(row, Stage.REFUSED, str(error), self._now_s()))
-            raise
         except BaseException as error:
-            self._note(with_answer(row, Stage.FAILED, type(error).__name__, self._now_s()))
+            said = str(error) if isinstance(error, DlroverError) else type(error).__name__
+            self._note(with_answer(row, stage_of(error), said, self._now_s()))
             raise
         self._note(with_answer(row, Stage.DONE, answer_of(done), self._now_s()))
         return done
@@ -319,6 +314,14 @@ def as_seen(command: Command, version: str) -> Command:
     if decision is None or decision.seen or not version:
         return command
     return replace(command, decision=replace(decision, seen=version))
+
+
+def stage_of(error: BaseException) -> Stage:
+    """Return what became of a command that raised: it was refused, or nobody knows."""
+    if isinstance(error, NotAllowedError):  # by the cluster too, whose other errors tell nothing for sure
+        return Stage.REFUSED
+    is_known = isinstance(error, DlroverError) and not isinstance(error, BackendError)
+    return Stage.REFUSED if is_known else Stage.FAILED
 
 
 def answer_of(done: object) -> str:

@@ -35,6 +35,10 @@ ACCEPT = decide(Decision(Verdict.ACCEPT, "", 0.0, "p1", why="worth it"), "ads")
 FACTS = CommandFacts(owner="ada", run="ads@1.000", cost_per_hour=12.0, version="d3")
 
 
+class DeniedError(BackendError, NotAllowedError):
+    """A refusal by a cluster that knows people."""
+
+
 class Full(MemoryAudit):
     """An audit whose disk is full."""
 
@@ -83,6 +87,7 @@ def test_a_viewer_is_refused_and_the_refusal_is_written_down(audit):
     ("error", "stage"),
     [
         (StaleDecisionError("p1 is over"), Stage.REFUSED),
+        (DeniedError("vic may not"), Stage.REFUSED),
         (AwayError("no answer"), Stage.FAILED),
         (KeyError("x"), Stage.FAILED),
     ],

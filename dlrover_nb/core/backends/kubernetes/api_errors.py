@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from dlrover_nb.core.errors import AwayError, BackendError
+from dlrover_nb.core.errors import AwayError, BackendError, NotAllowedError
 from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from dlrover_nb.core.manifests.rights import right_to, role_text
 from dlrover_nb.core.structs.call_rights import METHODS, VERBS
@@ -112,8 +112,8 @@ class Unauthorized(ApiError):  # noqa: N818 - as above
     """The API server rejects the credentials: they are missing, expired or revoked."""
 
 
-class Forbidden(ApiError):  # noqa: N818 - as above
-    """The user lacks the right for this request.
+class Forbidden(ApiError, NotAllowedError):  # noqa: N818 - as above
+    """The user lacks the right for this request: nothing was changed.
 
     Attributes
     ----------
