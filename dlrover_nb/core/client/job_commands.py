@@ -96,15 +96,19 @@ class JobCommands:
         StaleDecisionError
             When it is no longer open.
         """
-        return self._decide(Verdict.ACCEPT, proposal=proposal or self._open_proposal(), why=why)
+        now = self._alive()
+        return self._decide(now, Verdict.ACCEPT, proposal=proposal or self._open_proposal(now), why=why)
 
     def reject(self, proposal: str | None = None, *, why: str = "") -> Decision:
         """Reject a proposal: the one named, or the open one."""
-        return self._decide(Verdict.REJECT, proposal=proposal or self._open_proposal(), why=why)
+        now = self._alive()
+        return self._decide(now, Verdict.REJECT, proposal=proposal or self._open_proposal(now), why=why)
 
     def override(self, plan: ResourcePlan, *, proposal: str | None = None, why: str = "") -> Decision:
         """Answer a proposal with another plan, which is applied instead."""
-        return self._decide(Verdict.OVERRIDE, proposal=proposal or self._open_proposal(), plan=plan, why=why)
+        now = self._alive()
+        answered = proposal or self._open_proposal(now)
+        return self._decide(now, Verdict.OVERRIDE, proposal=answered, plan=plan, why=why)
 
     def scale(self, plan: ResourcePlan, *, why: str = "", seen: str = "") -> Decision:
         """Change the running job to `plan`, whether or not anything was proposed.
@@ -115,7 +119,7 @@ class JobCommands:
             Version of the plan that the user saw (`JobSnapshot.version`): a later one refuses the command.
             Empty: whichever it is now. The same holds of `set_mode` and `pin`.
         """
-        return self._decide(Verdict.SCALE, plan=plan, why=why, seen=seen)
+        return self._decide(self._alive(), Verdict.SCALE, plan=plan, why=why, seen=seen)
 
     def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
         """Undo the latest change of the plan, the mode or the pins, by any user.
@@ -137,16 +141,17 @@ class JobCommands:
         StaleDecisionError
             When `decision` is no longer the latest change (the error names later ones).
         """
-        back = self._alive().undo
+        now = self._alive()
+        back = now.undo
         if back is None:
             raise NotFoundError(
                 f"job {self.name} has nothing to undo: no decision has changed its plan, its mode or its pins"
             )
-        return self._hand_in(replace(back, undoes=decision or back.undoes, why=why))
+        return self._hand_in(now, replace(back, undoes=decision or back.undoes, why=why))
 
     def set_mode(self, mode: Mode, *, why: str = "", seen: str = "") -> Decision:
         """Set who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
-        return self._decide(Verdict.MODE, mode=mode, why=why, seen=seen)
+        return self._decide(self._alive(), Verdict.MODE, mode=mode, why=why, seen=seen)
 
     def pin(self, pins: Pins, *, why: str = "", seen: str = "") -> Decision:
         """Fix these parts of every plan from now on, and no others; empty pins free all.
@@ -158,7 +163,7 @@ class JobCommands:
         CapacityError
             When no plan with these pins fits on the machines.
         """
-        return self._decide(Verdict.PIN, pins=pins, why=why, seen=seen)
+        return self._decide(self._alive(), Verdict.PIN, pins=pins, why=why, seen=seen)
 
     def retry_shard(self, shard: int, *, why: str = "") -> None:
         """Retry a shard that ended its workers, after its rows were repaired.
@@ -196,8 +201,7 @@ class JobCommands:
         """
         self._choose(FinishChoice("", why))
 
-    def _open_proposal(self) -> str:
-        snapshot = self._alive()
+    def _open_proposal(self, snapshot: JobSnapshot) -> str:
         if snapshot.open_proposal is None:
             last = snapshot.proposals[-1] if snapshot.proposals else None
             told = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"
@@ -208,6 +212,7 @@ class JobCommands:
 
     def _decide(  # noqa: PLR0913 - fields of a decision, all by keyword
         self,
+        now: JobSnapshot,
         verdict: Verdict,
         *,
         proposal: str | None = None,
@@ -217,19 +222,23 @@ class JobCommands:
         why: str = "",
         seen: str = "",
     ) -> Decision:
-        self._alive()
-        return self._hand_in(Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins, seen=seen))
+        return self._hand_in(now, Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins, seen=seen))
 
-    def _hand_in(self, decision: Decision) -> Decision:
-        made = self.run(decide(decision, self.name))
+    def _hand_in(self, now: JobSnapshot, decision: Decision) -> Decision:
+        made = self.run(decide(decision, self.name), now)
         assert made is not None
         return made
 
     def _choose(self, choice: UserChoice) -> None:
         self.run(choose(choice, self.name))
 
-    def run(self, command: Command) -> Decision | None:
+    def run(self, command: Command, now: JobSnapshot | None = None) -> Decision | None:
         """Carry out a command about this job through the command service; return the decision made, if any.
+
+        Parameters
+        ----------
+        now
+            A snapshot that was fetched for it; None: one is fetched for the audit.
 
         Raises
         ------
@@ -240,7 +249,7 @@ class JobCommands:
         StaleDecisionError
             When what the person saw no longer stands, or a command of the same key was asked before.
         """
-        facts, by = self.facts(command), self._asker.person.name
+        facts, by = self.facts(command, now), self._asker.person.name
         return self._commands.run(
             command, self._asker, facts, lambda: perform(self._link, command, by), again=self._again
         )
@@ -260,16 +269,15 @@ class JobCommands:
             request.id, self._asker, self.facts(request.command), lambda asked: perform(self._link, asked, by)
         )
 
-    def facts(self, command: Command) -> CommandFacts:
+    def facts(self, command: Command, now: JobSnapshot | None = None) -> CommandFacts:
         """Return what the audit says of a command; little where the job's master does not answer."""
         from dlrover_nb.core.commands.facts import facts_of  # noqa: PLC0415 - reading a job needs none of it
 
-        snapshot: JobSnapshot | None = None
         predicted: Prediction | None = None
         with suppress(DlroverError):
-            snapshot = self._link.snapshot()
-            predicted = self._predicted(command, snapshot)
-        facts = facts_of(command, snapshot, namespace=self.namespace, predicted=predicted)
+            now = now or self._link.snapshot()
+            predicted = self._predicted(command, now)
+        facts = facts_of(command, now, namespace=self.namespace, predicted=predicted)
         return replace(facts, cluster=self._cluster)
 
     def _predicted(self, command: Command, snapshot: JobSnapshot) -> Prediction | None:
@@ -277,10 +285,7 @@ class JobCommands:
         plan = command.decision.plan if command.decision is not None else None
         if plan is None or snapshot.phase.is_final:
             return None
-        try:
-            (weighed,) = self._link.weigh((plan,))
-        except DlroverError:
-            return None
+        (weighed,) = self._link.weigh((plan,))
         return weighed.candidate.prediction if weighed.candidate else None
 
     def _again(self, answer: str) -> Decision | None:
