@@ -18,7 +18,7 @@ Only `screen` modules and `scripts` import panel beside this one.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import panel as pn
@@ -149,9 +149,7 @@ class RenderTarget:
 
     def _flush_page(self) -> None:
         self._queued = False
-        assert self._doc is not None
-        # Frozen: else Bokeh walks through all models of the document again for each one that a chart adds.
-        with set_curdoc(self._doc), self._doc.models.freeze():
+        with set_curdoc(self._doc), self._frozen():
             self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
 
     def _flush_notebook(self) -> None:
@@ -161,8 +159,22 @@ class RenderTarget:
             return
         with self.lock, self._root.lock:  # the same lock where this target is within another
             if self._root._is_open():  # noqa: SLF001 - of the same class
-                self._show()
+                with self._frozen():
+                    self._show()
                 self.push()
+
+    @contextmanager
+    def _frozen(self) -> Iterator[None]:
+        """Let Bokeh collect a document's models once at the end, not again for each one that a chart adds."""
+        if self._doc is not None:
+            docs = {self._doc}
+        else:
+            roots = self._root.layout._models.values()  # noqa: SLF001 - panel has no public API
+            docs = {root.document for root, _parent in roots} - {None}
+        with ExitStack() as held:
+            for doc in docs:
+                held.enter_context(doc.models.freeze())
+            yield
 
     @contextmanager
     def _taking_in(self) -> Iterator[None]:
