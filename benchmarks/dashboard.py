@@ -62,6 +62,12 @@ TARGETS = {
     "sessions200_lost": 0.0,
 }
 SPEED = 30.0  # simulated seconds a second: each job reports in each tick
+# What the measured process does in real time has no event to wait for.
+BEGIN_S = 3.0  # until the simulated jobs report
+LOAD_S = 15.0  # until what the first page has begun to import is there
+PROPOSE_S = 60.0  # until jobs have measured enough to be proposed a plan
+KEPT_S = 130.0  # longer than a server keeps the documents of pages that have gone
+HEAR_S = 10.0  # in which each stream must be told something
 N_WARM = 8  # cycles before the first measurement: imports, caches, the allocator's arenas
 PROPOSALS = "() => document.querySelector('main table, main p')"
 FILLED = "() => document.querySelectorAll('#table tbody tr td').length > 0"
@@ -119,6 +125,7 @@ class Server:
 def served(n_job: int, *flags: str, speed: float = SPEED) -> Iterator[Server]:
     server = Server(n_job, *flags, speed=speed)
     try:
+        time.sleep(BEGIN_S)
         yield server
     finally:
         server.end()
@@ -168,9 +175,8 @@ def late_ms(page: Page, server: Server, seconds: float) -> list[float]:
 
 def ticks(browser: Any, seconds: float) -> dict[str, Any]:
     with served(50) as server:
-        time.sleep(3)
         Page(browser, f"{server.url}jobs").close()  # the first page of a process also imports
-        time.sleep(15)  # what the first page has loaded is loaded by then
+        time.sleep(LOAD_S)
         idle = server.cpu_percent(seconds)
         page = Page(browser, f"{server.url}jobs")
         page.wait(5)
@@ -236,7 +242,6 @@ def cycles(browser: Any, n: int) -> dict[str, Any]:
     """Open and close pages, each fourth one with the live view of a job; what stays in memory has leaked."""
     rows = []
     with served(50) as server:
-        time.sleep(3)
         for i in range(n + N_WARM):
             if i % 4 == 3:
                 page = Page(browser, f"{server.url}job?name=job-1", "() => document.querySelector('main')")
@@ -245,7 +250,7 @@ def cycles(browser: Any, n: int) -> dict[str, Any]:
                 page = Page(browser, f"{server.url}jobs")
             page.close()
             if i in {N_WARM - 1, n + N_WARM - 1}:
-                time.sleep(130)  # documents are kept for two minutes
+                time.sleep(KEPT_S)
                 rows.append(server.asked())
     return {
         "cycles": n,
@@ -269,7 +274,7 @@ def soak(browser: Any, minutes: float) -> dict[str, Any]:
 
 def thousand(browser: Any) -> dict[str, Any]:
     with served(1000, "--proposals", speed=60.0) as server:
-        time.sleep(60)  # for proposals to be made
+        time.sleep(PROPOSE_S)
         Page(browser, f"{server.url}jobs").close()
         page = Page(browser, f"{server.url}jobs")
         words = ["job-1", "job-12", "job-9", "", "job-77"] * 4
@@ -301,7 +306,7 @@ def load(n: int, seconds: float) -> dict[str, Any]:
                 opened.append(Stream(server.url))
                 time.sleep(max(0.0, began_s + (i + 1) * seconds / n - time.monotonic()))
             known = [each.n_event for each in opened]
-            time.sleep(10)
+            time.sleep(HEAR_S)
             n_lost = sum(
                 each.is_lost or each.n_event == n_known for each, n_known in zip(opened, known, strict=True)
             )
