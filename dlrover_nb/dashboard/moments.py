@@ -10,7 +10,7 @@ from dlrover_nb.dashboard.handlers import PersonHandler
 from dlrover_nb.dashboard.pages.decisions import check_reader
 from dlrover_nb.dashboard.pages.history import run_of
 from dlrover_nb.dashboard.pages.replays import Reading
-from dlrover_nb.dashboard.pages.travel import asked_moment, part_html, past_of
+from dlrover_nb.dashboard.pages.travel import asked_moment, asked_span_s, part_html, past_of
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.page import Visit
@@ -42,5 +42,6 @@ class MomentHandler(PersonHandler):
 
 def _part(visit: Visit) -> str | Reading:
     check_reader(visit.person)
+    span_s = asked_span_s(visit.query)
     past = past_of(run_of(visit.query.get("run", ""), visit))
-    return past if isinstance(past, Reading) else part_html(past, asked_moment(visit.query, past))
+    return past if isinstance(past, Reading) else part_html(past, asked_moment(visit.query, past), span_s)

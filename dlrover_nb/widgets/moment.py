@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
@@ -31,13 +32,13 @@ def moment_words(moment: Moment, start_s: float, last: Happening | None) -> str:
     return f"{at} after the start: {state}, {moment.target.short}, {speed}, {advised}.{before}"
 
 
-def moment_view(moment: Moment, start_s: float, job: str) -> View:
-    """Return what was measured, known and advised at a moment."""
+def moment_view(moment: Moment, start_s: float, job: str, span_s: float | None = None) -> View:
+    """Return what was measured, known and advised at a moment; the throughput of the last `span_s` alone."""
     blocks: list[Block] = [Facts(_facts(moment, start_s))]
     if moment.missing:
         blocks.append(Paragraph(moment.missing, Tone.HINT))
     blocks += _advised(moment)
-    blocks += [speeds_chart(moment, start_s)] if moment.speeds else []
+    blocks += [speeds_chart(moment, start_s, span_s)] if moment.speeds else []
     blocks += _known(moment, start_s)
     told = told_blocks(moment.proposals, moment.decisions, moment.outcomes)
     blocks += [Heading("Decided until then"), *told] if told else []
@@ -93,11 +94,14 @@ def _known(moment: Moment, start_s: float) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def speeds_chart(moment: Moment, start_s: float) -> StaticChart:
-    """Return the throughput up to the moment."""
-    t_s = [at_s - start_s for at_s, _ in moment.speeds]
-    y = [value for _, value in moment.speeds]
-    words = f"Throughput from the start up to {units.elapsed(moment.at_s - start_s)}."
+def speeds_chart(moment: Moment, start_s: float, span_s: float | None = None) -> StaticChart:
+    """Return the throughput up to the moment, from the start or of the last `span_s`."""
+    first_s = start_s if span_s is None else max(start_s, moment.at_s - span_s)
+    speeds = moment.speeds if first_s == start_s else moment.speeds[bisect_left(moment.speeds, (first_s,)) :]
+    t_s = [at_s - start_s for at_s, _ in speeds]
+    y = [value for _, value in speeds]
+    begins = "the start" if first_s == start_s else units.elapsed(first_s - start_s)
+    words = f"Throughput from {begins} up to {units.elapsed(moment.at_s - start_s)}."
     line = Line(*few(t_s, y), BLUE, "measured")
     plot = Plot(
         "Throughput until then", words, "time since start", "samples/s", (line,), x_is_time=True, height=220

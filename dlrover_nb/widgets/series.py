@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -228,17 +228,21 @@ def summary_rows(
     t_s: Sequence[float], y: Sequence[float], n_row: int
 ) -> list[tuple[float, float, float, float]]:
     """Return (end, mean, least, greatest) of `n_row` equal spans of time, empty ones left out."""
-    rows = [(t, v) for t, v in zip(t_s, y, strict=True) if math.isfinite(v)]
-    if not rows:
+    times, values = np.asarray(t_s, float), np.asarray(y, float)
+    told = np.isfinite(values)
+    times, values = times[told], values[told]
+    if not len(times):
         return []
-    start, end = min(t for t, _ in rows), max(t for t, _ in rows)
-    width = (end - start) / n_row or 1.0
-    spans: list[list[float]] = [[] for _ in range(n_row)]
-    for t, v in rows:
-        spans[min(int((t - start) / width), n_row - 1)].append(v)
-    return [
-        (start + (i + 1) * width, fmean(span), min(span), max(span)) for i, span in enumerate(spans) if span
-    ]
+    start = float(times.min())
+    width = (float(times.max()) - start) / n_row or 1.0
+    span = np.minimum(((times - start) / width).astype(int), n_row - 1)
+    count, total = np.bincount(span, minlength=n_row), np.bincount(span, values, n_row)
+    least, greatest = np.full(n_row, np.inf), np.full(n_row, -np.inf)
+    np.minimum.at(least, span, values)
+    np.maximum.at(greatest, span, values)
+    ends = start + width * np.arange(1, n_row + 1)
+    mean = np.clip(total / np.maximum(count, 1), least, greatest)  # a sum's last bit may leave them
+    return [*zip(*(column[count > 0].tolist() for column in (ends, mean, least, greatest)), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

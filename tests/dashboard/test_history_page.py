@@ -105,7 +105,10 @@ def test_two_runs_are_compared_side_by_side(address):
     assert "key of the job file" in fetch(f"{address}/history?run={CLICKS}&run={RUN}")[2]
 
 
-@pytest.mark.parametrize("query", ["run=none@1", "run=clicks@1", "page=0", "page=x", f"run={CLICKS}&at=soon"])
+@pytest.mark.parametrize(
+    "query",
+    ["run=none@1", "run=clicks@1", "page=0", "page=x", f"run={CLICKS}&at=soon", f"run={CLICKS}&span=7"],
+)
 def test_what_is_not_there_is_said_in_one_line(address, query):
     status, _, page = fetch(f"{address}/history?{query}")
     assert status >= 400
@@ -129,6 +132,14 @@ def test_a_run_with_a_journal_is_shown_as_it_was_at_a_moment(address, told):
     words = re.search(r'data-words="([^"]+)"', part)[1]
     assert words.startswith("0:30 after the start: training")
     assert part in page
+
+
+def test_links_to_other_moments_keep_the_span_of_the_throughput(address):
+    _, _, page = fetch(f"{address}/history?run={RUN}&at=30&span=3600")
+    assert '<option value="3600" selected>' in page
+    links = re.findall(r'href="([^"]+)" data-at', page)
+    assert links
+    assert all("span=3600" in each for each in links)
 
 
 def test_the_last_moment_of_the_address_is_the_job_as_it_ended(address, told):

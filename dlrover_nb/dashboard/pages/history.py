@@ -13,7 +13,14 @@ from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.decisions import check_reader
 from dlrover_nb.dashboard.pages.lists import Field, address, card, filters, link
 from dlrover_nb.dashboard.pages.replays import Reading
-from dlrover_nb.dashboard.pages.travel import asked_moment, part_html, past_of, reading_html, scrubber_html
+from dlrover_nb.dashboard.pages.travel import (
+    asked_moment,
+    asked_span_s,
+    part_html,
+    past_of,
+    reading_html,
+    scrubber_html,
+)
 from dlrover_nb.widgets import theme, units
 from dlrover_nb.widgets.blocks import EMPTY, escape
 from dlrover_nb.widgets.compare import compare_view
@@ -145,14 +152,14 @@ def _one(history: RunHistory, visit: Visit) -> str:
             f"{visit.root}/history", {**keep, "run": history.run.run, "at": visit.query.get("at", "")}
         )
         return card(reading_html(past, again), label="Time travel") + history_view(history).html()
-    at_s = asked_moment(visit.query, past)
+    at_s, span_s = asked_moment(visit.query, past), asked_span_s(visit.query)
     return (
         card(
-            "<h2>Time travel</h2>" + scrubber_html(past, at_s, root=visit.root, keep=keep),
+            "<h2>Time travel</h2>" + scrubber_html(past, at_s, span_s, root=visit.root, keep=keep),
             label="Time travel",
         )
         + '<p id="travel-told" role="status" aria-live="polite"></p>'
-        + f'<div id="travel-moment">{part_html(past, at_s)}</div>'
+        + f'<div id="travel-moment">{part_html(past, at_s, span_s)}</div>'
         + '<details style="margin:12px 0"><summary style="cursor:pointer">The whole run</summary>'
         + f"{history_view(history).html()}</details>"
         + f'<script src="{escape(visit.root)}/static/history.js" defer></script>'

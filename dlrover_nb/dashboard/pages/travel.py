@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.moment import Happening, Moment
 
 MOST_LINKS = 200
+# How much before the moment the throughput is shown, in seconds; the first: all of it.
+SPANS = {"": "all until then", "600": "10 minutes", "3600": "an hour", "21600": "6 hours", "86400": "a day"}
 _BUTTON = (
     f"font:inherit;padding:6px 12px;min-height:36px;background:{theme.SURFACE};color:{theme.INK};"
     f"border:1px solid {theme.EDGE};border-radius:4px;cursor:pointer;display:inline-block;"
@@ -102,25 +104,46 @@ def asked_moment(query: Mapping[str, str], past: Past) -> float:
     return past.within(past.start_s + since_s)
 
 
-def part_html(past: Past, at_s: float) -> str:
+def asked_span_s(query: Mapping[str, str]) -> float | None:
+    """Return how much before the moment an address asks for, in seconds; None for all.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is none of those that there are.
+    """
+    text = query.get("span", "")
+    if text not in SPANS:
+        known = ", ".join(filter(None, SPANS))
+        raise InvalidValueError(f"span must be one of {known} seconds, got {shown(text)}; leave it out")
+    return float(text) if text else None
+
+
+def part_html(past: Past, at_s: float, span_s: float | None = None) -> str:
     """Return the part of one moment; it holds the moment in words for those who do not see it change."""
     moment = past.at(at_s)
     before = [each for each in past.happenings if each.at_s <= at_s]
     words = moment_words(moment, past.start_s, before[-1] if before else None)
-    view = moment_view(moment, past.start_s, past.history.run.job)
+    view = moment_view(moment, past.start_s, past.history.run.job, span_s)
     return f'<div data-words="{escape(words)}" data-at="{_seconds(at_s - past.start_s)}">{view.html()}</div>'
 
 
-def scrubber_html(past: Past, at_s: float, *, root: str, keep: Mapping[str, str]) -> str:
+def scrubber_html(
+    past: Past, at_s: float, span_s: float | None = None, *, root: str, keep: Mapping[str, str]
+) -> str:
     """Return the scrubber at a moment, with links to the moments where something happened."""
     run, start_s = past.history.run.run, past.start_s
+    chosen = "" if span_s is None else f"{span_s:g}"
+    spanned = {"span": chosen} if chosen else {}
     marks = past.happenings[-MOST_LINKS:]
     times = [each.at_s for each in marks]
     before = max((t for t in times if t < at_s), default=None)
     after = min((t for t in times if t > at_s), default=None)
 
     def href(moment_s: float) -> str:
-        return f"{root}/history?{urlencode({**keep, 'run': run, 'at': _seconds(moment_s - start_s)})}"
+        return (
+            f"{root}/history?{urlencode({**keep, 'run': run, **spanned, 'at': _seconds(moment_s - start_s)})}"
+        )
 
     hidden = "".join(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
@@ -144,11 +167,23 @@ def scrubber_html(past: Past, at_s: float, *, root: str, keep: Mapping[str, str]
         f'list="travel-marks" aria-valuetext="{units.elapsed(at_s - start_s)} after the start" '
         f'style="width:100%;min-height:36px;margin:4px 0"><datalist id="travel-marks">{options}</datalist>'
         f"{_step('travel-before', 'Before', before, href)} {_step('travel-after', 'After', after, href)} "
+        f"{_span_choice(chosen)} "
         f'<button style="{_BUTTON}">Show</button> '
         f'<output for="travel-at">{units.elapsed(at_s - start_s)}</output></form>'
         f"<details open><summary>Moments where something happened ({len(marks)})</summary>{note}"
         f'<ol id="travel-moments" tabindex="0" aria-label="Moments where something happened" '
         f'style="max-height:180px;overflow:auto;margin:4px 0;padding-left:20px">{chips}</ol></details>'
+    )
+
+
+def _span_choice(chosen: str) -> str:
+    options = "".join(
+        f'<option value="{value}"{" selected" if value == chosen else ""}>{words}</option>'
+        for value, words in SPANS.items()
+    )
+    return (
+        f'<label style="white-space:nowrap">Throughput of '
+        f'<select id="travel-span" name="span" style="{_BUTTON}">{options}</select></label>'
     )
 
 

@@ -11,10 +11,11 @@
   const moments = [...document.querySelectorAll('#travel-moments a[data-at]')]
   const times = [...new Set(moments.map(link => Number(link.dataset.at)))].sort((a, b) => a - b)
   const steps = {before: document.getElementById('travel-before'), after: document.getElementById('travel-after')}
-  const TYPING_MS = 120
   const AGAIN_MS = 1000
+  const span = document.getElementById('travel-span')
   let at = Number(range.value)
   let asked = 0
+  let isAsking = false
   let timer
 
   const pad = n => String(n).padStart(2, '0')
@@ -57,6 +58,7 @@
   async function ask(moment) {
     const mine = ++asked
     part.setAttribute('aria-busy', 'true')
+    isAsking = true
     let answer, text
     try {
       answer = await fetch(`${form.dataset.part}?${address(moment)}`, {credentials: 'same-origin'})
@@ -64,6 +66,8 @@
     } catch {
       if (mine === asked) told.textContent = 'The server gave no answer; what is shown is an earlier moment.'
       return
+    } finally {
+      if (mine === asked) isAsking = false
     }
     if (mine !== asked) return  // a later moment was asked for
     if (answer.status === 202) {
@@ -78,6 +82,7 @@
     }
     part.innerHTML = text  // made by our server, which escapes what is not its own
     told.textContent = part.firstElementChild.dataset.words
+    if (at !== moment) ask(at)  // the scrubber has moved on meanwhile
   }
 
   function go(moment, remember) {
@@ -92,8 +97,10 @@
   range.addEventListener('input', () => {
     clearTimeout(timer)
     place(Number(range.value))
-    timer = setTimeout(() => go(at, false), TYPING_MS)
+    if (!isAsking) ask(at)  // one at a time: each that is answered asks for where the scrubber then is
   })
+  range.addEventListener('change', () => history.replaceState({at}, '', `?${address(at)}`))
+  span.addEventListener('change', () => go(at, false))
   form.addEventListener('submit', event => {
     event.preventDefault()
     go(at, true)
@@ -114,7 +121,9 @@
     })
   }
   addEventListener('popstate', event => {
-    const moment = event.state?.at ?? Number(new URLSearchParams(location.search).get('at') ?? range.max)
+    const asks = new URLSearchParams(location.search)
+    const moment = event.state?.at ?? Number(asks.get('at') ?? range.max)
+    span.value = asks.get('span') ?? ''
     place(moment)
     ask(moment)
   })
