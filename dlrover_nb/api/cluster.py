@@ -225,23 +225,31 @@ class Cluster(Records):
             return past.logs(job, node, n=n, gone=gone)
         return found.logs(node, n=n)
 
-    def dash(self) -> ManyJobs:
+    def dash(self, job: str | None = None) -> ManyJobs:
         """Return a live view of all jobs; a click on one opens it below, with its buttons.
 
         A front end without widgets shows its static form; ``.panel()`` is for a served page.
 
+        Parameters
+        ----------
+        job
+            Name of the one that is open at first; None: none.
+
         Raises
         ------
+        NotFoundError
+            When there is none of that name (with the nearest ones).
         BackendError
             When the cluster does not answer.
 
         Examples
         --------
-        >>> cluster.dash()
+        >>> cluster.dash("ads-ctr")
         """
         from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load on demand
 
-        return ManyJobs(self._asked, self.poller)
+        opened = "" if job is None else self.job(job).name
+        return ManyJobs(self._asked, self.poller, opened)
 
     @shown_waits("the job to be deleted")
     def delete(self, name: str, *, force: bool = False) -> Note:

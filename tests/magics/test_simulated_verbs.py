@@ -118,6 +118,9 @@ def test_all_jobs_are_followed_in_one_view(simulated):
     assert "quick-start" in bundle["text/plain"]
     assert "quick-start" in str(shown)
     assert "<svg" in bundle["text/html"]
+    with pytest.raises(UsageError, match="quick-start"):
+        simulated.run_line_magic("dlrover", "dash quick-stat")
+    assert simulated.run_line_magic("dlrover", "dash quick-start")
 
 
 def test_no_history_is_kept_of_a_simulated_job(simulated):

@@ -20,6 +20,7 @@ PREDICT = (
     argument("rows", metavar="ROWS", help="file with the columns of the training data"),
     *OUTPUT,
 )
+DASH = (argument("job", metavar="JOB", nargs="?", help="name of the job that is open at first"),)
 SHUTDOWN = (argument("--force", action="store_true", help="stop jobs that still run"),)
 
 
@@ -50,10 +51,11 @@ def _trained(commands: Commands, name: str) -> JobHandle | str:
     return handle if handle.is_far else name
 
 
-def dash(commands: Commands) -> ManyJobs:
-    """Follow all jobs live."""
+def dash(commands: Commands, *, job: str | None) -> ManyJobs:
+    """Follow all jobs live, with one of them open where it is named."""
+    shown = commands.cluster().dash(job)
     commands.session.shown.clear()  # from now on the live view shows what is open
-    return commands.cluster().dash()
+    return shown
 
 
 def shutdown(commands: Commands, *, force: bool) -> Note:
@@ -72,6 +74,6 @@ VERBS = (
         PREDICT,
         "quick-start new.parquet -o scores.parquet",
     ),
-    Verb("dash", "follow all jobs live, and open one of them", dash),
+    Verb("dash", "follow all jobs live, and open one of them", dash, DASH, "quick-start"),
     Verb("shutdown", "end the cluster that was started here", shutdown, SHUTDOWN),
 )

@@ -45,6 +45,8 @@ class ManyScreen:
         Called when the served page that shows this screen is gone.
     on_connect
         Called when a notebook's page has rendered the view.
+    opened
+        Name of the job that is open at first; empty: none.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class ManyScreen:
         *,
         on_close: Callable[[ManyScreen], None],
         on_connect: Callable[[], None] = lambda: None,
+        opened: str = "",
     ) -> None:
         self._state, self._open_job = state, open_job
         first = state()
@@ -67,6 +70,9 @@ class ManyScreen:
         )
         self.layout, self.flush = self.stage.layout, self.stage.flush
         self.show()
+        if opened in self._job.options:
+            self._job.value = opened
+            self._open_chosen(None)
 
     def _make_controls(self) -> None:
         self._job = select("Job to highlight", [_NONE], width=260)

@@ -32,6 +32,8 @@ class ManyJobs(LivePage["ManyScreen"]):
         Where they run.
     poller
         Updates this view, and those of jobs opened from it; the cluster's poller.
+    opened
+        Name of the job that each screen has open at first; empty: none.
 
     Raises
     ------
@@ -39,9 +41,9 @@ class ManyJobs(LivePage["ManyScreen"]):
         When it does not answer.
     """
 
-    def __init__(self, cluster: Cluster, poller: Poller) -> None:
+    def __init__(self, cluster: Cluster, poller: Poller, opened: str = "") -> None:
         super().__init__(poller)
-        self._cluster = cluster
+        self._cluster, self._opened = cluster, opened
         self.view_model = JobsViewModel(cluster)
         poller.watch(self)
 
@@ -53,6 +55,7 @@ class ManyJobs(LivePage["ManyScreen"]):
             self._open,
             on_close=self._drop,
             on_connect=self._cell.take_back_scripts,
+            opened=self._opened,
         )
 
     def _open(self, name: str) -> LiveView:
