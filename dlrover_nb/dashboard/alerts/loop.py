@@ -99,6 +99,9 @@ class AlertLoop:
                     if is_well:
                         logger.warning("alerts of cluster %s cannot be read: %s", key, error)
                     is_well = False
+                except Exception:  # a mistake of ours about one list must not end all alerts
+                    logger.exception("alerts of cluster %s cannot be read", key)
+                    is_well = False
                 else:
                     is_well = True
             self._is_over.wait(self._period_s)

@@ -127,3 +127,22 @@ def test_a_request_of_a_job_of_another_cluster_is_no_alert_of_this_one(cluster, 
         team.requests.take(waiting.id, "refused")
         loop.read("sim", listed(cluster, 0.0, "ads-ctr"))
         assert sent[-1].ended_at_s is not None
+
+
+def test_a_mistake_about_one_list_does_not_end_the_alerts_of_the_next(cluster, teams, monkeypatch):
+    submitted(cluster, "ads-ctr")
+    sent, read, met = [], AlertLoop.read, []
+
+    def first_fails(loop, key, jobs):
+        met.append(jobs)
+        if len(met) == 1:
+            raise KeyError(key)
+        read(loop, key, jobs)
+
+    monkeypatch.setattr(AlertLoop, "read", first_fails)
+    loop = AlertLoop(teams[0], AT_ONCE, sent.append, period_s=0.01)
+    loop.begin()
+    try:
+        until(lambda: sent, what="an alert after the mistake")
+    finally:
+        loop.close()
