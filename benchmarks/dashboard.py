@@ -13,16 +13,18 @@ cpu_percent              of the server for one such page, above its cost without
 sessions20_cores         of the server with 20 pages open                                            <= 1
 sessions20_slower        tick to paint with 20 pages over that with one                              <= 2
 cycles_rss_growth_mib    of the server, after 40 pages were opened and closed                        < 5
-soak_mib_per_hour        its memory's slope, over `--soak-minutes`                                   flat
+soak_mib_per_hour        its memory's slope with two open pages, over `--soak-minutes`               flat
+history_wire_bytes       page of a past run of 100,000 points, compressed                            < 60000
+history_pan_p50_ms       from moving its scrubber to the frame that shows that hour                  <= 50
 thousand_page_s          page *Jobs* of 1,000 jobs                                                   <= 2
 thousand_filter_ms       typing into its filter, to the frame that shows it                          <= 100
 thousand_batch_s         page *Proposals* of 1,000 jobs                                              <= 1
-accept_click_applied_s   on local Ray, from the click on Accept to its plan applied; by the verb beside
-- sessions200_lost         of 200 event streams opened in 60 s, those that were refused or ended       0
-=======================  ==========================================================================
-=========
+accept_click_applied_s   on local Ray, from the click on Accept to its plan applied; by the verb too  measured
+sessions200_lost         of 200 event streams opened in 60 s, those that were refused or ended       0
+job_page_cpu_percent     of the server for one open page of a job; `job_pages5_cores` for five       measured
+=======================  ==========================================================================  =========
 
-    python benchmarks/dashboard.py [--parts ticks thousand load accept cycles soak] [--soak-minutes 20]
+    python benchmarks/dashboard.py [--parts ticks views thousand load accept cycles soak] [--soak-minutes 20]
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 from dashboard_accept import accept
+from dashboard_views import job_pages, past_run
 from live_views import chromium, is_there
+
+from dlrover_nb.dashboard.server import KEPT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +61,8 @@ TARGETS = {
     "sessions20_cores": 1.0,
     "sessions20_slower": 2.0,
     "cycles_rss_growth_mib": 5.0,
+    "history_wire_bytes": 60_000.0,
+    "history_pan_p50_ms": 50.0,
     "thousand_page_s": 2.0,
     "thousand_filter_ms": 100.0,
     "thousand_batch_s": 1.0,
@@ -63,14 +70,17 @@ TARGETS = {
 }
 SPEED = 30.0  # simulated seconds a second: each job reports in each tick
 REAL = 1.0  # as slowly as real jobs: the process holds their series too, 0.7 MiB more a second at `SPEED`
+# Of two servers with the same jobs, one without pages: what it grows by is of the jobs, which live elsewhere
+# in truth. Its growth is taken off.
 # What the measured process does in real time has no event to wait for.
 BEGIN_S = 3.0  # until the simulated jobs report
 LOAD_S = 15.0  # until what the first page has begun to import is there
 PROPOSE_S = 60.0  # until jobs have measured enough to be proposed a plan
-KEPT_S = 130.0  # longer than a server keeps the documents of pages that have gone
+GONE_S = KEPT_S + 40.0  # until the documents of pages that have gone are not kept any more
 HEAR_S = 10.0  # in which each stream must be told something
 N_WARM = 8  # cycles before the first measurement: imports, caches, the allocator's arenas
 PROPOSALS = "() => document.querySelector('main table, main p')"
+MAIN = "() => document.querySelector('main')"
 FILLED = "() => document.querySelectorAll('#table tbody tr td').length > 0"
 # The time of the first frame after each change of the table.
 PAINTS = """() => {
@@ -241,36 +251,54 @@ def streams(server: Server, n: int) -> Iterator[list[Stream]]:
 
 def cycles(browser: Any, n: int) -> dict[str, Any]:
     """Open and close pages, each fourth one with the live view of a job; what stays in memory has leaked."""
-    rows = []
-    with served(50, speed=REAL) as server:
+    rows, aside = [], []
+    with served(50, speed=REAL) as server, served(50, speed=REAL) as other:
         for i in range(n + N_WARM):
             if i % 4 == 3:
-                page = Page(browser, f"{server.url}job?name=job-1", "() => document.querySelector('main')")
+                page = Page(browser, f"{server.url}job?name=job-1", MAIN)
                 page.wait(2)
             else:
                 page = Page(browser, f"{server.url}jobs")
             page.close()
             if i in {N_WARM - 1, n + N_WARM - 1}:
-                time.sleep(KEPT_S)
+                time.sleep(GONE_S)
                 rows.append(server.asked())
+                aside.append(other.asked())
+    of_jobs = aside[1]["rss_mib"] - aside[0]["rss_mib"]
     return {
         "cycles": n,
-        "cycles_rss_growth_mib": round(rows[1]["rss_mib"] - rows[0]["rss_mib"], 2),
+        "cycles_rss_growth_mib": round(rows[1]["rss_mib"] - rows[0]["rss_mib"] - of_jobs, 2),
+        "cycles_rss_growth_jobs_mib": round(of_jobs, 2),
         "cycles_threads_growth": rows[1]["threads"] - rows[0]["threads"],
     }
 
 
 def soak(browser: Any, minutes: float) -> dict[str, Any]:
-    """Leave a page open; the slope of the server's memory after the first quarter, by least squares."""
-    with served(50, speed=REAL) as server:
-        page, rows, began_s = Page(browser, f"{server.url}jobs"), [], time.monotonic()
+    """Leave two pages open; the slope of the server's memory after the first quarter, by least squares."""
+    with served(50, speed=REAL) as server, served(50, speed=REAL) as other:
+        pages = [Page(browser, f"{server.url}jobs"), Page(browser, f"{server.url}job?name=job-1", MAIN)]
+        rows, began_s = [], time.monotonic()
         while time.monotonic() - began_s < 60 * minutes:
-            page.wait(10)
-            rows.append((time.monotonic() - began_s, server.asked()["rss_mib"]))
-        page.close()
-    at_s, mib = np.array(rows[len(rows) // 4 :]).T
-    slope = float(np.polyfit(at_s / 3600, mib, 1)[0])
-    return {"soak_minutes": minutes, "soak_mib_per_hour": round(slope, 2), "soak_rss_mib": round(mib[-1], 1)}
+            pages[0].wait(10)
+            took_s = time.monotonic() - began_s
+            rows.append((took_s, server.asked()["rss_mib"], other.asked()["rss_mib"]))
+        for page in pages:
+            page.close()
+    at_s, mib, of_jobs = np.array(rows[len(rows) // 4 :]).T
+    slope, jobs_slope = np.polyfit(at_s / 3600, np.array([mib - of_jobs, of_jobs]).T, 1)[0]
+    return {
+        "soak_minutes": minutes,
+        "soak_mib_per_hour": round(float(slope), 2),
+        "soak_jobs_mib_per_hour": round(float(jobs_slope), 2),
+        "soak_rss_mib": round(mib[-1], 1),
+    }
+
+
+def views(browser: Any, seconds: float) -> dict[str, Any]:
+    with served(50, "--history", speed=REAL) as server:
+        time.sleep(LOAD_S)
+        figures = past_run(browser, server.url)
+        return figures | job_pages(browser, server.url, server.cpu_percent, seconds)
 
 
 def thousand(browser: Any) -> dict[str, Any]:
@@ -320,7 +348,7 @@ def load(n: int, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ("ticks", "thousand", "load", "accept", "cycles", "soak")
+    names = ("ticks", "views", "thousand", "load", "accept", "cycles", "soak")
     parser.add_argument("--parts", nargs="+", choices=names, default=list(names))
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--soak-minutes", type=float, default=20.0)
@@ -331,6 +359,7 @@ def main() -> None:
     with chromium() as browser:
         measured = {
             "ticks": lambda: ticks(browser, given.seconds),
+            "views": lambda: views(browser, given.seconds),
             "thousand": lambda: thousand(browser),
             "load": lambda: load(200, 60.0),
             "accept": lambda: accept(browser),

@@ -3,13 +3,14 @@
 It prints its address, then a line of JSON for each line that it reads: processor seconds without those of the
 simulation, resident memory, and when the cluster was heard since the last question.
 
-    python benchmarks/dashboard_server.py N_JOB SPEED [--proposals]
+    python benchmarks/dashboard_server.py N_JOB SPEED [--proposals] [--history]
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 import tempfile
 import threading
@@ -22,7 +23,10 @@ import psutil
 from live_views import simulated
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.jobfile import parse_job
+from dlrover_nb.core.structs.events import PhaseChanged
+from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.past import SeriesRow
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 
 MOST_REAL = 50
+N_POINT = 100_000  # of the past run
+LONG_AT_S = 1_790_000_000.0
 
 
 def cost(process: psutil.Process) -> dict[str, float]:
@@ -83,6 +89,17 @@ class Repeated:
         return self._core.job(f"job-{(int(name.removeprefix('job-')) - 1) % self._n_real + 1}")
 
 
+def remember_long(team: Team) -> None:
+    """Put a run with a point for each minute of ten weeks into the history."""
+    team.history.remember("long", LONG_AT_S, parse_job("name: long\n"))
+    for i in range(1, N_POINT + 1):
+        speed = 1000.0 + 200.0 * math.sin(i / 50) + i % 7
+        row = SeriesRow(LONG_AT_S + 60.0 * i, 60.0, speed, 4, 2, 700.0, 300.0)
+        team.history.remember("long", LONG_AT_S, row)
+    end = PhaseChanged(LONG_AT_S + 60.0 * N_POINT + 1, JobPhase.SUCCEEDED, "")
+    team.history.remember("long", LONG_AT_S, end)
+
+
 def main() -> None:
     n_job, speed = int(sys.argv[1]), float(sys.argv[2])
     mode = Mode.SUGGEST if "--proposals" in sys.argv else Mode.MANUAL
@@ -93,6 +110,8 @@ def main() -> None:
         watched.listen(lambda _jobs: heard.append(time.time()))
         team = Team({"sim": watched}, SystemClock().now_s, url=f"sqlite:///{Path(folder) / 'history.db'}")
         try:
+            if "--history" in sys.argv:
+                remember_long(team)
             asyncio.run(run(team, heard))
         finally:
             team.close()
