@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-# The parts of the suite, and fixtures of all tests with a browser or a Kubernetes.
-pytest_plugins = ["parts", "chromium", "kube"]
+# The parts of the suite, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
+pytest_plugins = ["parts", "chromium", "kube", "postgresql"]
 
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -83,17 +83,16 @@ def master_of(name: str = "quick-start", **changes: object) -> JobMaster:
 
 
 @contextmanager
-def masters_team(folder: Path, *clusters: object, **options: object) -> Iterator[Team]:
-    """Give a team whose clusters are ``a``, ``b``, … and whose records lie in a folder."""
+def masters_team(folder: Path, *clusters: object, url: str = "", **options: object) -> Iterator[Team]:
+    """Give a team whose clusters are ``a``, ``b``, … and whose records lie in a folder, or at an address."""
     watched = {
         key: WatchedCluster(cluster, period_s=0.05)  # type: ignore[arg-type]  # as far as pages use one
         for key, cluster in zip("abcdef", clusters, strict=False)
     }
     for each in watched.values():
         until(lambda each=each: each.jobs().heard_s is not None or each.jobs().error, what="the list of jobs")
-    team = Team(
-        watched, lambda: builders.START_S + 1000, url=f"sqlite:///{folder / 'team.sqlite'}", **options
-    )  # type: ignore[arg-type]
+    url = url or f"sqlite:///{folder / 'team.sqlite'}"
+    team = Team(watched, lambda: builders.START_S + 1000, url=url, **options)  # type: ignore[arg-type]
     try:
         yield team
     finally:

@@ -214,26 +214,6 @@ def test_who_decides_on_a_job_that_has_gone_is_told_on_a_page_without_it(server,
     assert "was refused: no job" in page.text
 
 
-def test_two_servers_of_one_database_carry_a_command_out_once(team, server, cluster, master, tmp_path):
-    with masters_team(tmp_path, cluster) as other, running(other, ByName()) as second:
-        answers = []
-        askers = [
-            threading.Thread(target=lambda each=each: answers.append(send(each, key="k1")))
-            for each in (server, second) * 4
-        ]
-        for each in askers:
-            each.start()
-        for each in askers:
-            each.join(LIMIT_S)
-        assert [answer.status for answer in answers] == [303] * len(askers)
-        assert len(master.asked) == 1
-        rows = [each.row.stage for each in team.audit.rows()]
-        assert rows.count(Stage.ASKED) == rows.count(Stage.DONE) == 1
-        assert [each.seq for each in other.audit.rows()] == list(range(1, len(rows) + 1))
-        # what one server keeps for a person, the other one tells
-        assert told(second, send(server, reason="late", proposal="p9")).text.count('role="status"') > 1
-
-
 def test_a_reason_of_megabytes_is_refused_in_words_or_at_the_door(team, server, master):
     assert f"at most {MOST_REASON:,} letters" in told(server, send(server, reason=LONG)).text
     with contextlib.suppress(ConnectionError):  # it may close before all is sent
