@@ -78,7 +78,7 @@ LOAD_S = 15.0  # until what the first page has begun to import is there
 PROPOSE_S = 60.0  # until jobs have measured enough to be proposed a plan
 GONE_S = KEPT_S + 40.0  # until the documents of pages that have gone are not kept any more
 HEAR_S = 10.0  # in which each stream must be told something
-N_WARM = 8  # cycles before the first measurement: imports, caches, the allocator's arenas
+N_WARM = 40  # cycles before the first measurement: as many pages at a time as later need as much memory
 PROPOSALS = "() => document.querySelector('main table, main p')"
 MAIN = "() => document.querySelector('main')"
 FILLED = "() => document.querySelectorAll('#table tbody tr td').length > 0"

@@ -41,7 +41,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("statsu", "unknown verb 'statsu'; did you mean status?; see %dlrover help"),
         ("help undoo", "unknown verb 'undoo'; did you mean undo?"),
         *((f"{verb} ctrr", "no job 'ctrr' here; did you mean ctr?")
-          for verb in ("status", "watch", "plans", "why", "undo", "logs", "attach", "export", "wait", "stop", "shards")),
+          for verb in ("status", "watch", "plans", "why", "undo", "logs", "attach", "dash", "export", "wait", "stop", "shards")),
         ("whatif ctrr --workers 2", "did you mean ctr?"),
         ("pin ctrr --ps 2", "did you mean ctr?"),
         ("mode ctrr auto", "did you mean ctr?"),
@@ -57,7 +57,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("wait --for ever", "unknown thing to wait for 'ever'; known: end, proposal"),
         ("wait --timeout", "--timeout: expected one argument"),
         ("import", "the following arguments are required: FILE"),
-        ("dash ctr", "unexpected argument: 'ctr'"),
+        ("dash a b", "unexpected argument: 'b'"),
         ("history a b", "unexpected argument: 'b'"),
         ("wait --timeout nan", "timeout in seconds must be >= 0, got nan; leave it out"),
         ("wait --timeout -1", "timeout in seconds must be >= 0, got -1"),
