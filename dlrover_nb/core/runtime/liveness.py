@@ -15,6 +15,7 @@ from dlrover_nb.core.runtime import (
     migration_coordinator,
     ps_group,
     quarantine,
+    rebalancing,
     resizing,
 )
 from dlrover_nb.core.runtime.state import Stage
@@ -187,6 +188,8 @@ def _check_plan(state: JobState, at_s: float) -> None:
         state.end(JobPhase.STOPPED, f"{state.stop_reason}; no checkpoint was saved in time", at_s)
     elif state.change is not None and at_s > state.last_step_s + PLAN_LIMIT_S:
         state.fail_plan(_why_stuck(state), at_s)
+    elif rebalancing.is_under_way(state) and at_s > state.last_step_s + PLAN_LIMIT_S:
+        rebalancing.give_up(state, f"no rows moved within {PLAN_LIMIT_S:g} s", at_s)
 
 
 def _why_stuck(state: JobState) -> str:

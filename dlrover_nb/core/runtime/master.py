@@ -24,6 +24,7 @@ from dlrover_nb.core.runtime import (
     plans,
     ps_group,
     quarantine,
+    rebalancing,
     resizing,
     shard_requests,
 )
@@ -182,6 +183,11 @@ class JobMaster:
         """The last batches that could not be trained."""
         return self._state.skipped
 
+    @property
+    def balanced_owner(self) -> tuple[int, ...] | None:
+        """Owners of buckets for `rebalance`, by measured load; None: not known, or too little to gain."""
+        return rebalancing.balanced_owner(self._state)
+
     # recovery
 
     @property
@@ -242,6 +248,11 @@ class JobMaster:
         choices.apply_choice(self._state, choice, at_s)
         return self._settle(at_s)
 
+    def rebalance(self, owner: Sequence[int], at_s: float) -> tuple[Order, ...]:
+        """Move buckets to these owners within the present PS group; raises as `rebalancing.rebalance`."""
+        rebalancing.rebalance(self._state, owner, at_s)
+        return self._settle(at_s)
+
     def fail(self, why: str, at_s: float) -> tuple[Order, ...]:
         """End the job at once after a failure of its driver or backend."""
         if not self._state.is_ended:
@@ -283,7 +294,9 @@ class JobMaster:
             return (Send(sender, Stop()),) if not isinstance(message, Left) else ()
         liveness.record_message(self._state, node, message, at_s)
         self._handle_message(node, message, at_s, arrays)
-        if isinstance(message, Report | Alive | ShardAsked | ShardFinished) and self._is_calm(node):
+        if isinstance(message, Report | Alive | ShardAsked | ShardFinished) and shard_requests.is_calm(
+            self._state, node
+        ):
             return self._take_orders()
         return self._settle(at_s)
 
@@ -363,17 +376,6 @@ class JobMaster:
                 assert_never(never)
 
     # reconcile
-
-    def _is_calm(self, node: Node) -> bool:
-        """Whether a shard message of `node` needs no reconciliation before the next tick.
-
-        Nearly all messages are of this kind, and reconciling visits every node: with a thousand workers it
-        would be the bottleneck.
-        """
-        state = self._state
-        is_steady = state.stage is Stage.SERVING and state.steady_since_s is not None and state.change is None
-        is_there = state.roster.get(node.id) is node
-        return is_steady and is_there and not any(each.finished for each in evaluation.ledgers(state))
 
     def _take_orders(self) -> tuple[Order, ...]:
         orders, self._state.orders = tuple(self._state.orders), []

@@ -16,6 +16,7 @@ move waits for a checkpoint that is being written before it switches.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.placement import assign_buckets, carried_over, next_members
@@ -37,15 +38,28 @@ def start_migration(state: JobState, kept: Sequence[str], new: Sequence[str], at
     """Start the migration to the PS that are `kept` and the `new` ones."""
     group = state.group
     assert group is not None
-    state.n_group += 1
     members = next_members(group.nodes, kept, new)
     owner = assign_buckets(carried_over(group.bucket_owner, group.nodes, members), len(members))
-    state.move = Move(PsGroup(state.n_group, members, state.target.ps, owner), at_s)
+    state.move = Move(PsGroup(state.n_group + 1, members, state.target.ps, owner), at_s)
+    _move_out(state, group, state.move)
+
+
+def start_rebalance(state: JobState, owner: tuple[int, ...], at_s: float) -> None:
+    """Start the migration to the same PS with other `owner`s of the buckets."""
+    group = state.group
+    assert group is not None
+    state.move = Move(replace(group, ps_epoch=state.n_group + 1, bucket_owner=owner), at_s, is_rebalance=True)
+    _move_out(state, group, state.move)
+
+
+def _move_out(state: JobState, group: PsGroup, move: Move) -> None:
+    """Order the members of the present group to send the buckets that others get."""
+    state.n_group, members = move.group.ps_epoch, move.group.nodes
     for node in _nodes(state, group.nodes):
         node.is_draining = node.id not in members
-        targets = _targets(state, group, state.move.group, node.id)
+        targets = _targets(state, group, move.group, node.id)
         if targets:
-            state.move.sources.add(node.id)
+            move.sources.add(node.id)
             state.send(node, MoveOut(state.n_group, targets))
 
 
@@ -71,9 +85,11 @@ def cancel_migration(state: JobState) -> None:
 
 
 def leads_to(state: JobState, shape: RolePlan) -> bool:
-    """Whether a move, if there is one, leads to a group of this shape of which nobody leaves."""
+    """Whether a move, if there is one, leads to another group, of this shape, of which nobody leaves."""
     if state.move is None:
         return True
+    if state.move.is_rebalance:
+        return False
     members = _nodes(state, state.move.group.nodes)
     return state.move.group.shape == shape and not any(node.is_leaving for node in members)
 
@@ -147,6 +163,8 @@ def end_switching(state: JobState, at_s: float) -> None:
             state.stop_node(node)
     state.group, state.bucket_owner, state.move = move.group, move.group.bucket_owner, None
     state.enter(Stage.SERVING, at_s)
+    if move.is_rebalance:
+        state.note("the buckets are with their next owners", at_s)
 
 
 def not_switched(state: JobState) -> tuple[Node, ...]:

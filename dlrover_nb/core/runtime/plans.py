@@ -63,7 +63,12 @@ def update_running(state: JobState, at_s: float) -> None:
 def _is_in_place(state: JobState) -> bool:
     """Whether the nodes that the target asks for, and no others, train."""
     target, group = state.target, state.group
-    if state.stage is not Stage.SERVING or group is None or group.shape != target.ps:
+    if (
+        state.stage is not Stage.SERVING
+        or group is None
+        or group.shape != target.ps
+        or state.move is not None
+    ):
         return False
     workers = state.roster.workers
     if len(workers) != target.worker.count or len(state.roster.ps) != target.ps.count:

@@ -19,6 +19,7 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
 from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted
+from dlrover_nb.core.runtime.load_window import LoadWindow
 from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
@@ -90,6 +91,7 @@ class ParameterServer:
         self._serving.take_chunk = self._migration.receive
         self._chunk_sender = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
+        self._load_window = LoadWindow()
         self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
         self._stopped = self.is_leaving = False
         agent.obey, agent.describe = self._obey, self._describe
@@ -162,6 +164,7 @@ class ParameterServer:
         """Add the memory of parameters; leave out copies, which are freed when parameters need memory."""
         self._flash.give_way()
         sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
+        load = self._load_window.extend(sample, self._serving.store, self._serving.epoch)
         store, n_dropped = self._migration.store, self._serving.n_dropped
         if store is None:
             return Report(sample, n_dropped=n_dropped, is_leaving=self.is_leaving)
@@ -169,7 +172,7 @@ class ParameterServer:
             self._flash.expect(store.n_byte)
         sample = replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row)
         members = self._serving.members
-        return Report(sample, n_dropped=n_dropped, members=members, is_leaving=self.is_leaving)
+        return Report(sample, n_dropped=n_dropped, members=members, is_leaving=self.is_leaving, load=load)
 
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""

@@ -25,6 +25,7 @@ from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, leaving,
 from dlrover_nb.core.runtime.batch_sizes import share_global_batch
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.rebalancing import is_under_way, keeps_on
 from dlrover_nb.core.runtime.resizing import awaited
 from dlrover_nb.core.runtime.state import PsGroup, Stage
 from dlrover_nb.core.structs.capacity import n_more
@@ -220,11 +221,12 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
 
     Returns the stage that completes the change, once workers may pause for it.
     """
-    if not (changes_ps(state) and migration_coordinator.leads_to(state, state.target.ps)):
+    is_led_to = changes_ps(state) and migration_coordinator.leads_to(state, state.target.ps)
+    if not is_led_to and (changes_ps(state) or not is_under_way(state)):
         migration_coordinator.cancel_migration(state)
     _stop_standby(state, keep=state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0)
     if not changes_ps(state):
-        return None
+        return keeps_on(state, at_s)
     if _restarts(state) and not state.keeps_checkpoints:
         state.fail_plan(_NOTHING_KEPT, at_s)
         return None

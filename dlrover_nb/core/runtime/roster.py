@@ -15,6 +15,7 @@ from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.structs.bucket_loads import BucketLoad
     from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.messages import Hello
     from dlrover_nb.core.structs.samples import NodeSample
@@ -60,6 +61,7 @@ class Node:
     resizing: Need | None = None  # what it is to use in place of its shape; None: it has its shape
     resize_asked_s: float | None = None  # when this master asked for that
     rows_per_s: float = 0.0  # training speed; 0: not known
+    load: BucketLoad | None = None  # of a PS: its last one, of whatever group
 
     def has_shape(self, plan: RolePlan) -> bool:
         """Whether its CPU and memory are those of the plan, and about to stay so; none while it leaves."""

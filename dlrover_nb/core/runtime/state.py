@@ -93,6 +93,7 @@ class Move:
     since_s: float
     sources: set[str] = field(default_factory=set)
     reports: dict[str, Moved] = field(default_factory=dict)  # the last report of each source
+    is_rebalance: bool = False  # the members of both groups are the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET as N_BUCKET  # noqa: PLC0414 - exported too
+from dlrover_nb.core.structs.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.questions import LogLine
@@ -15,9 +17,6 @@ from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample
 from dlrover_nb.core.structs.shards import Lease, Shard, SkippedBatch
-
-N_BUCKET = 256  # units in which table rows are spread over PS and moved between them
-
 
 # node -> master
 
@@ -42,7 +41,7 @@ class Report:
     `n_dropped` counts the messages so far that the node could not decode. `members` are the workers in the
     rounds of this PS (BSP, SSP): the master repeats a lost Forget for one that was given up. `doing` names
     long work of the node, of which a piece may take longer than a heartbeat; empty: none. A PS `is_leaving`
-    when it got SIGTERM: it serves on, for as long as its cluster lets it.
+    when it got SIGTERM: it serves on, for as long as its cluster lets it. `load` comes every ten seconds.
     """
 
     sample: NodeSample
@@ -52,6 +51,7 @@ class Report:
     members: tuple[str, ...] = ()
     doing: str = ""
     is_leaving: bool = False
+    load: BucketLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.store.served import bucket_counts
 from dlrover_nb.core.structs.job import Embedding
 from dlrover_nb.core.structs.messages import N_BUCKET
 
@@ -55,6 +56,8 @@ class RowTable:
     table, ids, marked
         float32 [capacity, width + state], int64 [capacity], and a mark of each row (a byte) for the caller;
         the first `n` are rows.
+    n_held
+        Rows of each bucket, int64 [N_BUCKET].
     """
 
     def __init__(self, model: ModelSpec, rule: Rule, n_id: int, kernel: Kernel) -> None:
@@ -65,6 +68,7 @@ class RowTable:
         self.ids = np.empty(_FIRST_CAPACITY, np.int64)
         self.marked = np.zeros(_FIRST_CAPACITY, np.bool_)
         self.n = 0
+        self.n_held = np.zeros(N_BUCKET, np.int64)
         self._map = self._new_map()
         self._gone: Buckets = np.zeros(N_BUCKET, np.bool_)
         self._front = 0  # of a removal: no row before it goes
@@ -119,6 +123,7 @@ class RowTable:
         holes = self._holes(len(stay), start)
         left = np.concatenate([tail[goes], self.ids[holes]])
         self._map.replace(left, np.full(len(left), -1, np.int32))
+        self.n_held -= bucket_counts(left)
         self.n = start + len(stay) - len(holes)
         places = np.concatenate([holes, np.arange(start, self.n)])
         for array in self._arrays:
@@ -169,6 +174,7 @@ class RowTable:
         self.marked[start:stop] = False
         self._map.insert(ids, start)
         self.n = stop
+        self.n_held += bucket_counts(ids)
         return np.arange(start, stop, dtype=np.int32)
 
     @property

@@ -18,6 +18,7 @@ from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.rows import RowTable
+from dlrover_nb.core.runtime.store.served import ServedRows
 from dlrover_nb.core.structs.messages import N_BUCKET
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class ParameterStore:
         Elements of the whole flat dense vector.
     index, n_ps
         Which slice of the dense vector this store holds.
+
+    Attributes
+    ----------
+    served
+        Rows that were pulled and pushed, by bucket.
     """
 
     def __init__(
@@ -62,6 +68,12 @@ class ParameterStore:
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
         self._scan_from = 0
         self.n_pending = 0
+        self.served = ServedRows()
+
+    @property
+    def n_held(self) -> NDArray[np.int64]:
+        """Number of rows of each bucket, a copy."""
+        return self._rows.n_held.copy()
 
     @property
     def n_row(self) -> int:
@@ -97,11 +109,13 @@ class ParameterStore:
 
     def pull(self, ids: Ids) -> Floats:
         """Return the values of rows, float32 [n, width]; no row is created."""
+        self.served.count(ids)
         return self._rows.gather(ids)
 
     def push(self, ids: Ids, gradients: Floats) -> None:
         """Apply one step of the optimizer to distinct rows."""
         self._check_gradients(ids, gradients)
+        self.served.count(ids)
         slots = self._rows.find_or_create(ids)
         self._kernel.update_rows(self._rows.table, slots, gradients, self._rule, self._next_corrections())
         self._mark(ids, slots)
