@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.straggler.actions import (
@@ -19,6 +19,9 @@ from dlrover_nb.core.straggler.actions import (
 from dlrover_nb.core.straggler.arbiter import LEAD, RULES, Facts, Limits, Order, arbitrate, recovered
 from dlrover_nb.core.straggler.findings import Pace, Straggler
 from dlrover_nb.core.structs.resources import Role
+
+# A busy machine is no mistake: no test fails because it takes long.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def role_of(node):
@@ -212,6 +215,7 @@ class Executor:
         self.running = []
 
 
+@patient
 @given(
     st.integers(1, 6),
     st.integers(1, 3),

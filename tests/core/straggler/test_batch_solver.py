@@ -6,12 +6,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.batch_solver import Share, share_batch, slowest_s
+
+# A busy machine is no mistake: no test fails because it takes long.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 speeds = st.floats(0.01, 1e4) | st.integers(1, 6).map(float)
 
@@ -56,12 +59,14 @@ def by_highs(shares, total):
     return slowest_s(shares, [round(b) for b in found.x[:n]])
 
 
+@patient
 @given(problems(most_workers=4, most_batch=14))
 def test_no_other_sizes_are_faster(problem):
     shares, total = problem
     assert slowest_s(shares, share_batch(shares, total)) == by_trying_all(shares, total)
 
 
+@patient
 @given(problems())
 def test_sizes_sum_to_the_global_batch_and_keep_the_bounds(problem):
     shares, total = problem
@@ -71,6 +76,7 @@ def test_sizes_sum_to_the_global_batch_and_keep_the_bounds(problem):
     assert all(share.most is None or size <= share.most for share, size in zip(shares, sizes, strict=True))
 
 
+@patient
 @given(problems())
 def test_one_sample_from_the_slowest_to_any_other_saves_nothing(problem):
     shares, total = problem
@@ -87,6 +93,7 @@ def test_one_sample_from_the_slowest_to_any_other_saves_nothing(problem):
     assert all((size + 1) / share.samples_per_s >= now_s for share, size in others)
 
 
+@patient
 @given(problems(), st.integers(0, 39), st.floats(1.0, 8.0))
 def test_a_faster_worker_or_a_smaller_batch_never_makes_the_job_slower(problem, which, factor):
     shares, total = problem
@@ -101,6 +108,7 @@ def test_a_faster_worker_or_a_smaller_batch_never_makes_the_job_slower(problem, 
     assert slowest_s(shares, share_batch(shares, total - 1)) <= now_s
 
 
+@patient
 @given(problems())
 def test_what_is_best_already_stays_as_it_is(problem):
     shares, total = problem
