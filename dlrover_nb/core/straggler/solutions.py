@@ -7,8 +7,8 @@ each decision and would keep a restart waiting for ever.
 ``antdt-nd`` follows AntDT, section VI-A: smaller batches for a slow worker, a restart for one that is slow
 for long where the cluster has room; in ASP only restarts. Three things are more precise here:
 
-- A worker is restarted if it is slow for long and smaller batches do not make up for it: its own time of
-  an iteration is still well above its peers'. By the long window alone, the 5 minutes before the sizes
+- A worker is restarted if it is slow for long and smaller batches do not make up for it: with its present
+  batch its own time is still λ times its peers'. By the long window alone, the 5 minutes before the sizes
   were adjusted would get each strong transient straggler restarted just after that helped.
 - Sizes are solved for again as long as they are uneven, also without a finding. A worker that recovers
   with a small batch is fast, and fast is no finding, so by the paper's words it would keep the small
@@ -36,13 +36,13 @@ from dlrover_nb.core.straggler.actions import (
     Proposed,
 )
 from dlrover_nb.core.straggler.batch_solver import Share, share_batch
+from dlrover_nb.core.straggler.detect import RATIO
 from dlrover_nb.core.straggler.findings import Pace, Straggler
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 
 MIN_GAIN = 0.05  # of the slowest worker's time: less is within what measured speeds scatter
-STILL_SLOW = 1.3  # of its peers' time: AntDT's least λ in practice
 MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
 
 
@@ -225,7 +225,7 @@ def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Propos
     return tuple(
         Proposed(KillRestart(f.node, f.role), _said(f))
         for f in sorted(findings, key=lambda f: -f.ratio)
-        if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= STILL_SLOW
+        if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= RATIO
     )
 
 
