@@ -1,8 +1,8 @@
 """AntDT's experiments in simulated time: stragglers by intensity (Table III), kinds of GPUs, and the solvers.
 
-A job of the paper's size runs in `antdt_cluster.py` with the product's own findings, solutions and
-arbiter: reports every 10 iterations, decisions every 5 minutes. All speedups are in percent: how much
-longer the other one takes.
+A job of the paper's size runs in `antdt_cluster.py` with the product's own solutions and arbiter, and
+findings by the rule of `core.straggler.detect`: reports every 10 iterations, decisions every 5 minutes.
+All speedups are in percent: how much longer the other one takes.
 
 Where the results differ from the paper, and why:
 
@@ -13,9 +13,10 @@ Where the results differ from the paper, and why:
 - Worker 0.1: BSP needs 650 s more in the paper than here. Its 4,312 s are 870 s above the line through its
   other intensities, and a sleep of 0.4 s in each of 1,648 iterations adds 659 s at most, so something else
   slowed them.
-- Workers from 0.3 on: BSP is within 3 % of the paper, and AntDT-ND with the persistent straggler alone
-  within 6 % of the paper's time with both kinds (the line below the table). The rest is what transient
-  stragglers cost here: sizes follow up to 5 minutes after slowness begins and after it ends; one step of
+- Workers from 0.3 on: BSP is within 3 % of the paper, which is no prediction: its times, and LB-BSP's at
+  0.8, are the calibration. AntDT-ND with the persistent straggler alone is within 6 % of the paper's time
+  with both kinds (the line below the table). The rest is what transient stragglers cost here. Causes that
+  we see in the actions: sizes follow up to 5 minutes after slowness begins and after it ends; one step of
   B_i / v_i is not enough, as a sleep does not shrink with the batch; at 0.8 a sleep of 1.2 s is longer
   than all work of the others, so no sizes level it, and as slowness of 15 minutes outlasts the long window
   of 10, such workers are restarted, 2 minutes each round (figure 17). The paper does not say how many
@@ -23,8 +24,9 @@ Where the results differ from the paper, and why:
 - Backup workers gain more here: the solution leaves out as many as are slow, up to 3, and none else; in
   the paper the number is fixed (and not given).
 - Servers: BSP needs about 600 s more in the paper up to 0.5, and 270 s less at 0.8; no sleep that is
-  proportional to the intensity does both. Ours gains more at 0.8 because a server is emptied while the job
-  goes on, where the paper's is restarted from a checkpoint.
+  proportional to the intensity does both. Ours gains more at 0.8 as BSP is slower here and AntDT-ND
+  faster: a server is emptied while the job goes on, where the paper's is restarted from a checkpoint; what
+  that alone gains was not measured.
 - GPUs: the times of DDP and LB-BSP are the calibration (with three times the speed, as the paper says, and
   128 samples as the most that fit into memory, an assumption), the time of AntDT-DD is the prediction.
 
