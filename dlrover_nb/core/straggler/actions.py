@@ -1,0 +1,193 @@
+"""What can be done about stragglers (AntDT, table II), as records that say themselves in a sentence.
+
+A node action concerns one node and needs no agreement. A global action changes what all workers do, so all of
+them take it at one and the same iteration; otherwise the batches of an iteration would not sum to the global
+batch. AntDT's NONE is no action here but an empty list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import Role
+
+MOST_NAMED = 4  # nodes that a sentence names
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustBatches:
+    """ADJUST_BS: give workers other batch sizes, whose sum stays the global batch.
+
+    Parameters
+    ----------
+    sizes
+        Samples per mini-batch of each worker.
+    accumulate
+        How many mini-batches of each worker make one update, where it is not 1.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+    accumulate: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        _named_once("sizes", self.sizes)
+        _named_once("accumulate", self.accumulate, empty=True)
+        for what, pairs in (("batch size", self.sizes), ("accumulated batches", self.accumulate)):
+            for node, value in pairs:
+                _check.at_least(f"{what} of {node}", value, 1)
+        _known("accumulate", self.accumulate, self.sizes)
+
+    @property
+    def is_global(self) -> Literal[True]:
+        """All workers take it at one iteration."""
+        return True
+
+    @property
+    def samples(self) -> tuple[tuple[str, int], ...]:
+        """Samples of each worker in one iteration."""
+        times = dict(self.accumulate)
+        return tuple((node, size * times.get(node, 1)) for node, size in self.sizes)
+
+    @property
+    def total(self) -> int:
+        """The global batch."""
+        return sum(n_sample for _, n_sample in self.samples)
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        times = dict(self.accumulate)
+        sizes = (
+            f"{node} {times[node]} times {b}" if node in times else f"{node} {b}" for node, b in self.sizes
+        )
+        return f"adjust batch sizes to {_listed(sizes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupWorkers:
+    """BACKUP_WORKERS: in each iteration, go on without the gradients of the `n` slowest workers."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        _check.at_least("n", self.n, 0)
+
+    @property
+    def is_global(self) -> Literal[True]:
+        """All workers take it at one iteration."""
+        return True
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        if self.n == 0:
+            return "wait for all workers in each iteration"
+        return f"go on without the {self.n} slowest worker{'s' if self.n > 1 else ''} of each iteration"
+
+
+@dataclass(frozen=True, slots=True)
+class KillRestart:
+    """KILL_RESTART: end a node and start it anew, on another machine where there is one."""
+
+    node: str
+    role: Role
+
+    @property
+    def is_global(self) -> Literal[False]:
+        """It concerns one node."""
+        return False
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        return f"restart {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveBuckets:
+    """Move the parameters of a PS to the others while the job goes on, so that it can be restarted empty."""
+
+    ps: str
+
+    @property
+    def node(self) -> str:
+        """The PS."""
+        return self.ps
+
+    @property
+    def role(self) -> Role:
+        """A PS always."""
+        return Role.PS
+
+    @property
+    def is_global(self) -> Literal[False]:
+        """It concerns one node: workers learn the new places of parameters as after any migration."""
+        return False
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        return f"move the parameters of {self.ps} to the other parameter servers"
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustRates:
+    """ADJUST_LR: multiply each worker's learning rate by a factor."""
+
+    factors: tuple[tuple[str, float], ...]
+
+    def __post_init__(self) -> None:
+        _named_once("factors", self.factors)
+        for node, factor in self.factors:
+            _check.above_zero(f"factor of {node}", factor)
+
+    @property
+    def is_global(self) -> Literal[True]:
+        """All workers take it at one iteration."""
+        return True
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        changed = [f"{node} {factor:.2f}" for node, factor in self.factors if factor != 1]
+        return f"multiply learning rates: {_listed(changed)}" if changed else "set learning rates back"
+
+
+NodeAction = KillRestart | MoveBuckets
+GlobalAction = AdjustBatches | BackupWorkers | AdjustRates
+Action = NodeAction | GlobalAction
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """An action that a solution asks for, with its reason as a sentence for people."""
+
+    action: Action
+    reason: str
+
+
+def _named_once(what: str, pairs: tuple[tuple[str, object], ...], *, empty: bool = False) -> None:
+    nodes = [node for node, _ in pairs]
+    if not (nodes or empty):
+        raise InvalidValueError(f"{what} must name at least one worker, got none; leave the action out")
+    if len(set(nodes)) < len(nodes):
+        twice = next(node for node in nodes if nodes.count(node) > 1)
+        raise InvalidValueError(f"{what} must name each worker once, got {twice} twice; remove one of them")
+
+
+def _known(what: str, pairs: tuple[tuple[str, int], ...], among: tuple[tuple[str, int], ...]) -> None:
+    unknown = {node for node, _ in pairs} - {node for node, _ in among}
+    if unknown:
+        raise InvalidValueError(
+            f"{what} must name workers that have a size, got {min(unknown)}; give its size"
+        )
+
+
+def _listed(texts: Iterable[str]) -> str:
+    named = list(texts)
+    rest = len(named) - MOST_NAMED
+    return ", ".join(named[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,297 @@
+"""Decide what to do about stragglers: findings and the job's situation in, proposed actions with reasons out.
+
+Each solution is a function of one signature, named in `SOLUTIONS`. None knows whether its proposals may be
+carried out now; that is the arbiter's part. Node actions come first, since a global one could be repeated at
+each decision and would keep a restart waiting for ever.
+
+``antdt-nd`` follows AntDT, section VI-A: smaller batches for a slow worker, a restart for one that is slow
+for long where the cluster has room; in ASP only restarts. Three things are more precise here:
+
+- A worker is restarted if it is slow for long and smaller batches do not make up for it: with its present
+  batch its own time is still λ times its peers'. By the long window alone, the 5 minutes before the sizes
+  were adjusted would get each strong transient straggler restarted just after that helped.
+- Sizes are solved for again as long as they are uneven, also without a finding. A worker that recovers
+  with a small batch is fast, and fast is no finding, so by the paper's words it would keep the small
+  batch.
+- A PS is emptied while the job goes on, and restarted then; so no checkpoint has to be read.
+
+A new size costs all workers an agreement, therefore it has to shorten the slowest worker's time by at least
+`MIN_GAIN`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated
+from dlrover_nb.core.straggler.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+    Proposed,
+)
+from dlrover_nb.core.straggler.batch_solver import Share, share_batch
+from dlrover_nb.core.straggler.detect import RATIO
+from dlrover_nb.core.straggler.findings import Pace, Straggler
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.resources import Role
+
+MIN_GAIN = 0.05  # of the slowest worker's time: less is within what measured speeds scatter
+MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """One worker at the time of a decision.
+
+    Parameters
+    ----------
+    node
+        Its name.
+    size, times
+        Its mini-batch, and how many of them it computes for one update.
+    samples_per_s
+        v_i: samples over the time of its own work, over the short window; None: not measured yet.
+    least, most
+        Bounds on its mini-batch; None: no upper bound.
+    device
+        Series of its device; workers of one device and equal bounds get equal shares from ``antdt-dd``.
+    most_times
+        Bound on `times`.
+    rate
+        Factor on its learning rate.
+    """
+
+    node: str
+    size: int
+    samples_per_s: float | None
+    least: int = 1
+    most: int | None = None
+    device: str = ""
+    times: int = 1
+    most_times: int = 5
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check.at_least(f"size of {self.node}", self.size, 1)
+        _check.at_least(f"times of {self.node}", self.times, 1)
+        if self.samples_per_s is not None:
+            _check.above_zero(f"samples_per_s of {self.node}", self.samples_per_s)
+
+    @property
+    def samples(self) -> int:
+        """Samples in one iteration."""
+        return self.size * self.times
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a solution knows beside the findings.
+
+    Parameters
+    ----------
+    sync
+        How far workers may run ahead of each other.
+    workers
+        The workers that take part.
+    ps
+        All parameter servers.
+    empty_ps
+        Those whose parameters were moved away.
+    is_busy
+        Whether a new node would wait long for its place in the cluster.
+    n_backup
+        How many of the slowest workers an iteration goes on without.
+    """
+
+    sync: Sync
+    workers: tuple[WorkerState, ...]
+    ps: tuple[str, ...] = ()
+    empty_ps: frozenset[str] = frozenset()
+    is_busy: bool = False
+    n_backup: int = 0
+
+    @property
+    def measured(self) -> tuple[WorkerState, ...]:
+        """The workers, a new one with the median speed of the others; none while no speed is known."""
+        speeds = [w.samples_per_s for w in self.workers if w.samples_per_s is not None]
+        if not speeds:
+            return ()
+        usual = median(speeds)
+        return tuple(w if w.samples_per_s else replace(w, samples_per_s=usual) for w in self.workers)
+
+
+Findings = tuple[Straggler, ...]
+Solution = Callable[[Findings, Situation], tuple[Proposed, ...]]
+
+
+def nothing(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001 - as all solutions
+    """Leave stragglers alone (NONE)."""
+    return ()
+
+
+def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
+    """Answer the stragglers of a shared cluster; see above."""
+    nodes = (*_restarted_workers(findings, situation), *_moved_ps(findings, situation))
+    if situation.sync is not Sync.BSP:
+        return nodes
+    is_uneven = len({worker.samples for worker in situation.workers}) > 1
+    slow = [finding for finding in findings if finding.role is Role.WORKER]
+    if not (slow or is_uneven):
+        return nodes
+    why = _said(max(slow, key=lambda f: f.ratio)) if slow else "workers have unequal batches"
+    return (*nodes, *_adjusted(situation, why, MIN_GAIN))
+
+
+def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
+    """Give each kind of device full mini-batches and as many of them as it has time for (Eq. 4).
+
+    Raises
+    ------
+    InvalidValueError
+        When no mini-batches within the bounds sum to the global batch.
+    """
+    if situation.sync is not Sync.BSP or not situation.measured:
+        return ()
+    groups: dict[tuple[str, int, int | None, int], list[WorkerState]] = defaultdict(list)
+    for worker in situation.measured:
+        groups[worker.device, worker.least, worker.most, worker.most_times].append(worker)
+    total = sum(worker.samples for worker in situation.workers)
+    kinds = [
+        Kind(len(group), fmean(_speed(w) for w in group), least, most or total, 1, most_times)
+        for (_, least, most, most_times), group in groups.items()
+    ]
+    shares = share_accumulated(kinds, total)
+    given = {w.node: share for group, share in zip(groups.values(), shares, strict=True) for w in group}
+    action = AdjustBatches(
+        tuple((w.node, given[w.node].size) for w in situation.workers),
+        tuple((w.node, given[w.node].times) for w in situation.workers if given[w.node].times > 1),
+    )
+    why = f"{len(kinds)} kinds of devices differ in speed"
+    return _if_it_pays(situation, action, why, MIN_GAIN)
+
+
+def lb_bsp(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
+    """Set sizes by speeds at each decision, straggler or not (LB-BSP, a baseline)."""
+    return _adjusted(situation, "sizes follow speeds", 0.0) if situation.sync is Sync.BSP else ()
+
+
+def backup_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
+    """Go on without as many workers as are slow, at most `MOST_BACKUP` of them and at least one."""
+    slow = {finding.node for finding in findings if finding.role is Role.WORKER}
+    most = max(int(MOST_BACKUP * len(situation.workers)), 1)
+    n = min(len(slow), most, len(situation.workers) - 1)
+    if situation.sync is not Sync.BSP or n == situation.n_backup:
+        return ()
+    why = f"{_counted(len(slow))} slow, and at most {most} of {len(situation.workers)} may be left out"
+    return (Proposed(BackupWorkers(n), why),)
+
+
+def adjust_rates(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
+    """Multiply a slow worker's learning rate by its peers' time over its own (ADJUST_LR).
+
+    Its gradients are older than its peers' in that proportion. Where workers keep in step none are old.
+    """
+    ratios = {f.node: f.ratio for f in findings if f.role is Role.WORKER}
+    factors = tuple((w.node, 1 / max(ratios.get(w.node, 1.0), 1.0)) for w in situation.workers)
+    now = {worker.node: worker.rate for worker in situation.workers}
+    if situation.sync is Sync.BSP or all(abs(now[node] - x) <= MIN_GAIN * x for node, x in factors):
+        return ()
+    return (
+        Proposed(AdjustRates(factors), f"{_counted(len(ratios))} slow, with older gradients than the others"),
+    )
+
+
+SOLUTIONS: Mapping[str, Solution] = {
+    "none": nothing,
+    "antdt-nd": antdt_nd,
+    "antdt-dd": antdt_dd,
+    "backup-workers": backup_workers,
+    "adjust-lr": adjust_rates,
+    "lb-bsp": lb_bsp,
+}
+
+
+def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
+    if situation.is_busy:
+        return ()
+    now = _ratios_now(situation)
+    return tuple(
+        Proposed(KillRestart(f.node, f.role), _said(f))
+        for f in sorted(findings, key=lambda f: -f.ratio)
+        if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= RATIO
+    )
+
+
+def _ratios_now(situation: Situation) -> dict[str, float]:
+    """Return each measured worker's time with its present batch, over the mean of the others."""
+    times_s = {w.node: w.samples / w.samples_per_s for w in situation.workers if w.samples_per_s}
+    total_s, n_other = sum(times_s.values()), len(times_s) - 1
+    if n_other < 1:
+        return {}
+    return {node: own_s * n_other / (total_s - own_s) for node, own_s in times_s.items()}
+
+
+def _moved_ps(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
+    """Empty each PS that is slow for long, if there is another one; restart those that are empty."""
+    slow = {f.node: f for f in findings if f.role is Role.PS and f.pace is Pace.PERSISTENT}
+    has_another = len(situation.ps) - len(situation.empty_ps) > 1
+    proposed: list[Proposed] = []
+    for ps in situation.ps:
+        if ps in situation.empty_ps:
+            why = _said(slow[ps]) if ps in slow else f"{ps} was slow, and its parameters are moved away"
+            proposed += () if situation.is_busy else (Proposed(KillRestart(ps, Role.PS), why),)
+        elif ps in slow and has_another:
+            proposed.append(Proposed(MoveBuckets(ps), _said(slow[ps])))
+    return tuple(proposed)
+
+
+def _adjusted(situation: Situation, why: str, min_gain: float) -> tuple[Proposed, ...]:
+    workers = situation.measured
+    if len(workers) < 2:
+        return ()
+    shares = [Share(_speed(w), w.least * w.times, _most(w), w.samples) for w in workers]
+    sizes = share_batch(shares, sum(worker.samples for worker in workers))
+    if all(worker.times == 1 for worker in workers):
+        action = AdjustBatches(tuple((w.node, size) for w, size in zip(workers, sizes, strict=True)))
+        return _if_it_pays(situation, action, why, min_gain)
+    return ()  # whole mini-batches are the business of antdt-dd
+
+
+def _most(worker: WorkerState) -> int | None:
+    return None if worker.most is None else worker.most * worker.times
+
+
+def _if_it_pays(
+    situation: Situation, action: AdjustBatches, why: str, min_gain: float
+) -> tuple[Proposed, ...]:
+    samples = dict(action.samples)
+    now_s = max(w.samples / _speed(w) for w in situation.measured)
+    then_s = max(samples[w.node] / _speed(w) for w in situation.measured)
+    if all(samples[w.node] == w.samples for w in situation.workers) or then_s > now_s * (1 - min_gain):
+        return ()
+    return (
+        Proposed(action, f"{why}: the slowest worker would take {then_s:.2f} s instead of {now_s:.2f} s"),
+    )
+
+
+def _speed(worker: WorkerState) -> float:
+    assert worker.samples_per_s is not None, worker
+    return worker.samples_per_s
+
+
+def _said(f: Straggler) -> str:
+    return (
+        f"{f.node} took {f.iter_s:.2f} s for its own part of an iteration over {f.window_s:.0f} s, "
+        f"{f.ratio:.1f} times as long as its peers"
+    )
+
+
+def _counted(n_slow: int) -> str:
+    return f"{n_slow} worker is" if n_slow == 1 else f"{n_slow} workers are"

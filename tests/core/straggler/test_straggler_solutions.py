@@ -1,0 +1,163 @@
+"""What each solution proposes for which findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlrover_nb.core.straggler.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+)
+from dlrover_nb.core.straggler.findings import Pace, Straggler
+from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
+from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.resources import Role
+
+# A busy machine is no mistake: no test fails because it takes long.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+PS = tuple(f"ps-{i}" for i in range(3))
+
+
+def found(node, pace=Pace.TRANSIENT, ratio=3.0):
+    role = Role.PS if node.startswith("ps") else Role.WORKER
+    return Straggler(node, role, pace, ratio, 1.0, 300.0, 0.0, "ratio")
+
+
+def workers(*speeds, size=100):
+    return tuple(WorkerState(f"worker-{i}", size, v) for i, v in enumerate(speeds))
+
+
+def situation(*speeds, sync=Sync.BSP, **more):
+    return Situation(sync, workers(*speeds), PS, **more)
+
+
+def actions(name, findings, where):
+    return [proposed.action for proposed in SOLUTIONS[name](tuple(findings), where)]
+
+
+def test_a_transient_straggler_gets_a_smaller_batch_and_is_not_restarted():
+    (proposed,) = SOLUTIONS["antdt-nd"]((found("worker-2"),), situation(100.0, 100.0, 40.0))
+    assert proposed.action == AdjustBatches((("worker-0", 125), ("worker-1", 125), ("worker-2", 50)))
+    assert proposed.reason == (
+        "worker-2 took 3.00 s for its own part of an iteration over 300 s, 3.0 times as long as its peers: "
+        "the slowest worker would take 1.25 s instead of 2.50 s"
+    )
+
+
+def test_a_persistent_straggler_is_restarted_unless_the_cluster_is_busy():
+    slow = found("worker-2", Pace.PERSISTENT)
+    assert actions("antdt-nd", [slow], situation(100.0, 100.0, 40.0))[0] == KillRestart(
+        "worker-2", Role.WORKER
+    )
+    busy = actions("antdt-nd", [slow], situation(100.0, 100.0, 40.0, is_busy=True))
+    assert [type(action) for action in busy] == [AdjustBatches]
+
+
+def test_a_worker_whose_smaller_batch_makes_up_for_it_is_not_restarted():
+    even = tuple(
+        replace(w, size=size) for w, size in zip(workers(100.0, 100.0, 40.0), (125, 125, 50), strict=True)
+    )
+    assert actions("antdt-nd", [found("worker-2", Pace.PERSISTENT)], Situation(Sync.BSP, even, PS)) == []
+
+
+def test_a_recovered_worker_gets_its_batch_back_without_a_finding():
+    uneven = tuple(
+        replace(w, size=size) for w, size in zip(workers(100.0, 100.0, 100.0), (125, 125, 50), strict=True)
+    )
+    (action,) = actions("antdt-nd", [], Situation(Sync.BSP, uneven, PS))
+    assert action == AdjustBatches((("worker-0", 100), ("worker-1", 100), ("worker-2", 100)))
+
+
+def test_a_small_gain_changes_nothing_for_antdt_but_does_for_lb_bsp():
+    almost = situation(100.0, 100.0, 97.0)
+    assert actions("antdt-nd", [found("worker-2")], almost) == []
+    assert [type(action) for action in actions("lb-bsp", [], almost)] == [AdjustBatches]
+
+
+@pytest.mark.parametrize("sync", [Sync.ASP, Sync.SSP])
+def test_without_iterations_in_common_only_restarts_are_left(sync):
+    where = situation(100.0, 100.0, 20.0, sync=sync)
+    both = [found("worker-2"), found("worker-2", Pace.PERSISTENT)]
+    assert actions("antdt-nd", both, where) == [KillRestart("worker-2", Role.WORKER)]
+    assert actions("lb-bsp", both, where) == actions("backup-workers", both, where) == []
+
+
+def test_a_persistent_ps_is_emptied_and_then_restarted():
+    slow = found("ps-1", Pace.PERSISTENT)
+    assert actions("antdt-nd", [slow], situation(1.0, 1.0)) == [MoveBuckets("ps-1")]
+    empty = situation(1.0, 1.0, empty_ps=frozenset({"ps-1"}))
+    restart = KillRestart("ps-1", Role.PS)
+    assert actions("antdt-nd", [slow], empty) == actions("antdt-nd", [], empty) == [restart]
+    assert actions("antdt-nd", [slow], replace(empty, is_busy=True)) == []
+
+
+def test_a_transient_ps_and_the_only_ps_are_let_alone():
+    assert actions("antdt-nd", [found("ps-1")], situation(1.0, 1.0)) == []
+    only = replace(situation(1.0, 1.0), ps=("ps-0",))
+    assert actions("antdt-nd", [found("ps-0", Pace.PERSISTENT)], only) == []
+
+
+def test_as_many_backups_as_are_slow_and_none_when_they_recover():
+    many = situation(*[1.0] * 20)
+    slow = [found(f"worker-{i}") for i in range(7)]
+    assert actions("backup-workers", slow[:1], many) == [BackupWorkers(1)]
+    assert actions("backup-workers", slow, many) == [BackupWorkers(3)]
+    assert actions("backup-workers", slow, replace(many, n_backup=3)) == []
+    assert actions("backup-workers", [], replace(many, n_backup=3)) == [BackupWorkers(0)]
+
+
+def test_an_old_gradient_counts_less_until_its_worker_recovers():
+    where = situation(1.0, 1.0, sync=Sync.ASP)
+    lower = AdjustRates((("worker-0", 1.0), ("worker-1", 0.5)))
+    assert actions("adjust-lr", [found("worker-1", ratio=2.0)], where) == [lower]
+    lowered = replace(where, workers=(where.workers[0], replace(where.workers[1], rate=0.5)))
+    assert actions("adjust-lr", [found("worker-1", ratio=2.0)], lowered) == []
+    assert actions("adjust-lr", [], lowered) == [AdjustRates((("worker-0", 1.0), ("worker-1", 1.0)))]
+    assert actions("adjust-lr", [found("worker-1")], situation(1.0, 1.0)) == []
+
+
+def test_kinds_of_devices_get_full_mini_batches_once():
+    def node(i, device, v, size, times=1):
+        return WorkerState(f"worker-{i}", size, v, 32, 128, device, times)
+
+    even = tuple(node(i, "V100", 300.0, 96) for i in range(4)) + tuple(
+        node(4 + i, "P100", 100.0, 96) for i in range(4)
+    )
+    (action,) = actions("antdt-dd", [], Situation(Sync.BSP, even))
+    assert dict(action.samples) == {f"worker-{i}": 144 if i < 4 else 48 for i in range(8)}
+    assert action.accumulate == tuple((f"worker-{i}", 2) for i in range(4))
+    done = tuple(
+        replace(w, size=dict(action.sizes)[w.node], times=dict(action.accumulate).get(w.node, 1))
+        for w in even
+    )
+    assert actions("antdt-dd", [], Situation(Sync.BSP, done)) == []
+
+
+speeds = st.lists(st.none() | st.floats(0.1, 1e3), min_size=1, max_size=9)
+
+
+@patient
+@given(
+    st.sampled_from(sorted(SOLUTIONS)),
+    speeds,
+    st.sampled_from(Sync),
+    st.booleans(),
+    st.lists(st.sampled_from([*(f"worker-{i}" for i in range(9)), *PS]), unique=True),
+    st.sampled_from(Pace),
+)
+def test_every_solution_answers_everything_and_keeps_the_global_batch(name, v, sync, is_busy, slow, pace):
+    where = situation(*v, sync=sync, is_busy=is_busy, empty_ps=frozenset({"ps-2"}))
+    proposed = SOLUTIONS[name](tuple(found(node, pace) for node in slow), where)
+    assert all(item.reason and item.action.words for item in proposed)
+    for item in proposed:
+        if isinstance(item.action, AdjustBatches):
+            assert item.action.total == sum(worker.samples for worker in where.workers)
+            assert {node for node, _ in item.action.sizes} == {worker.node for worker in where.workers}
