@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner import Policy, Situation
     from dlrover_nb.core.structs.events import JobSubmitted
 
-PACKAGES = ("dlrover_nb.core.controller.", "dlrover_nb.core.memory.")  # of objects with a state of their own
+PACKAGES = (  # of objects with a state of their own
+    "dlrover_nb.core.controller.",
+    "dlrover_nb.core.memory.",
+    "dlrover_nb.core.straggler.",
+)
 
 
 def parts(controller: Controller) -> dict[str, object]:

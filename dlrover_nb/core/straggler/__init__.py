@@ -1,7 +1,24 @@
-"""Workers that are slower than their peers: the rule that finds them, from node reports."""
+"""Nodes that are slower than their peers: the monitor and the rules that find them, from node reports."""
 
 from __future__ import annotations
 
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, RATIO, SHORT_WINDOW_S, Heat, heat
+from dlrover_nb.core.straggler.findings import Pace, Straggler
+from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings, NodeErrors, NodeTimes
+from dlrover_nb.core.straggler.rules import RULES, Thresholds
 
-__all__ = ["LONG_WINDOW_S", "RATIO", "SHORT_WINDOW_S", "Heat", "heat"]
+__all__ = [
+    "LONG_WINDOW_S",
+    "RATIO",
+    "RULES",
+    "SHORT_WINDOW_S",
+    "Heat",
+    "Monitor",
+    "MonitorSettings",
+    "NodeErrors",
+    "NodeTimes",
+    "Pace",
+    "Straggler",
+    "Thresholds",
+    "heat",
+]

@@ -109,7 +109,7 @@ def heat(rows: Iterable[Row], window_s: float = SHORT_WINDOW_S, ratio: float = R
         window_s=window_s,
         threshold=ratio,
         iter_s=_rows(means),
-        ratios=_rows(_beside_others(means)),
+        ratios=_rows(beside_others(means)),
     )
 
 
@@ -125,8 +125,18 @@ def _means(
     return means.reshape(shape)
 
 
-def _beside_others(means: Floats) -> Floats:
-    """Return each mean over the mean of the other nodes of its window; ndarray like `means`."""
+def beside_others(means: Floats) -> Floats:
+    """Return each mean over the mean of the other nodes of its window.
+
+    Parameters
+    ----------
+    means
+        ndarray of shape (n_nodes, n_windows); NaN where a node reported none.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_windows); NaN where the node or all others reported none.
+    """
     known = np.isfinite(means)
     n_other = known.sum(axis=0) - known
     others_s = np.where(known, means, 0.0)

@@ -1,0 +1,329 @@
+"""AntDT's monitor: which nodes are slow, from their reports, their errors and the cluster's queue.
+
+Facts come in, findings go out; nothing is read but arguments. The time of a report is when it arrived, as
+the caller's clock says: the clocks of nodes may be hours apart, and only the length of a report's window is
+taken from the node. Reports may arrive in any order within the long window.
+
+What is compared is a node's own work. Of a worker that is its iteration without the wait for peers and
+without its exchange with the PS, which is kept apart; a worker whose own work is not slow, but whose whole
+iteration without the wait for peers is, has a slow exchange, and its finding says so. Of a PS it is the time
+of a request without idling. Times are those of an iteration, not of a sample, as in AntDT: what a smaller
+batch has leveled needs no further answer.
+
+A persistent straggler is slow over the long window and still over the short one: a node that has recovered
+shall not be restarted. It is reported twice, since both hold, and the solution chooses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
+from dlrover_nb.core.straggler.findings import Pace, Straggler
+from dlrover_nb.core.straggler.parts import Part, part_of, shares
+from dlrover_nb.core.straggler.rules import DEFAULT_RULE, RULES, Thresholds, Window, excesses
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.samples import NodeSample
+
+    Floats = NDArray[np.float64]
+
+N_PART = 10  # of the short window
+_COVERED = {
+    Pace.TRANSIENT: 0.5,
+    Pace.PERSISTENT: 0.8,
+}  # of the window, by the reports of a node that is judged
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """Windows in seconds, the rule by its name in `RULES`, and its thresholds."""
+
+    short_s: float = SHORT_WINDOW_S
+    long_s: float = LONG_WINDOW_S
+    rule: str = DEFAULT_RULE
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+    def __post_init__(self) -> None:
+        _check.above_zero("short_s", self.short_s)
+        _check.at_least("long_s", self.long_s, self.short_s, hint="it holds the short window")
+        if self.rule not in RULES:
+            raise InvalidValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+
+    @property
+    def part_s(self) -> float:
+        """Length of a part of the windows."""
+        return self.short_s / N_PART
+
+    @property
+    def n_long(self) -> int:
+        """Parts of the long window."""
+        return round(self.long_s / self.part_s)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """Means of one node over the short window.
+
+    `work_s` and `exchange_s` are seconds of an iteration (of a PS: of a request, and 0); `samples_per_s` is
+    the speed of its own work, v_i of AntDT (0 for a PS).
+    """
+
+    node: str
+    role: Role
+    work_s: float
+    exchange_s: float
+    samples_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeErrors:
+    """Errors of one node within the long window."""
+
+    node: str
+    role: Role
+    n_retryable: int
+    n_unretryable: int
+
+
+class Monitor:
+    """Collects facts about the nodes of one job and answers who is slow.
+
+    Its state is plain containers of records, bounded by the nodes that reported within the long window.
+    """
+
+    def __init__(self, settings: MonitorSettings | None = None) -> None:
+        self._settings = settings or MonitorSettings()
+        self._parts: dict[Role, dict[str, dict[int, Part]]] = {role: {} for role in Role}
+        self._errors: dict[Role, dict[str, dict[int, tuple[int, int]]]] = {role: {} for role in Role}
+        self._pending: dict[int, tuple[float, int]] = {}  # sum and number
+        self._since: dict[Role, dict[str, float]] = {role: {} for role in Role}
+        self._last = -math.inf  # newest part
+
+    def observe(self, sample: NodeSample, at_s: float) -> None:
+        """Take a report that arrived at `at_s`."""
+        self._advance(at_s)
+        own = part_of(sample, **_own(sample))
+        if own is None:
+            return
+        length_s = min(max(sample.window_s, sample.iter_s), self._settings.long_s)
+        mine = self._parts[sample.role].setdefault(sample.node, {})
+        for index, share in shares(at_s - length_s, at_s, self._settings.part_s):
+            mine[index] = mine.get(index, Part()).plus(own, share)
+        self._drop(mine)
+
+    def note_error(self, node: str, role: Role, at_s: float, *, is_retryable: bool) -> None:
+        """Count an error of a node; retryable are eviction and network, unretryable those of the program."""
+        self._advance(at_s)
+        mine = self._errors[role].setdefault(node, {})
+        index = self._index(at_s)
+        retryable, unretryable = mine.get(index, (0, 0))
+        mine[index] = (retryable + is_retryable, unretryable + (not is_retryable))
+        self._drop(mine)
+
+    def note_pending(self, pending_s: float, at_s: float) -> None:
+        """Take how long nodes wait for a place in the cluster."""
+        _check.at_least("pending_s", pending_s, 0)
+        self._advance(at_s)
+        total_s, n = self._pending.get(self._index(at_s), (0.0, 0))
+        self._pending[self._index(at_s)] = (total_s + pending_s, n + 1)
+        self._drop(self._pending)
+
+    def findings(self, at_s: float) -> tuple[Straggler, ...]:
+        """Return the stragglers of the windows that end at `at_s`, by role, pace and node."""
+        return tuple(
+            found for role in Role for pace in Pace for found in self._found(role, pace, self._index(at_s))
+        )
+
+    def times(self, role: Role, at_s: float) -> tuple[NodeTimes, ...]:
+        """Return the means of the nodes of a role over the short window."""
+        end = self._index(at_s)
+        sums = {node: _sum(mine, end, N_PART) for node, mine in self._parts[role].items()}
+        return tuple(_times(node, role, sums[node]) for node in sorted(sums) if sums[node].n_iter > 0)
+
+    def errors(self, at_s: float) -> tuple[NodeErrors, ...]:
+        """Return the errors of nodes within the long window."""
+        end = self._index(at_s)
+        found = []
+        for role, nodes in self._errors.items():
+            for node, mine in sorted(nodes.items()):
+                counts = [mine[i] for i in mine if end - self._settings.n_long < i <= end]
+                if counts:
+                    found.append(NodeErrors(node, role, *map(sum, zip(*counts, strict=True))))
+        return tuple(found)
+
+    def pending_s(self, pace: Pace, at_s: float) -> float | None:
+        """Return the mean pending time over the window of a pace; None: nothing is known."""
+        end, n_part = self._index(at_s), self._n_part(pace)
+        told = [self._pending[i] for i in self._pending if end - n_part < i <= end]
+        return sum(total for total, _ in told) / sum(n for _, n in told) if told else None
+
+    @property
+    def n_part(self) -> int:
+        """Parts that are held, of all nodes: what its memory is proportional to."""
+        held = [
+            mine
+            for by_role in (self._parts, self._errors)
+            for nodes in by_role.values()
+            for mine in nodes.values()
+        ]
+        return sum(map(len, held)) + len(self._pending)
+
+    def _found(self, role: Role, pace: Pace, end: int) -> list[Straggler]:
+        nodes = sorted(self._parts[role])
+        if len(nodes) < 2:
+            return []
+        found: dict[str, Straggler] = {}
+        for what, sums in self._measures(role, nodes, end):
+            for i in np.flatnonzero(self._slow(sums, pace)).tolist():
+                if nodes[i] not in found:
+                    found[nodes[i]] = self._finding(nodes, i, (role, pace, end), (what, sums))
+        return [found[node] for node in sorted(found)]
+
+    def _slow(self, sums: tuple[Floats, Floats], pace: Pace) -> NDArray[np.bool_]:
+        """Return which nodes are slow over the window of a pace, and still over the short one."""
+        rule, thresholds = RULES[self._settings.rule], self._settings.thresholds
+        now, window = (_window(sums, self._n_judged(each)) for each in (Pace.TRANSIENT, pace))
+        is_slow = rule.is_slow(window, thresholds) & rule.is_slow(now, thresholds)
+        return np.asarray(self._may_be_judged(window, pace) & is_slow)
+
+    def _finding(
+        self,
+        nodes: list[str],
+        i: int,
+        where: tuple[Role, Pace, int],
+        measure: tuple[str, tuple[Floats, Floats]],
+    ) -> Straggler:
+        (role, pace, end), (what, sums) = where, measure
+        window = _window(sums, self._n_judged(pace))
+        others = np.delete(window.means, i)
+        return Straggler(
+            node=nodes[i],
+            role=role,
+            pace=pace,
+            iter_s=float(window.means[i]),
+            peers_s=float(np.nanmean(others)),
+            window_s=window.n_judged * self._settings.part_s,
+            since_s=self._since[role].get(nodes[i], _spell_s(window, i, end, self._settings)),
+            rule=f"{what}: {RULES[self._settings.rule].words}",
+        )
+
+    def _measures(self, role: Role, nodes: list[str], end: int) -> list[tuple[str, tuple[Floats, Floats]]]:
+        """Return what is compared, in words, with its seconds and iterations by node and part."""
+        table = np.array([_rows(self._parts[role][node], end, self._settings.n_long) for node in nodes])
+        n_iter, work_s, exchange_s = np.moveaxis(table, 2, 0)
+        own = "own work", (work_s, n_iter)
+        if role is Role.PS or not exchange_s.any():
+            return [own]
+        return [own, ("own work and exchange with the PS", (work_s + exchange_s, n_iter))]
+
+    def _may_be_judged(self, window: Window, pace: Pace) -> NDArray[np.bool_]:
+        """Return which nodes reported about enough of the window, and of late."""
+        judged = np.isfinite(window.parts[:, -window.n_judged :])
+        is_covered = judged.sum(axis=1) >= math.floor(_COVERED[pace] * window.n_judged)
+        return np.asarray(is_covered & judged[:, -N_PART:].any(axis=1))
+
+    def _n_part(self, pace: Pace) -> int:
+        return N_PART if pace is Pace.TRANSIENT else self._settings.n_long
+
+    def _n_judged(self, pace: Pace) -> int:
+        of_short = RULES[self._settings.rule].of_short
+        return round(of_short * N_PART) if pace is Pace.TRANSIENT else self._settings.n_long
+
+    def _index(self, at_s: float) -> int:
+        """Return the part that holds the time before `at_s`."""
+        return math.ceil(at_s / self._settings.part_s) - 1
+
+    def _advance(self, at_s: float) -> None:
+        """Drop what is older than the long window, and remember since when nodes are slow."""
+        _check.finite("at_s", at_s)
+        index = self._index(at_s)
+        if index <= self._last:
+            return
+        if math.isfinite(self._last):
+            self._remember(int(self._last))
+        self._last = index
+        for by_role in (self._parts, self._errors):
+            for nodes in by_role.values():
+                self._drop_all(nodes)
+        self._drop(self._pending)
+
+    def _remember(self, end: int) -> None:
+        for role in Role:
+            found = self._found(role, Pace.TRANSIENT, end)
+            self._since[role] = {each.node: each.since_s for each in found}
+
+    def _drop_all(self, nodes: dict[str, dict[int, Part]] | dict[str, dict[int, tuple[int, int]]]) -> None:
+        for node in list(nodes):
+            self._drop(nodes[node])
+            if not nodes[node]:
+                del nodes[node]
+
+    def _drop(
+        self, parts: dict[int, Part] | dict[int, tuple[int, int]] | dict[int, tuple[float, int]]
+    ) -> None:
+        for index in [i for i in parts if i <= self._last - self._settings.n_long]:
+            del parts[index]
+
+
+def _own(sample: NodeSample) -> dict[str, float]:
+    """Return the seconds of own work and of exchange in a mean iteration, without any waiting."""
+    split = sample.split
+    exchange_s = 0.0 if sample.role is Role.PS else split.lookup_s + split.update_s
+    return {"exchange_s": exchange_s, "work_s": sample.iter_s - split.idle_s - split.peers_s - exchange_s}
+
+
+def _sum(parts: Mapping[int, Part], end: int, n_part: int) -> Part:
+    total = Part()
+    for index in range(end - n_part + 1, end + 1):
+        total = total.plus(parts.get(index, Part()))
+    return total
+
+
+def _times(node: str, role: Role, total: Part) -> NodeTimes:
+    n_iter = total.n_iter
+    return NodeTimes(
+        node, role, total.work_s / n_iter, total.exchange_s / n_iter, total.n_sample / total.work_s
+    )
+
+
+def _rows(parts: Mapping[int, Part], end: int, n_part: int) -> list[tuple[float, float, float]]:
+    told = (parts.get(index, Part()) for index in range(end - n_part + 1, end + 1))
+    return [(part.n_iter, part.work_s, part.exchange_s) for part in told]
+
+
+def _window(sums: tuple[Floats, Floats], n_judged: int) -> Window:
+    seconds, n_iter = sums
+    return Window(
+        _over(seconds, n_iter),
+        _over(seconds[:, -n_judged:].sum(axis=1), n_iter[:, -n_judged:].sum(axis=1)),
+        n_judged,
+    )
+
+
+def _over(seconds: Floats, n_iter: Floats) -> Floats:
+    means: Floats = np.divide(seconds, n_iter, out=np.full(seconds.shape, np.nan), where=n_iter > 0)
+    return means
+
+
+def _spell_s(window: Window, node: int, end: int, settings: MonitorSettings) -> float:
+    """Return when the latest stretch began in which the node was slow, with single parts that were not."""
+    slow = excesses(window.parts)[node] >= math.log(settings.thresholds.least_ratio)
+    first = missed = 0
+    for age, is_slow in enumerate(slow[::-1].tolist()):
+        missed = 0 if is_slow else missed + 1
+        if missed > 1:
+            break
+        first = age if is_slow else first
+    return (end - first) * settings.part_s

@@ -1,0 +1,45 @@
+"""The rules on real jobs, where those data are at hand: ten workers each, every tenth iteration recorded."""
+
+from __future__ import annotations
+
+import csv
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+
+from dlrover_nb.core.straggler import Monitor, MonitorSettings
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+DATA = Path(__file__).parents[4] / "shared" / "data" / "alibaba" / "minibatch_time_jobs.csv.xz"
+
+
+def found(job: str, rule: str) -> set[str]:
+    """Return all nodes that were ever found in a job; windows of 20 and 40 records."""
+    if not DATA.exists():
+        if os.environ.get("CI"):
+            pytest.fail(f"the measured jobs must be there in CI, not found: {DATA}")
+        pytest.skip("the measured iterations of Alibaba's jobs are not on this machine")
+    monitor, nodes = Monitor(MonitorSettings(20.0, 40.0, rule)), set()
+    with lzma.open(DATA, "rt") as file:
+        rows = [row for row in csv.DictReader(file) if row["job"] == job]
+    for row in sorted(rows, key=lambda row: int(row["time"])):
+        at_s, iter_s = (int(row["time"]) - 1) / 10 + 1, int(row["batch_time_norm"]) / 1e6
+        split = TimeSplit(compute_s=iter_s)
+        nodes |= {each.node for each in monitor.findings(at_s - 1)}
+        monitor.observe(
+            NodeSample(row["worker"], Role.WORKER, 0.0, 1.0, 1, 1, iter_s, split, cpu_cores=1, memory_mib=1),
+            at_s,
+        )
+    return nodes
+
+
+def test_the_straggler_below_lambda_is_found_and_by_the_ratio_it_is_not():
+    assert found("1", "robust") == {"6"}
+    assert found("1", "ratio") == set()
+
+
+def test_workers_that_differ_for_good_are_no_stragglers():
+    assert found("2", "robust") == set()
