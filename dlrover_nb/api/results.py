@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.api.exports import ExportView
+    from dlrover_nb.api.stragglers_view import StragglersView
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 
@@ -55,6 +56,34 @@ class Results(Steering):
             if self.handle.simulated:
                 raise
             return past.logs(self.name, node, n=n, gone=gone)
+
+    def stragglers(self, solution: str = "antdt-nd") -> StragglersView:
+        """Return which nodes are slow, with the numbers that say so, and what would help; nothing changes.
+
+        Parameters
+        ----------
+        solution
+            Which rules to ask for actions: ``"antdt-nd"``, ``"antdt-dd"``, ``"backup-workers"``,
+            ``"adjust-lr"``, ``"lb-bsp"`` or ``"none"``.
+
+        Raises
+        ------
+        InvalidValueError
+            When there is no solution of that name.
+
+        Examples
+        --------
+        >>> job.stragglers().review.findings
+        """
+        from dlrover_nb.api.stragglers_view import StragglersView  # noqa: PLC0415 - NumPy loads on demand
+        from dlrover_nb.core.straggler.review import review  # noqa: PLC0415 - as above
+
+        handle = self.handle.with_short_timeout
+        snapshot = handle.snapshot()
+        nodes = {node.id for node in snapshot.nodes}
+        spec = snapshot.spec
+        found = review(handle.series(), nodes, spec.sync, spec.batch_size, solution=solution)
+        return StragglersView(self.name, found)
 
     def history(self, run: str | None = None) -> HistoryView:
         """Return this run of the job, or an earlier one, from the history.

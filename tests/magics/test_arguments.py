@@ -122,6 +122,8 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         ("undo", "undo", {"job": None, "decision": None, "why": ""}),
         ("undo ctr d2 --why slow", "undo", {"job": "ctr", "decision": "d2", "why": "slow"}),
         ("undo d2", "undo", {"job": None, "decision": "d2", "why": ""}),
+        ("stragglers", "stragglers", {"job": None, "solution": "antdt-nd"}),
+        ("stragglers ctr --solution lb-bsp", "stragglers", {"job": "ctr", "solution": "lb-bsp"}),
         ("logs", "logs", {"job": None, "node": None, "lines": 100}),
         ("logs ps-1 -n 5", "logs", {"job": None, "node": "ps-1", "lines": 5}),
         ("logs ctr worker-0", "logs", {"job": "ctr", "node": "worker-0", "lines": 100}),

@@ -40,6 +40,7 @@ LINES = {
     "scale": "scale ctr --workers 2",
     "batches": "batches ctr worker-0=64",
     "logs": "logs ctr",
+    "stragglers": "stragglers ctr",
     "history": "history",
     "score": "score",
     "export": "export ctr -o job.yaml",

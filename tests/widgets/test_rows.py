@@ -22,10 +22,12 @@ from dlrover_nb.api.views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.reading import Imported
 from dlrover_nb.core.history import scoreboard
+from dlrover_nb.core.straggler.review import review
 from dlrover_nb.core.structs.audited import AuditedCommand
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.questions import Weighed
 from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBatch
@@ -48,6 +50,7 @@ RESULTS: dict[str, Tables] = {
     "whatif": results.whatif([Weighed(b.BETTER_PLAN, None, "no room")]),
     "decision": results.decision(SNAPSHOT.decisions[0], SNAPSHOT),
     "logs": results.logs([LINE]),
+    "stragglers": results.stragglers("ads", review(None, (), Sync.BSP, 256)),
     "shards": results.shards(SNAPSHOT),
     "runs": results.runs([run()]),
     "history": results.history(past()),

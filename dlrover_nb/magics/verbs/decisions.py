@@ -19,15 +19,24 @@ from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
     from dlrover_nb.api.sizes import Sizes
+    from dlrover_nb.api.stragglers_view import StragglersView
     from dlrover_nb.api.views import DecisionView, PlansView, StatusView, WhatIfView, WhyView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 
+SOLUTION_NAMES = ("antdt-nd", "antdt-dd", "backup-workers", "adjust-lr", "lb-bsp", "none")
 ANSWER = (JOB, PROPOSAL, WHY)
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
 CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
 DECISION = argument(
     "decision", metavar="DECISION", nargs="?", help="id of the latest decision that you know, such as d3"
+)
+SOLUTION = argument(
+    "--solution",
+    metavar="NAME",
+    type=one_of("solution", SOLUTION_NAMES),
+    default="antdt-nd",
+    help=f"rules to ask for actions: {', '.join(SOLUTION_NAMES)}",
 )
 BATCHES = argument(
     "sizes", metavar="WORKER=N", nargs="*", type=worker_size, help="samples of one mini-batch of a worker"
@@ -49,6 +58,11 @@ def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView
     shown = found.why(commands.session.proposal_for(found.name, proposal))
     commands.session.note_names(shown.snapshot)
     return shown
+
+
+def stragglers(commands: Commands, *, job: str | None, solution: str) -> StragglersView:
+    """Show which nodes are slow, with the numbers that say so, and what would help."""
+    return commands.job(job).stragglers(solution)
 
 
 def whatif(commands: Commands, *, job: str | None, sizes: Sizes) -> WhatIfView:
@@ -166,6 +180,13 @@ VERBS = (
         (JOB, DECISION, WHY),
         'quick-start --why "it got slower"',
         (_job_or_decision,),
+    ),
+    Verb(
+        "stragglers",
+        "show which nodes are slow, and what would help",
+        stragglers,
+        (JOB, SOLUTION),
+        "quick-start",
     ),
     Verb(
         "batches",

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.history import JobRun, Score
+    from dlrover_nb.core.straggler.actions import Proposed
+    from dlrover_nb.core.straggler.findings import Straggler
+    from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.capacity import NodeShape
     from dlrover_nb.core.structs.cluster_access import Allowed
@@ -147,6 +150,36 @@ MEMORY: Columns[MemoryLine] = Columns(
 )
 LOGS: Columns[LogLine] = Columns(
     {"at_s": lambda x: x.at_s, "node": lambda x: x.node, "level": lambda x: x.level, "text": lambda x: x.text}
+)
+NODE_TIMES: Columns[tuple[NodeTimes, float | None]] = Columns(
+    {
+        "node": lambda n: n[0].node,
+        "role": lambda n: n[0].role,
+        "work_s": lambda n: n[0].work_s,
+        "others_s": lambda n: n[1],
+        "exchange_s": lambda n: n[0].exchange_s,
+        "samples_per_s": lambda n: n[0].samples_per_s or None,
+    }
+)
+STRAGGLERS: Columns[Straggler] = Columns(
+    {
+        "node": lambda s: s.node,
+        "role": lambda s: s.role,
+        "pace": lambda s: s.pace,
+        "iter_s": lambda s: s.iter_s,
+        "peers_s": lambda s: s.peers_s,
+        "ratio": lambda s: s.ratio,
+        "window_s": lambda s: s.window_s,
+        "since_s": lambda s: s.since_s,
+        "rule": lambda s: s.rule,
+    }
+)
+MITIGATIONS: Columns[Proposed] = Columns(
+    {
+        "action": lambda p: p.action.words,
+        "reason": lambda p: p.reason,
+        "is_global": lambda p: p.action.is_global,
+    }
 )
 SHARDS: Columns[tuple[str, ShardCounts]] = Columns(
     {

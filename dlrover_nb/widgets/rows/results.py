@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.export import Imported
     from dlrover_nb.core.history import JobRun, Scoreboard
+    from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
@@ -104,6 +105,16 @@ def decision(made: Decision, snapshot: JobSnapshot) -> Tables:
 def logs(lines: Iterable[LogLine]) -> Tables:
     """Return log lines."""
     return listed("lines", c.LOGS, lines)
+
+
+def stragglers(job: str, review: Review) -> Tables:
+    """Return the nodes, who of them is slow, and what would help."""
+    tables = {
+        "nodes": c.NODE_TIMES.table((each, review.others_s(each)) for each in review.times),
+        "stragglers": c.STRAGGLERS.table(review.findings),
+        "mitigations": c.MITIGATIONS.table(review.proposed),
+    }
+    return Tables(one(_JOB, job), tables, "stragglers")
 
 
 def shards(snapshot: JobSnapshot) -> Tables:

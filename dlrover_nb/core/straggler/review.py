@@ -1,0 +1,159 @@
+"""Who is slow in a running job and what would help, from the telemetry that any client can ask for.
+
+The monitor and the solutions are those that a controller would use. The windows are AntDT's for a job that
+has reported for long enough; of a short one they are as long as give each window some reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
+from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
+from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from dlrover_nb.core.straggler.actions import Proposed
+    from dlrover_nb.core.straggler.findings import Straggler
+    from dlrover_nb.core.straggler.monitor import NodeTimes
+    from dlrover_nb.core.structs.job import Sync
+    from dlrover_nb.core.structs.snapshot import SeriesChunk
+
+DEFAULT_SOLUTION = "antdt-nd"
+LEAST_SHORT_S = 10.0
+SCATTER = 0.05  # of a mini-batch that is computed from a speed and a time
+SHORT_SHARE = 0.25  # of the time that is known, where that is short
+
+
+_PARTS = tuple(each.name for each in fields(TimeSplit))
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Stragglers of a job, with the numbers that say so, and what a solution asks for.
+
+    Parameters
+    ----------
+    settings
+        Windows and rule.
+    times
+        Means of each node over the short window, workers first.
+    findings
+        Who is slow.
+    proposed
+        What the solution asks for; empty: nothing.
+    solution
+        Its name in `SOLUTIONS`.
+    """
+
+    settings: MonitorSettings
+    times: tuple[NodeTimes, ...]
+    findings: tuple[Straggler, ...]
+    proposed: tuple[Proposed, ...]
+    solution: str
+
+    def others_s(self, node: NodeTimes) -> float | None:
+        """Return the mean time of the other nodes of its role; None: it is alone."""
+        others = [each.work_s for each in self.times if each.role is node.role and each.node != node.node]
+        return sum(others) / len(others) if others else None
+
+
+def review(
+    series: SeriesChunk | None,
+    nodes: Collection[str],
+    sync: Sync,
+    batch_size: int,
+    *,
+    solution: str = DEFAULT_SOLUTION,
+) -> Review:
+    """Review the telemetry of a job.
+
+    Parameters
+    ----------
+    series
+        Recent reports of its nodes.
+    nodes
+        Those that are there now, others are left out; empty: not known, as of a simulated job.
+    sync
+        How far workers may run ahead of each other.
+    batch_size
+        Of a worker, where reports do not tell.
+    solution
+        Name of what is asked for actions.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is no solution of that name.
+    """
+    if solution not in SOLUTIONS:
+        raise InvalidValueError(f"solution must be one of {', '.join(SOLUTIONS)}, got {solution!r}")
+    present = set(nodes)
+    reports = [each for each in _reports(series) if not nodes or each.node in nodes]
+    settings = _settings(reports)
+    monitor, end_s = Monitor(settings), max((each.at_s for each in reports), default=0.0)
+    for each in reports:
+        monitor.observe(each, each.at_s)
+    times = tuple(found for role in (Role.WORKER, Role.PS) for found in monitor.times(role, end_s))
+    findings = monitor.findings(end_s)
+    sizes = _sizes(reports, end_s - settings.short_s, batch_size)
+    workers = tuple(
+        WorkerState(each.node, sizes.get(each.node, batch_size), each.samples_per_s or None)
+        for each in times
+        if each.role is Role.WORKER
+    )
+    situation = Situation(sync, workers, tuple(each.node for each in times if each.role is Role.PS))
+    proposed = SOLUTIONS[solution](findings, situation) if workers else ()
+    return Review(settings, times, findings, proposed, solution)
+
+
+def _settings(reports: Sequence[NodeSample]) -> MonitorSettings:
+    """Return windows that a job's reports fill."""
+    if not reports:
+        return MonitorSettings()
+    known_s = max(each.at_s for each in reports) - min(each.at_s for each in reports)
+    short_s = min(SHORT_WINDOW_S, max(LEAST_SHORT_S, SHORT_SHARE * known_s))
+    return MonitorSettings(short_s, min(LONG_WINDOW_S, 2 * short_s))
+
+
+def _sizes(reports: Iterable[NodeSample], since_s: float, usual: int) -> dict[str, int]:
+    """Return the mini-batch of each worker by its reports since a time; about the `usual` one is that one."""
+    told: dict[str, list[float]] = {}
+    for each in reports:
+        if each.role is Role.WORKER and each.at_s >= since_s and each.n_sample:
+            told.setdefault(each.node, []).append(each.n_sample / each.window_s * each.iter_s)
+    found = {node: median(sizes) for node, sizes in told.items()}
+    return {n: usual if abs(x - usual) <= SCATTER * usual else max(1, round(x)) for n, x in found.items()}
+
+
+def _reports(series: SeriesChunk | None) -> Iterator[NodeSample]:
+    """Yield the reports of a series, in order; one that tells no time of an iteration is left out."""
+    columns = series.node if series is not None else {}
+    rows = zip(*columns.values(), strict=True)
+    before: dict[str, float] = {}
+    for row in (dict(zip(columns, row, strict=True)) for row in rows):
+        node, at_s, iter_s = str(row["node"]), float(row["at_s"]), float(row["iter_s"])
+        window_s = at_s - before.get(node, at_s - iter_s)
+        before[node] = at_s
+        if not (iter_s > 0 and window_s > 0):
+            continue
+        split = {name: float(row.get(name) or 0.0) for name in _PARTS}
+        yield NodeSample(
+            node=node,
+            role=Role(str(row["role"])),
+            at_s=at_s,
+            window_s=window_s,
+            n_iter=max(1, round(window_s / iter_s)),
+            n_sample=round(float(row.get("samples_per_s") or 0.0) * window_s),
+            iter_s=iter_s,
+            split=TimeSplit(**split),
+            cpu_cores=float(row.get("cpu_cores") or 0.0),
+            memory_mib=float(row.get("memory_mib") or 0.0),
+        )
