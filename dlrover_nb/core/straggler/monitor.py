@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 N_PART = 10  # of the short window
+_NOTHING = Part()
 _COVERED = {
     Pace.TRANSIENT: 0.5,
     Pace.PERSISTENT: 0.8,
@@ -120,7 +121,7 @@ class Monitor:
         length_s = min(max(sample.window_s, sample.iter_s), self._settings.long_s)
         mine = self._parts[sample.role].setdefault(sample.node, {})
         for index, share in shares(at_s - length_s, at_s, self._settings.part_s):
-            mine[index] = mine.get(index, Part()).plus(own, share)
+            mine[index] = mine.get(index, _NOTHING).plus(own, share)
         self._drop(mine)
 
     def note_error(self, node: str, role: Role, at_s: float, *, is_retryable: bool) -> None:
@@ -287,7 +288,7 @@ def _own(sample: NodeSample) -> dict[str, float]:
 def _sum(parts: Mapping[int, Part], end: int, n_part: int) -> Part:
     total = Part()
     for index in range(end - n_part + 1, end + 1):
-        total = total.plus(parts.get(index, Part()))
+        total = total.plus(parts.get(index, _NOTHING))
     return total
 
 
@@ -299,7 +300,7 @@ def _times(node: str, role: Role, total: Part) -> NodeTimes:
 
 
 def _rows(parts: Mapping[int, Part], end: int, n_part: int) -> list[tuple[float, float, float]]:
-    told = (parts.get(index, Part()) for index in range(end - n_part + 1, end + 1))
+    told = (parts.get(index, _NOTHING) for index in range(end - n_part + 1, end + 1))
     return [(part.n_iter, part.work_s, part.exchange_s) for part in told]
 
 

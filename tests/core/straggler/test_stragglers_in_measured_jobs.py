@@ -28,7 +28,8 @@ def found(job: str, rule: str) -> set[str]:
     for row in sorted(rows, key=lambda row: int(row["time"])):
         at_s, iter_s = (int(row["time"]) - 1) / 10 + 1, int(row["batch_time_norm"]) / 1e6
         split = TimeSplit(compute_s=iter_s)
-        nodes |= {each.node for each in monitor.findings(at_s - 1)}
+        if row["worker"] == "0":
+            nodes |= {each.node for each in monitor.findings(at_s - 1)}
         monitor.observe(
             NodeSample(row["worker"], Role.WORKER, 0.0, 1.0, 1, 1, iter_s, split, cpu_cores=1, memory_mib=1),
             at_s,
