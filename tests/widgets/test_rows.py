@@ -22,13 +22,16 @@ from dlrover_nb.api.views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.reading import Imported
 from dlrover_nb.core.history import scoreboard
-from dlrover_nb.core.straggler.review import review
+from dlrover_nb.core.straggler.actions import KillRestart, Proposed
+from dlrover_nb.core.straggler.findings import Pace, Straggler
+from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
+from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.audited import AuditedCommand
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
-from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.questions import Weighed
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBatch
 from dlrover_nb.core.structs.summary import summarize
@@ -41,6 +44,13 @@ SNAPSHOT = b.snapshot(
 )
 SCHEMA = DataSchema((ColumnSchema("clicked", Use.LABEL, "int64", 0.0, 2),), (), 1000, 900, 100, 1000, 0, 0.5)
 PAGE = (Path(__file__).parents[2] / "docs/reference/results.md").read_text()
+REVIEW = Review(
+    MonitorSettings(),
+    (NodeTimes("worker-0", Role.WORKER, 0.6, 0.01, 400.0),),
+    (Straggler("worker-0", Role.WORKER, Pace.PERSISTENT, 0.6, 0.2, 600.0, 1.79e9, "own work"),),
+    (Proposed(KillRestart("worker-0", Role.WORKER), "it is slow"),),
+    "antdt-nd",
+)
 RESULTS: dict[str, Tables] = {
     "jobs": results.jobs([summarize(SNAPSHOT)]),
     "status": results.status(SNAPSHOT),
@@ -50,7 +60,7 @@ RESULTS: dict[str, Tables] = {
     "whatif": results.whatif([Weighed(b.BETTER_PLAN, None, "no room")]),
     "decision": results.decision(SNAPSHOT.decisions[0], SNAPSHOT),
     "logs": results.logs([LINE]),
-    "stragglers": results.stragglers("ads", review(None, (), Sync.BSP, 256)),
+    "stragglers": results.stragglers("ads", REVIEW),
     "shards": results.shards(SNAPSHOT),
     "runs": results.runs([run()]),
     "history": results.history(past()),

@@ -95,7 +95,6 @@ def review(
     """
     if solution not in SOLUTIONS:
         raise InvalidValueError(f"solution must be one of {', '.join(SOLUTIONS)}, got {solution!r}")
-    present = set(nodes)
     reports = [each for each in _reports(series) if not nodes or each.node in nodes]
     settings = _settings(reports)
     monitor, end_s = Monitor(settings), max((each.at_s for each in reports), default=0.0)
