@@ -36,7 +36,7 @@ def offered(text: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("%dlrover st", ("status", "stop")),
+        ("%dlrover st", ("status", "stragglers", "stop")),
         ("%dlrover ", tuple(GRAMMAR.verbs)),
         ("%%dlrover sub", ("submit",)),
         ("j = %dlrover att", ("attach",)),

@@ -53,7 +53,8 @@ def chances(predictions: Predictions | Prediction, pause_s: Array | float, due: 
     time_s = due.left_s - np.asarray(pause_s, dtype=np.float64)
     if due.n_sample_left <= 0:
         return np.broadcast_to(np.float64(due.left_s >= 0), centre.shape)
-    needed = np.divide(due.n_sample_left, time_s, out=np.full(centre.shape, np.inf), where=time_s > 0)
+    with np.errstate(over="ignore"):  # of next to no time: no finite speed is enough
+        needed = np.divide(due.n_sample_left, time_s, out=np.full(centre.shape, np.inf), where=time_s > 0)
     ahead = np.log(centre) - np.log(needed)
     doubt = np.where(ahead >= 0, predictions.doubt_below, predictions.doubt_above) / Z_90
     return np.asarray(ndtr(ahead / np.maximum(doubt, LEAST_SD)))
