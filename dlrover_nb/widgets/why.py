@@ -42,6 +42,8 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
     """Return why a plan is recommended, or why none is, and what would change that."""
     e, money = explanation, currency(snapshot)
     blocks: list[Block] = [Paragraph(e.why), *_gain_blocks(e, snapshot)]
+    if e.bottleneck:
+        blocks.append(Paragraph(e.bottleneck))
     if e.flip is not None:
         blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
     if e.marginals:

@@ -112,6 +112,12 @@ def test_why_without_measurements_does_not_say_that_nothing_binds():
     assert "no constraint" in why_view(explanation(binding=()), b.snapshot()).text()
 
 
+def test_what_limits_the_running_plan_is_in_the_answer_to_why():
+    words = "The network of a PS is the bottleneck"
+    assert words not in why_view(explanation(), b.snapshot()).text()
+    assert words in why_view(explanation(bottleneck=words), b.snapshot()).text()
+
+
 def test_what_if_gives_the_command_only_for_what_would_not_be_refused():
     assert "%dlrover scale quick-start --workers 2" in VIEWS["whatif"].text()
     refused = VIEWS["whatif unknown"].text()

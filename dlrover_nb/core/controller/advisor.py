@@ -166,6 +166,7 @@ class Advisor:
             may_explore and self._may_explore,
             limits,
             self._measured.worker_samples_per_s,
+            self._measured.use,
         )
         return BoundPolicy(self._policy, self._settings.planner, context)
 

@@ -274,6 +274,7 @@ class Controller:
             n_explored=advisor.n_explored,
             decide=advisor.decide(limits),
             improve=advisor.decide(limits, may_explore=False),
+            use=self._measured.use,
         )
 
     def bid(self) -> Bid | None:

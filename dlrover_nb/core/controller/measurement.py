@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
+from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import MemorySeries, Outlook, Report, memory_line, needed_mib
 from dlrover_nb.core.planner import transition_kind
@@ -17,6 +18,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
@@ -56,6 +58,7 @@ class Measurement:
         self._n_epoch = spec.n_epoch
         self._n_sample_done = 0
         self._windows = SteadyWindows(settings, spec)
+        self._use = UseLog(settings.settle_s, spec.link_gbit_per_s)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
         self._older = OlderWindows()
         self._memory: dict[Role, MemorySeries] = {}
@@ -76,6 +79,7 @@ class Measurement:
         """
         self.plan = plan
         self._windows.restart(plan, at_s)
+        self._use.restart(plan, at_s)
         if plan is None or plan == self._remembered:
             return
         self._remembered = plan
@@ -103,6 +107,7 @@ class Measurement:
 
     def add(self, sample: NodeSample, at_s: float) -> tuple[ProfileSample, ...]:
         """Add a report; return the steady samples that it completes."""
+        self._use.add(sample, at_s)
         if self.plan is not None:
             self._note(sample, at_s, self.plan.role(sample.role).count)
         new = self._windows.add(sample, at_s)
@@ -136,6 +141,11 @@ class Measurement:
     def worker_samples_per_s(self) -> Mapping[str, float]:
         """Speed of each worker of the present plan in its last report; a copy."""
         return dict(self._last_speed.figures)
+
+    @property
+    def use(self) -> JobUse | None:
+        """What the nodes of the present plan use of it; None before a plan is in place."""
+        return self._use.use
 
     @property
     def n_waiting(self) -> int:

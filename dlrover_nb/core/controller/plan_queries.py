@@ -21,6 +21,7 @@ from dlrover_nb.core.planner import (
     binding,
     break_even_of,
     break_even_of_staying,
+    diagnosis_of,
     evidence,
     marginals,
     probe,
@@ -33,6 +34,7 @@ from dlrover_nb.core.structs.questions import Explanation, Weighed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.checks import DecisionContext
     from dlrover_nb.core.planner import Analysis, Limits, PlannerSettings
     from dlrover_nb.core.structs.bounds import Quota
@@ -85,6 +87,8 @@ class PlanQueries:
         Experiments in a row, where that is the maximum; else 0.
     decide, improve
         Functions that make advice, with and without experiments.
+    use
+        What the nodes of the present plan use of it; None: unknown.
     """
 
     analysis: Analysis | None
@@ -98,6 +102,7 @@ class PlanQueries:
     n_explored: int
     decide: Callable[[Analysis], Advice | None]
     improve: Callable[[Analysis], Advice | None]
+    use: JobUse | None = None
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
         """Return the predicted effect of each plan, and why a decision for it would be refused."""
@@ -150,8 +155,14 @@ class PlanQueries:
             binding=binding(analysis, here, self.quota),
             marginals=marginals(analysis, told.plan, self.refusal),
             evidence=evidence(analysis, told.plan),
+            bottleneck=self._bottleneck(analysis),
         )
         return around if self._is_over else self._with_others(around, proposal, analysis)
+
+    def _bottleneck(self, analysis: Analysis) -> str:
+        """Name what limits the job, while it runs."""
+        found = None if self._is_over else diagnosis_of(analysis, self.use)
+        return "" if found is None else found.words
 
     def _with_others(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
         """Add the alternatives: the break-even, the next best plan, the next experiment."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.planner.nearchus import small_start
 from dlrover_nb.core.planner.stages import warm_start
 from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.past import JobTraits
@@ -68,10 +69,14 @@ class InitialPlan:
 def initial_plan(
     spec: JobSpec, traits: JobTraits, capacity: Capacity, past: Sequence[PastJob]
 ) -> InitialPlan:
-    """Derive from past jobs a prior of its speed, and the first plan where its user requested that."""
+    """Derive from past jobs a prior of its speed, and the first plan where its user left that to us."""
     start = warm_start(spec, capacity, traits, past)
     if not spec.warm_start:
-        return InitialPlan(spec, traits, start.prior, "")
+        small = small_start(spec, capacity)
+        if small is None:
+            return InitialPlan(spec, traits, start.prior, "")
+        why = f"Starts with {small.short}, a part of its quota, and grows while its nodes use their cores."
+        return InitialPlan(replace(spec, plan=small), traits, start.prior, why)
     return InitialPlan(replace(spec, plan=start.plan), traits, start.prior, start.why)
 
 

@@ -10,6 +10,7 @@ from dlrover_nb.core.planner.bid import Bid, bid
 from dlrover_nb.core.planner.deadline import rescues_deadline
 from dlrover_nb.core.planner.explain import AdviceContext, binding, evidence, marginals, runner_up
 from dlrover_nb.core.planner.feasibility import check_room, has_room
+from dlrover_nb.core.planner.nearchus import diagnosis_of
 from dlrover_nb.core.planner.policies import POLICIES, Policy, PolicyContext
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying
@@ -42,6 +43,7 @@ __all__ = [
     "break_even_of",
     "break_even_of_staying",
     "check_room",
+    "diagnosis_of",
     "evidence",
     "fitted",
     "has_room",

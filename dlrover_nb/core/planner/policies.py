@@ -13,6 +13,7 @@ once (`Mitigate`); where a user decides it is left out, as a batch size is not w
 - ``throughput-model``: the planner of DLRover-RM with its model (`planner.stages.auto_scale`), the default.
 - ``elastic-scheduling``: one more worker while the last one paid (Or et al., MLSys 2020).
 - ``optimus``: one node more or less where that reduces the job's time most (EuroSys 2018).
+- ``nearchus``: more cores, workers or PS as long as nodes use more cores by that; without a model.
 - ``fixed-plan``: the plan stays as the user sets it; nodes still get the memory that they need.
 
 `fixed_allocation` and `well_tuned` of `core.baselines` are no policies: they need the true speed of each plan
@@ -28,12 +29,14 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, static
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
+from dlrover_nb.core.planner.nearchus import NAME, raise_use
 from dlrover_nb.core.planner.stages import auto_scale, keep_pins
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from dlrover_nb.core.baselines import Policy as BaselinePolicy
+    from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -53,12 +56,15 @@ class PolicyContext:
         Of auto mode; None where a user decides.
     worker_samples_per_s
         Speed of each worker in its last report.
+    use
+        What the nodes use of their cores and links, and what they used of earlier plans; None: unknown.
     """
 
     rejected_plans: Mapping[ResourcePlan, float] = field(default_factory=dict)
     may_explore: bool = True
     limits: Limits | None = None
     worker_samples_per_s: Mapping[str, float] = field(default_factory=dict)
+    use: JobUse | None = None
 
 
 Policy = Callable[["Analysis", PlannerSettings, PolicyContext], Advice | None]
@@ -69,6 +75,18 @@ def throughput_model(analysis: Analysis, settings: PlannerSettings, context: Pol
     return auto_scale(
         analysis,
         settings,
+        rejected_plans=context.rejected_plans,
+        may_explore=context.may_explore,
+        limits=context.limits,
+    )
+
+
+def nearchus(analysis: Analysis, settings: PlannerSettings, context: PolicyContext) -> Advice | None:
+    """Advise by the cores and links that nodes use; see `raise_use`."""
+    return raise_use(
+        analysis,
+        settings,
+        context.use,
         rejected_plans=context.rejected_plans,
         may_explore=context.may_explore,
         limits=context.limits,
@@ -110,5 +128,6 @@ POLICIES: Mapping[str, Policy] = {
     DEFAULT_POLICY: throughput_model,
     "elastic-scheduling": by_baseline("elastic-scheduling", elastic_scheduling),
     "optimus": by_baseline("optimus", optimus),
+    NAME: nearchus,
     "fixed-plan": by_baseline("fixed-plan", static),
 }

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 EPS = 1e-6  # samples: a job this near its end is at its end
 MIB_PER_GIB = 1024
+FLOAT_BYTES = 4
 
 
 class Progress:
@@ -144,7 +145,9 @@ class Progress:
             plan = ResourcePlan(RolePlan(n_worker, size.cpu, size.memory_mib), serving.ps)
         m = job.spec.batch_of(n_worker)
         slowest = slowed if job.spec.sync is Sync.BSP else None
-        self._rate = RunRate(m, job.truth.split(plan, m), n_worker, plan.ps.count, ps_factor, slowest)
+        n_byte = job.dense_bytes + FLOAT_BYTES * m * job.embedding_dim
+        split = job.truth.split(plan, m)
+        self._rate = RunRate(m, split, n_worker, plan.ps.count, ps_factor, slowest, n_byte)
         self.speed = job.truth.speed(plan, m) * slowed * ps_factor * self._noise
 
     def _ps_share(self, node: SimNode, n_ps: int) -> float:
@@ -176,8 +179,11 @@ class Progress:
         """Return the memory of an active node, without noise."""
         if node.role is Role.WORKER:
             return self._job.worker_memory.at(self.n_done)
-        share = next((s for n, s in self._ps if n is node), 0.0)
-        return self._job.ps_memory.at(self.n_done, share)
+        return self._job.ps_memory.at(self.n_done, self._share_of(node))
+
+    def _share_of(self, node: SimNode) -> float:
+        """Return the share of the parameters that an active PS holds; 0 of one that is not active."""
+        return next((share for each, share in self._ps if each is node), 0.0)
 
     def events(
         self, plan: ResourcePlan | None, steady_since_s: float | None
@@ -232,7 +238,13 @@ class Progress:
             sample = worker_sample(node, n_sample, self._rate, at_s=at_s, memory_mib=memory_mib)
         else:
             sample = ps_sample(
-                node, n_sample, self._rate, at_s=at_s, memory_mib=memory_mib, parameter_mib=parameter_mib
+                node,
+                n_sample,
+                self._rate,
+                at_s=at_s,
+                memory_mib=memory_mib,
+                parameter_mib=parameter_mib,
+                share=self._share_of(node),
             )
         is_steady = steady_since_s is not None and node.reported_s >= steady_since_s
         node.last, node.reported_s = sample, at_s

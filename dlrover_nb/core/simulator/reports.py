@@ -36,6 +36,8 @@ class RunRate:
         Speed of the slowest PS over its normal speed.
     slowest
         Relative speed of the slowest worker in synchronous training; None: asynchronous.
+    n_byte
+        Of one worker's iteration: what it pulls, and as much that it pushes.
     """
 
     batch: float = 1.0
@@ -44,6 +46,7 @@ class RunRate:
     n_ps: int = 0
     ps_factor: float = 1.0
     slowest: float | None = None
+    n_byte: float = 0.0
 
     @property
     def compute_share(self) -> float:
@@ -104,13 +107,25 @@ def worker_sample(
         split=rate.spread(iter_s, node.factor),
         cpu_cores=node.cpu * rate.compute_share if n_sample else 0.0,
         memory_mib=memory_mib,
+        n_byte_sent=(n_byte := int(rate.n_byte * n_sample / rate.batch)),
+        n_byte_received=n_byte,
     )
 
 
-def ps_sample(
-    node: SimNode, n_sample: int, rate: RunRate, *, at_s: float, memory_mib: float, parameter_mib: float
+def ps_sample(  # noqa: PLR0913 - the state of a node, by keyword
+    node: SimNode,
+    n_sample: int,
+    rate: RunRate,
+    *,
+    at_s: float,
+    memory_mib: float,
+    parameter_mib: float,
+    share: float,
 ) -> NodeSample:
-    """Return a PS's report; `n_sample` is what all workers trained since its last one."""
+    """Return a PS's report; `n_sample` is what all workers trained since its last one.
+
+    `share` is its part of the parameters, and so of the bytes that are pulled and pushed.
+    """
     window_s = at_s - node.reported_s
     n_served = int(n_sample / rate.batch)
     each_s = window_s / n_served if n_served else 0.0
@@ -131,4 +146,6 @@ def ps_sample(
         cpu_cores=node.cpu * busy if n_served else 0.0,
         memory_mib=memory_mib,
         parameter_mib=parameter_mib,
+        n_byte_sent=(n_byte := int(share * rate.n_byte * n_sample / rate.batch)),
+        n_byte_received=n_byte,
     )

@@ -254,11 +254,12 @@ class JobSpec:
         Whether to start with the final plan of similar jobs instead of `plan`, if there are any.
     deadline_s
         Seconds after submission by which the job should be done; None means no deadline.
+    link_gbit_per_s
+        Capacity of each node's network link, one direction; None: unknown, no network is a bottleneck then.
     sync, staleness
         How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
     overlap
-        Whether a worker computes while its last gradients are sent (ASP and SSP only): faster, and rows may
-        miss the worker's own last step.
+        Whether a worker computes while its last gradients are sent (ASP, SSP): rows may miss its last step.
     checkpoint_url
         Folder of checkpoints as an fsspec URL; empty: in the run folder.
     migration
@@ -277,9 +278,8 @@ class JobSpec:
     kubernetes
         Settings of its pods.
     foreign
-        The programs of an external job, which runs in pods only; data, model and training settings do not
-        apply then, except that a step of unknown size counts as `batch_size` samples. The key in a job file
-        is ``external``; the field keeps the name that stands in the run folders of release 0.1.
+        The programs of an external job, in pods only, to which no setting of training applies. The key in a
+        job file is ``external``; run folders of release 0.1 hold this name.
     """
 
     name: str
@@ -303,6 +303,7 @@ class JobSpec:
     warm_start: bool = False
     budget_per_hour: float | None = None
     deadline_s: float | None = None
+    link_gbit_per_s: float | None = None
     sync: Sync = Sync.ASP
     staleness: int = 4
     overlap: bool = True
@@ -329,7 +330,7 @@ class JobSpec:
         _check.at_least("max_skipped_batches", self.max_skipped_batches, 0)
         _check.at_least("max_restarts_per_error", self.max_restarts_per_error, 0)
         _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
-        for name in ("budget_per_hour", "deadline_s", "gradient_clip_norm"):
+        for name in ("budget_per_hour", "deadline_s", "link_gbit_per_s", "gradient_clip_norm"):
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
         if self.start_from is not None and not self.start_from.source.strip():

@@ -84,6 +84,8 @@ class Explanation:
     probe, probe_why
         The short experiment with the most information for its cost, and that information; None where none is
         worth its cost.
+    bottleneck
+        What limits the running plan, with its numbers, in one sentence; empty: not known yet.
     """
 
     plan: ResourcePlan
@@ -99,6 +101,7 @@ class Explanation:
     runner_up_why: str = ""
     probe: Candidate | None = None
     probe_why: str = ""
+    bottleneck: str = ""
 
 
 @dataclass(frozen=True, slots=True)

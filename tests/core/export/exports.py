@@ -217,6 +217,7 @@ jobs = st.builds(
     policy=st.sampled_from(["throughput-model", "optimus", "fixed-plan"]),
     warm_start=st.booleans(),
     budget_per_hour=st.none() | numbers,
+    link_gbit_per_s=st.none() | numbers,
     deadline_s=st.none() | numbers,
     sync=st.sampled_from(Sync),
     staleness=st.integers(1, 99),

@@ -47,11 +47,23 @@ def test_the_parts_of_every_report_sum_to_its_iteration_and_none_is_below_zero(
     pace: RunRate, factor: float, n_sample: int, window_s: float
 ) -> None:
     worker = worker_sample(node(factor=factor), n_sample, pace, at_s=window_s, memory_mib=1.0)
-    ps = ps_sample(node(Role.PS), n_sample, pace, at_s=window_s, memory_mib=1.0, parameter_mib=1.0)
+    ps = ps_sample(node(Role.PS), n_sample, pace, at_s=window_s, memory_mib=1.0, parameter_mib=1.0, share=1.0)
     for sample in (worker, ps):
         if pace.split.total_s or sample is ps:
             assert sample.split.total_s == pytest.approx(sample.iter_s, rel=1e-6)
         assert min(parts(sample.split)) >= -1e-9 * max(sample.iter_s, 1)
+
+
+def test_what_workers_pull_and_push_is_what_the_ps_send_and_receive() -> None:
+    pace = RunRate(512, NORMAL, 4, 2, n_byte=1000.0)
+    workers = [worker_sample(node(), 5120, pace, at_s=10.0, memory_mib=1.0) for _ in range(4)]
+    ps = [
+        ps_sample(node(Role.PS), 4 * 5120, pace, at_s=10.0, memory_mib=1.0, parameter_mib=1.0, share=share)
+        for share in (0.525, 0.475)
+    ]
+    assert [sample.n_byte_received for sample in ps] == [21_000, 19_000]
+    assert sum(s.n_byte_sent for s in workers) == sum(s.n_byte_received for s in ps) == 40_000
+    assert sum(s.n_byte_received for s in workers) == sum(s.n_byte_sent for s in ps) == 40_000
 
 
 def test_a_normal_worker_reports_the_terms_of_the_truth() -> None:

@@ -1,0 +1,43 @@
+"""What keeps a job from using its cores, and what to change: NEARCHUS, without a model of the job.
+
+`use` holds the measurements of nodes, `diagnosis` names the bottleneck with its numbers, `remedies` says what
+to change and when to stop, `plans` applies that to a plan, `assignment` to the cores of single nodes, and
+`queues` schedules several jobs on one cluster.
+
+Notes
+-----
+NEARCHUS (Tariq et al.) rests on one finding: the training speed of a job follows the cores that its nodes
+use, whatever their number and size. So it raises what is used, step by step, and needs neither a fit nor a
+history. A probe of the network at the start of a job is not here: the capacity of a link is given by the job
+file, or unknown.
+"""
+
+from dlrover_nb.core.bottleneck.diagnosis import Bottleneck, Diagnosis, diagnose
+from dlrover_nb.core.bottleneck.plans import fixed_roles, remedy_between, start_plan, with_remedy
+from dlrover_nb.core.bottleneck.queues import JobQueues, RunningJob, WaitingJob
+from dlrover_nb.core.bottleneck.remedies import Remedy, Step, fruitless, wanted
+from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.bottleneck.use import JobUse, NodeUse, PlanUse, is_stable
+
+__all__ = [
+    "PAPER",
+    "Bottleneck",
+    "Diagnosis",
+    "JobQueues",
+    "JobUse",
+    "NodeUse",
+    "PlanUse",
+    "Remedy",
+    "RunningJob",
+    "Step",
+    "Thresholds",
+    "WaitingJob",
+    "diagnose",
+    "fixed_roles",
+    "fruitless",
+    "is_stable",
+    "remedy_between",
+    "start_plan",
+    "wanted",
+    "with_remedy",
+]

@@ -1,0 +1,129 @@
+"""The bottleneck of a job with the numbers that say so.
+
+Where nearly all cores are used there is none. Else either the network of a PS is full (PSN), so that workers
+wait, or workers have more cores than they can use (MU): a process cannot use any number of cores, and more
+processes with fewer cores each can. NEARCHUS takes MU where it finds no PSN. Where the capacity of the links
+is unknown, PSN can neither be claimed nor excluded, and the sentence says so.
+
+Some cores cannot be taken from a role: pins fix them, or its nodes have the smallest size already. That they
+are idle says nothing about a bottleneck, so such a role is left out of the share that is judged. Rejected:
+the share of all cores, which a small job with a pinned PS can never raise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.bottleneck.use import BOTH, efficiency
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
+
+BITS_PER_GBIT = 1e9
+LINK_UNKNOWN = (
+    "whether the network of a PS is full is not known: set link_gbit_per_s to the capacity of a node's link"
+)
+
+
+class Bottleneck(StrEnum):
+    """What limits a job."""
+
+    NONE = "none"
+    MAXIMUM_UTILIZATION = "maximum utilization"  # MU of NEARCHUS
+    PS_NETWORK = "network of a PS"  # PSN of NEARCHUS
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A bottleneck, and what was measured.
+
+    Parameters
+    ----------
+    judged
+        The share of cores that is compared with the threshold: of all roles whose cores can be changed.
+    job, worker, ps
+        Used over allocated cores of all nodes (e_job), and of each role.
+    allocated_cores
+        Of all nodes.
+    network
+        What is known of the PS's links, as a clause.
+    """
+
+    bottleneck: Bottleneck
+    judged: float
+    job: float
+    worker: float
+    ps: float
+    allocated_cores: float
+    network: str
+
+    @property
+    def words(self) -> str:
+        """The bottleneck and its numbers in one sentence."""
+        shares = f"workers {self.worker:.0%}, PS {self.ps:.0%}"
+        used = f"{self.job:.0%} of {self.allocated_cores:g} cores are used ({shares})"
+        match self.bottleneck:
+            case Bottleneck.PS_NETWORK:
+                return f"The network of a PS is the bottleneck: {self.network}; {used}."
+            case Bottleneck.MAXIMUM_UTILIZATION:
+                return f"The nodes do not use all their cores: {used}; {self.network}."
+            case Bottleneck.NONE:
+                return f"No bottleneck: {used}."
+
+
+def diagnose(
+    use: JobUse, *, fixed: Collection[Role] = (), thresholds: Thresholds = PAPER
+) -> Diagnosis | None:
+    """Name the bottleneck of a job; None until all its nodes have reported often enough.
+
+    Parameters
+    ----------
+    fixed
+        Roles whose nodes can give up no cores; where both are, all count.
+    """
+    t = thresholds
+    if not use.is_complete(t):
+        return None
+    free = frozenset(BOTH - frozenset(fixed)) or BOTH
+    judged, job = efficiency(use.of(free), t), efficiency(use.nodes, t)
+    full = _fullest(use, t)
+    if judged >= t.job:
+        found = Bottleneck.NONE
+    else:
+        found = Bottleneck.MAXIMUM_UTILIZATION if full is None else Bottleneck.PS_NETWORK
+    return Diagnosis(
+        found,
+        judged,
+        job,
+        efficiency(use.of({Role.WORKER}), t),
+        efficiency(use.of({Role.PS}), t),
+        round(sum(node.allocated_cores for node in use.nodes), 2),
+        _network(use, full, t),
+    )
+
+
+def _fullest(use: JobUse, t: Thresholds) -> NodeUse | None:
+    """Return the PS whose link is full most often, if any is often enough."""
+    link = use.link_bytes_per_s
+    if link is None:
+        return None
+    often = [(ps.n_full(link, t), ps) for ps in use.of({Role.PS})]
+    n_full, ps = max(often, key=lambda pair: pair[0])
+    return ps if n_full > t.link_samples * len(ps.bytes_per_s[-t.n_link :]) else None
+
+
+def _network(use: JobUse, full: NodeUse | None, t: Thresholds) -> str:
+    link = use.link_bytes_per_s
+    if link is None:
+        return LINK_UNKNOWN
+    capacity = f"{t.link:.0%} of {8 * link / BITS_PER_GBIT:g} Gbit/s"
+    if full is None:
+        return f"no PS's network exceeds {capacity} in more than {t.link_samples:.0%} of its samples"
+    n_sample = len(full.bytes_per_s[-t.n_link :])
+    return f"{full.n_full(link, t)} of the last {n_sample} network samples of {full.node} exceed {capacity}"

@@ -1,0 +1,130 @@
+"""What the nodes of a job used of what they have: cores, and their network link.
+
+All figures are means over the last samples, as single reports are noisy. What is used is not cut to what is
+allocated: where limits are advisory a node may use more, and its job is then certainly not short of work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.samples import NodeSample
+
+BOTH = frozenset(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What one node used under the present plan, oldest sample first.
+
+    Parameters
+    ----------
+    allocated_cores
+        What the plan gives it.
+    used_cores
+        CPU time over wall time, of each sample.
+    bytes_per_s
+        Of the busier direction of its link, of each sample; zero where it is not measured.
+    """
+
+    node: str
+    role: Role
+    allocated_cores: float
+    used_cores: tuple[float, ...]
+    bytes_per_s: tuple[float, ...] = ()
+
+    def cores(self, t: Thresholds = PAPER) -> float:
+        """Return the mean of the last samples (u_i)."""
+        return fmean(self.used_cores[-t.n_stable :]) if self.used_cores else 0.0
+
+    def efficiency(self, t: Thresholds = PAPER) -> float:
+        """Return the share of its cores that it uses (e_i)."""
+        return self.cores(t) / self.allocated_cores
+
+    def n_full(self, link_bytes_per_s: float, t: Thresholds = PAPER) -> int:
+        """Return how many of its last samples exceed the threshold of its link."""
+        return sum(rate > t.link * link_bytes_per_s for rate in self.bytes_per_s[-t.n_link :])
+
+
+def bytes_per_s(sample: NodeSample) -> float:
+    """Return the rate of the busier direction of a node's link, which is full duplex."""
+    n_byte = max(sample.n_byte_sent, sample.n_byte_received)
+    return n_byte / sample.window_s if sample.window_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanUse:
+    """The cores that all nodes of a plan used while it ran."""
+
+    plan: ResourcePlan
+    used_cores: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """What a job uses of its plan, and what it used of those before.
+
+    Parameters
+    ----------
+    plan
+        What runs.
+    nodes
+        Its nodes, as far as they have reported.
+    earlier
+        The plans that ran before, oldest first.
+    link_bytes_per_s
+        Capacity of each node's link, one direction; None: unknown.
+    """
+
+    plan: ResourcePlan
+    nodes: tuple[NodeUse, ...]
+    earlier: tuple[PlanUse, ...] = ()
+    link_bytes_per_s: float | None = None
+
+    def of(self, roles: Collection[Role]) -> tuple[NodeUse, ...]:
+        """Return the nodes of these roles."""
+        return tuple(node for node in self.nodes if node.role in roles)
+
+    def cores(self, t: Thresholds = PAPER) -> float:
+        """Return the cores that all nodes use together."""
+        return sum(node.cores(t) for node in self.nodes)
+
+    def is_complete(self, t: Thresholds = PAPER) -> bool:
+        """Whether all nodes of the plan have reported often enough, and what they use is measured."""
+        n_node = self.plan.worker.count + self.plan.ps.count
+        enough = len(self.nodes) == n_node and all(len(n.used_cores) >= t.n_stable for n in self.nodes)
+        return enough and self.cores(t) > 0
+
+
+def efficiency(nodes: Sequence[NodeUse], t: Thresholds = PAPER) -> float:
+    """Return the used over the allocated cores of some nodes together (e_job); 0 without any."""
+    allocated = sum(node.allocated_cores for node in nodes)
+    return sum(node.cores(t) for node in nodes) / allocated if allocated else 0.0
+
+
+def is_stable(use: JobUse, t: Thresholds = PAPER) -> bool:
+    """Whether the job's used cores hardly vary over the last samples.
+
+    Its speed is tested where its windows are made (`controller.windows`). After `n_link` samples the last
+    ones count with any scatter: a machine that others use too is never calm.
+    """
+    if not use.is_complete(t):
+        return False
+    if all(len(node.used_cores) >= t.n_link for node in use.nodes):
+        return True
+    return varies_less(map(sum, zip(*(n.used_cores[-t.n_stable :] for n in use.nodes), strict=True)), t)
+
+
+def varies_less(values: Iterable[float], t: Thresholds = PAPER) -> bool:
+    """Whether the coefficient of variation of some samples is below the threshold."""
+    seen = tuple(values)
+    return len(seen) >= t.n_stable and pstdev(seen) < t.stable_cv * fmean(seen)

@@ -1,0 +1,96 @@
+"""What the nodes of a job use: the last reports of the present plan, and the cores that earlier plans used.
+
+Kept are numbers, as a snapshot holds them and a large job has hundreds of nodes: the last `n_link` reports of
+each node of the plan, and one figure of each of the last plans. No report says that a node was lost; where
+more nodes report than a plan has, the one that was silent for longest is dropped (as in `last_reports`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.bottleneck import PAPER, JobUse, NodeUse, PlanUse
+from dlrover_nb.core.bottleneck.use import bytes_per_s
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.resources import ResourcePlan, Role
+    from dlrover_nb.core.structs.samples import NodeSample
+
+N_PLAN = 64  # earlier plans that are kept
+BYTES_PER_GBIT = 1e9 / 8
+
+
+class _Reports:
+    """The last reports of one node."""
+
+    def __init__(self, role: Role) -> None:
+        self.role, self.heard_s, self.longest_s = role, 0.0, 0.0
+        self.cores: deque[float] = deque(maxlen=PAPER.n_link)
+        self.bytes_per_s: deque[float] = deque(maxlen=PAPER.n_link)
+
+
+class UseLog:
+    """Collects what nodes use.
+
+    Parameters
+    ----------
+    settle_s
+        Time after a change of plan that is left out.
+    link_gbit_per_s
+        Capacity of a node's link; None: unknown.
+    """
+
+    def __init__(self, settle_s: float, link_gbit_per_s: float | None) -> None:
+        self._settle_s = settle_s
+        self._link = None if link_gbit_per_s is None else link_gbit_per_s * BYTES_PER_GBIT
+        self._from_s = 0.0
+        self._plan: ResourcePlan | None = None
+        self._nodes: dict[str, _Reports] = {}
+        self._earlier: deque[PlanUse] = deque(maxlen=N_PLAN)
+
+    def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
+        """Restart with the plan that runs from `at_s` on; after a pause of the same plan its reports stay."""
+        self._from_s = at_s + self._settle_s
+        if plan is None or plan == self._plan:
+            return
+        before = self.use
+        if before is not None and before.is_complete():
+            self._earlier.append(PlanUse(before.plan, before.cores()))
+        self._plan, self._nodes = plan, {}
+
+    def add(self, sample: NodeSample, at_s: float) -> None:
+        """Add a report of a node of the present plan.
+
+        The last report before a change may span a moment in which nothing was finished. It is left out: a
+        plan would seem to have used less than it did, and the change after it to be an improvement.
+        """
+        if self._plan is None or at_s - sample.window_s < self._from_s:
+            return
+        if sample.node not in self._nodes:
+            self._make_place(sample.role, self._plan.role(sample.role).count)
+            self._nodes[sample.node] = _Reports(sample.role)
+        node = self._nodes[sample.node]
+        node.heard_s, node.longest_s = at_s, max(node.longest_s, sample.window_s)
+        if sample.window_s < node.longest_s / 2:
+            return
+        node.cores.append(sample.cpu_cores)
+        node.bytes_per_s.append(bytes_per_s(sample))
+
+    def _make_place(self, role: Role, n_node: int) -> None:
+        """Drop the node of a role that was silent for longest, where all places of the plan are taken."""
+        own = [name for name, each in self._nodes.items() if each.role is role]
+        if len(own) >= n_node:
+            del self._nodes[min(own, key=lambda name: self._nodes[name].heard_s)]
+
+    @property
+    def use(self) -> JobUse | None:
+        """What the job uses now; None before its first plan is in place."""
+        plan = self._plan
+        if plan is None:
+            return None
+        nodes = tuple(
+            NodeUse(name, r.role, plan.role(r.role).cpu, tuple(r.cores), tuple(r.bytes_per_s))
+            for name, r in self._nodes.items()
+        )
+        return JobUse(plan, nodes, tuple(self._earlier), self._link)

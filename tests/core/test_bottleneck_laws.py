@@ -1,0 +1,289 @@
+"""Laws of the bottleneck's measures, of the search for a plan, and of the queues of a cluster."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.bottleneck import (
+    PAPER,
+    Bottleneck,
+    JobQueues,
+    JobUse,
+    NodeUse,
+    PlanUse,
+    Remedy,
+    Step,
+    WaitingJob,
+    diagnose,
+    fixed_roles,
+    fruitless,
+    is_stable,
+    remedy_between,
+    start_plan,
+    wanted,
+    with_remedy,
+)
+from dlrover_nb.core.bottleneck.assignment import balanced, moved, scaled, spread, start_cores
+from dlrover_nb.core.bottleneck.use import efficiency
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+
+SIZES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+BOUNDS = PlanBounds(24, 8, SIZES, SIZES)
+GBIT = 1e9 / 8
+cores = st.floats(0.1, 64)
+shares = st.floats(0.02, 1.0)
+
+
+def plan(workers: int, worker_cpu: float, ps: int, ps_cpu: float) -> ResourcePlan:
+    return ResourcePlan(RolePlan(workers, worker_cpu, 1024), RolePlan(ps, ps_cpu, 1024))
+
+
+def used(
+    of: ResourcePlan, worker: float, ps: float, *, link: float | None = None, full: int = 0, n: int = 30
+) -> JobUse:
+    """Return steady use: each role's share of its cores, and `full` of `n` samples of a PS on a full link."""
+    nodes = [
+        NodeUse(f"{role}-{i}", role, of.role(role).cpu, (of.role(role).cpu * share,) * n, (0.0,) * n)
+        for role, share in ((Role.WORKER, worker), (Role.PS, ps))
+        for i in range(of.role(role).count)
+    ]
+    if full:
+        at = next(i for i, node in enumerate(nodes) if node.role is Role.PS)
+        nodes[at] = replace(nodes[at], bytes_per_s=(GBIT,) * full + (0.0,) * (n - full))
+    return JobUse(of, tuple(nodes), (), link)
+
+
+some_nodes = st.lists(st.tuples(st.sampled_from(Role), cores, shares), min_size=2, max_size=12).filter(
+    lambda rows: {role for role, _, _ in rows} == set(Role)
+)
+
+
+def nodes_of(rows) -> tuple[NodeUse, ...]:
+    return tuple(NodeUse(str(i), role, a, (a * share,) * 5) for i, (role, a, share) in enumerate(rows))
+
+
+@given(some_nodes, st.floats(0.01, 100))
+def test_the_efficiency_of_a_job_does_not_depend_on_the_unit_of_a_core(rows, factor):
+    scaled_rows = [(role, a * factor, share) for role, a, share in rows]
+    assert efficiency(nodes_of(scaled_rows)) == pytest.approx(efficiency(nodes_of(rows)))
+
+
+@given(some_nodes)
+def test_reassignment_keeps_the_sum_and_takes_from_no_node_what_it_uses(rows):
+    nodes = nodes_of(rows)
+    for change in (balanced, moved):  # between roles after the balance within each, as the paper assumes
+        after = change(nodes)
+        assert sum(after) == pytest.approx(sum(node.allocated_cores for node in nodes))
+        assert all(a >= node.cores() * (1 - 1e-9) for a, node in zip(after, nodes, strict=True))
+        nodes = tuple(replace(node, allocated_cores=a) for a, node in zip(after, nodes, strict=True))
+
+
+@given(some_nodes)
+def test_cores_move_between_roles_only_where_one_is_above_the_threshold_and_one_below(rows):
+    nodes = nodes_of(rows)
+    by_role = [efficiency([n for n in nodes if n.role is role]) for role in Role]
+    is_lopsided = min(by_role) < PAPER.assignment <= max(by_role)
+    assert (moved(nodes) != tuple(n.allocated_cores for n in nodes)) == is_lopsided
+
+
+def test_the_cores_of_a_role_with_an_idle_node_follow_what_its_nodes_use():
+    rows = [(Role.WORKER, 4.0, 0.4), (Role.WORKER, 4.0, 1.0), (Role.WORKER, 2.0, 1.0), (Role.PS, 1.0, 0.9)]
+    assert balanced(nodes_of(rows)) == pytest.approx((16 / 7.6, 40 / 7.6, 20 / 7.6, 1.0))
+
+
+def test_a_start_is_one_ps_and_two_workers_on_an_even_part_of_the_budget():
+    assert start_cores(100, 0.15) == pytest.approx((5, 5, 5))
+    assert scaled((5, 5, 5), 22.5) == pytest.approx((7.5, 7.5, 7.5))
+    assert spread((6, 6, 0)) == pytest.approx((4, 4, 4))
+    assert start_plan(plan(7, 1, 3, 1), BOUNDS, 100) == plan(2, 4, 1, 4)
+
+
+@given(st.floats(0.5, 500))
+def test_a_start_is_within_the_budget(budget):
+    assert start_plan(plan(4, 1, 2, 1), BOUNDS, budget).total_cpu <= budget + 1e-9
+
+
+def test_a_job_is_stable_once_five_samples_of_its_use_vary_by_less_than_five_percent():
+    calm = used(plan(2, 1, 1, 1), 0.9, 0.5, n=5)
+    assert is_stable(calm)
+    assert not is_stable(replace(calm, nodes=calm.nodes[1:])), "a node has not reported"
+    assert not is_stable(used(plan(2, 1, 1, 1), 0.9, 0.5, n=4))
+    first, *rest = calm.nodes
+    assert not is_stable(replace(calm, nodes=(replace(first, used_cores=(0.2, 0.9, 0.2, 0.9, 0.2)), *rest)))
+    assert not is_stable(used(plan(2, 1, 1, 1), 0.0, 0.0)), "what it uses is not measured"
+
+
+@pytest.mark.parametrize(("full", "is_psn"), [(0, False), (3, False), (4, True)])
+def test_the_network_of_a_ps_is_full_where_more_than_a_tenth_of_thirty_samples_say_so(full, is_psn):
+    found = diagnose(used(plan(2, 4, 1, 1), 0.6, 0.6, link=GBIT, full=full))
+    assert found.bottleneck is (Bottleneck.PS_NETWORK if is_psn else Bottleneck.MAXIMUM_UTILIZATION)
+    if is_psn:
+        assert "4 of the last 30 network samples of ps-0 exceed 90% of 1 Gbit/s" in found.words
+
+
+def test_without_the_capacity_of_a_link_no_network_is_claimed_and_the_sentence_says_so():
+    found = diagnose(used(plan(2, 4, 1, 1), 0.6, 0.6, full=30))
+    assert found.bottleneck is Bottleneck.MAXIMUM_UTILIZATION
+    assert "60% of 9 cores are used (workers 60%, PS 60%)" in found.words
+    assert "set link_gbit_per_s" in found.words
+
+
+def test_nearly_all_cores_used_is_no_bottleneck_and_idle_cores_that_cannot_move_do_not_count():
+    small = used(plan(2, 1, 1, 0.25), 0.97, 0.2)
+    assert diagnose(small).bottleneck is Bottleneck.MAXIMUM_UTILIZATION
+    fixed = fixed_roles(small.plan, BOUNDS, Pins())
+    assert fixed == {Role.PS}
+    assert (
+        diagnose(small, fixed=fixed).words
+        == "No bottleneck: 88% of 2.25 cores are used (workers 97%, PS 20%)."
+    )
+    assert fixed_roles(plan(2, 1, 1, 1), BOUNDS, Pins(worker_cpu=1.0)) == {Role.WORKER}
+
+
+def test_a_change_in_vain_is_not_tried_again_until_another_one_bears_fruit():
+    begun = [Step(None, 4.0), Step(Remedy.ADD_WORKER, 4.0001), Step(Remedy.MOVE_CORES, 3.9)]
+    assert fruitless(begun) == {Remedy.ADD_WORKER, Remedy.MOVE_CORES}
+    assert fruitless([*begun, Step(Remedy.ADD_PS, 5.0)]) == frozenset()
+    assert fruitless([*begun, Step(None, 1.0)]) == frozenset()
+
+
+@pytest.mark.parametrize(("used_cores", "in_vain"), [(4.7, {Remedy.ADD_WORKER}), (4.9, set())])
+def test_the_cores_of_a_node_that_was_added_must_be_used(used_cores, in_vain):
+    assert fruitless([Step(None, 4.0, 5.0), Step(Remedy.ADD_WORKER, used_cores, 6.0)]) == in_vain
+
+
+def test_one_more_ps_is_the_last_choice_where_the_ps_are_busy_themselves():
+    busy = diagnose(used(plan(2, 4, 1, 4), 0.85, 0.9))
+    assert wanted(busy) == (Remedy.ADD_WORKER, Remedy.ADD_PS)
+    assert wanted(diagnose(used(plan(2, 4, 1, 4), 0.7, 0.3))) == (Remedy.ADD_WORKER,)
+    assert wanted(diagnose(used(plan(2, 4, 1, 4), 0.9, 0.3))) == (Remedy.MOVE_CORES, Remedy.ADD_WORKER)
+
+
+# the search on any job whose use grows with its cores
+
+
+class Truth:
+    """A job whose workers use fewer of their cores the more they have, up to what the PS can carry."""
+
+    def __init__(self, half_cores: float, per_ps: float, ps_share: float) -> None:
+        self.half_cores, self.per_ps, self.ps_share = half_cores, per_ps, ps_share
+
+    def use(self, of: ResourcePlan, earlier: tuple[PlanUse, ...]) -> JobUse:
+        alone = 1 / (1 + of.worker.cpu / self.half_cores)
+        most = self.per_ps * of.ps.count / of.worker.total_cpu
+        is_full = most < alone
+        ps = min(self.ps_share * min(alone, most) * of.worker.total_cpu / of.ps.total_cpu, 1.0)
+        return replace(used(of, min(alone, most), ps, link=GBIT, full=30 if is_full else 0), earlier=earlier)
+
+
+truths = st.builds(Truth, st.floats(0.5, 200), st.floats(0.5, 50), st.floats(0.01, 0.5))
+pins = st.builds(
+    Pins,
+    workers=st.none() | st.just(2),
+    ps=st.none() | st.just(1),
+    worker_cpu=st.none() | st.just(1.0),
+    ps_cpu=st.none() | st.just(0.5),
+)
+
+
+def search(truth: Truth, budget: float, held: Pins) -> list[ResourcePlan]:
+    now, earlier = held.applied(plan(2, 1, 1, 0.5)), ()
+    plans = [now]
+    for _ in range(2000):
+        use = truth.use(now, earlier)
+        trail = [*earlier, PlanUse(now, use.cores())]
+        kinds = [None, *(remedy_between(a.plan, b.plan) for a, b in itertools.pairwise(trail))]
+        in_vain = fruitless(
+            Step(k, e.used_cores, e.plan.total_cpu) for k, e in zip(kinds, trail, strict=True)
+        )
+        found = diagnose(use, fixed=fixed_roles(now, BOUNDS, held))
+        ran = {each.plan for each in trail}
+
+        def holds(p: ResourcePlan, ran=ran) -> bool:
+            return p.total_cpu <= budget and p not in ran
+
+        options = (with_remedy(r, use, BOUNDS, pins=held, holds=holds) for r in wanted(found))
+        after = next((p for p in options if p and remedy_between(now, p) not in in_vain), None)
+        if after is None:
+            return plans
+        earlier, now = tuple(trail), after
+        plans.append(now)
+    raise AssertionError("the search does not end")
+
+
+@given(truths, st.floats(3, 150), pins)
+def test_a_search_ends_and_keeps_to_budget_bounds_and_pins(truth, budget, held):
+    plans = search(truth, budget, held)
+    _, *rest = plans
+    assert all(p.total_cpu <= budget for p in rest)
+    assert all(held.allows(p) for p in plans)
+    assert all(p.worker.count <= 24 and p.ps.count <= 8 for p in plans)
+    assert all({p.worker.cpu, p.ps.cpu} <= {*SIZES} for p in rest)
+    assert len(set(plans)) == len(plans), "no plan is tried twice"
+
+
+def test_a_job_that_uses_its_cores_grows_to_its_budget_by_halves():
+    plans = search(Truth(1e6, 1e6, 0.05), 40, Pins())
+    assert 30 <= plans[-1].total_cpu <= 40
+    assert len(plans) < 15
+
+
+def test_a_job_with_a_full_link_gets_ps_until_it_is_not_full():
+    plans = search(Truth(1e6, 3.0, 0.05), 20, Pins())
+    assert plans[-1].ps.count >= 4
+    assert plans[-1].worker.total_cpu >= 12
+
+
+# queues
+
+
+@st.composite
+def lives(draw):
+    n = draw(st.integers(1, 12))
+    sizes = draw(st.lists(st.tuples(st.floats(1, 40), st.floats(0, 80)), min_size=n, max_size=n))
+    acts = draw(
+        st.lists(st.tuples(st.sampled_from("sfrag"), st.integers(0, 11), st.floats(0, 120)), max_size=60)
+    )
+    return [WaitingJob(f"j{i}", a, a + b) for i, (a, b) in enumerate(sizes)], acts
+
+
+@given(lives())
+def test_the_queues_lose_no_job_give_no_core_twice_and_start_in_order(life):
+    jobs, acts = life
+    queues, submitted = JobQueues(50.0), []
+    for act, i, size in acts:
+        running = queues.running
+        if act == "s" and len(submitted) < len(jobs):
+            submitted.append(jobs[len(submitted)].name)
+            queues = queues.submit(jobs[len(submitted) - 1])
+        elif act == "f" and running:
+            queues = queues.finish(running[i % len(running)].name)
+        elif act in "rg" and running:
+            queues = queues.resize(running[i % len(running)].name, size)
+        else:
+            queues = queues.admit()
+        assert sorted(queues.names) == sorted(submitted)
+        assert sum(job.cores for job in queues.running) <= 50 + 1e-6
+        assert all(0 <= job.cores <= job.budget_cores + 1e-9 for job in queues.running)
+        assert [job.name for job in queues.waiting] == submitted[len(submitted) - len(queues.waiting) :]
+    while queues.waiting or queues.running:
+        queues = queues.admit()
+        queues = queues.finish(queues.running[0].name)
+    assert sorted(queues.finished) == sorted(submitted)
+
+
+def test_a_job_that_can_never_start_or_does_not_run_is_refused():
+    queues = JobQueues(10.0).submit(WaitingJob("a", 5, 10))
+    with pytest.raises(InvalidValueError, match="unique"):
+        queues.submit(WaitingJob("a", 5, 10))
+    with pytest.raises(InvalidValueError, match=r"cluster of 10 cores, got 11 for 'b'"):
+        queues.submit(WaitingJob("b", 11, 12))
+    with pytest.raises(NotFoundError, match="running: none"):
+        queues.finish("a")
