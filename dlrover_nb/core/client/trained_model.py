@@ -31,10 +31,10 @@ from dlrover_nb.core.rundir.job_file import JobFile, read_job
 from dlrover_nb.core.rundir.locate import run_folder
 from dlrover_nb.core.runtime.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.datafiles import ENDINGS, bare
 from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec
-from dlrover_nb.core.structs.messages import N_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

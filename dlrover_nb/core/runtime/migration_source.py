@@ -21,7 +21,8 @@ import numpy as np
 
 from dlrover_nb.core.runtime.exchange import MoveChunk
 from dlrover_nb.core.runtime.store import StorePart, dense_slice
-from dlrover_nb.core.structs.messages import N_BUCKET, Moved
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.messages import Moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

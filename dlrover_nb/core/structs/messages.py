@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET as N_BUCKET  # noqa: PLC0414 - exported too
 from dlrover_nb.core.structs.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.failures import ProgramError

@@ -11,8 +11,8 @@ from kernel_world import every_kernel  # noqa: F401
 from dlrover_nb.core.runtime.kernels import kernel, maps
 from dlrover_nb.core.runtime.kernels.mixing import splitmix64
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Embedding, ModelSpec
-from dlrover_nb.core.structs.messages import N_BUCKET
 
 laws = settings(deadline=None, max_examples=20)
 FIRST_PLACES = 16

@@ -15,9 +15,9 @@ from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Roster
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.runtime.worker_set import worker_set_change
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, n_more, plan_needs
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import N_BUCKET
 from dlrover_nb.core.structs.resources import Role, RolePlan
 
 PLANS = st.builds(

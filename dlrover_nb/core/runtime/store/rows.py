@@ -18,8 +18,8 @@ import numpy as np
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.store.served import bucket_counts
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Embedding
-from dlrover_nb.core.structs.messages import N_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable

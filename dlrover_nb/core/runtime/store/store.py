@@ -19,7 +19,7 @@ from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.rows import RowTable
 from dlrover_nb.core.runtime.store.served import ServedRows
-from dlrover_nb.core.structs.messages import N_BUCKET
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
