@@ -10,7 +10,7 @@ next measurement shows whether they bore fruit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ from dlrover_nb.core.planner.stages import keep_pins
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.job import DEFAULT_PLAN
+from dlrover_nb.core.structs.resources import ResourcePlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
 
 NAME = "nearchus"
 
@@ -194,6 +194,5 @@ def _speeds(analysis: Analysis) -> dict[object, float]:
 
 def _with_memory(plan: ResourcePlan, now: ResourcePlan) -> ResourcePlan:
     """Return a plan with the memory of another, which may have grown since."""
-    pairs = ((plan.worker, now.worker), (plan.ps, now.ps))
-    worker, ps = (type(a)(a.count, a.cpu, max(a.memory_mib, b.memory_mib)) for a, b in pairs)
-    return type(plan)(worker, ps)
+    worker = replace(plan.worker, memory_mib=max(plan.worker.memory_mib, now.worker.memory_mib))
+    return ResourcePlan(worker, replace(plan.ps, memory_mib=max(plan.ps.memory_mib, now.ps.memory_mib)))
