@@ -10,6 +10,7 @@ from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views import HistoryView, LogsView, Note, logs_title
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.files import write
+from dlrover_nb.core.structs.solutions import SolutionName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ class Results(Steering):
                 raise
             return past.logs(self.name, node, n=n, gone=gone)
 
-    def stragglers(self, solution: str = "antdt-nd") -> StragglersView:
+    def stragglers(self, solution: str = SolutionName.ANTDT_ND) -> StragglersView:
         """Return which nodes are slow, with the numbers that say so, and what would help; nothing changes.
 
         Parameters

@@ -10,12 +10,13 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
 from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.solutions import SolutionName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,12 +27,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import Sync
     from dlrover_nb.core.structs.snapshot import SeriesChunk
 
-DEFAULT_SOLUTION = "antdt-nd"
 LEAST_SHORT_S = 10.0
 SCATTER = 0.05  # of a mini-batch that is computed from a speed and a time
 SHORT_SHARE = 0.25  # of the time that is known, where that is short
-
-
 _PARTS = tuple(each.name for each in fields(TimeSplit))
 
 
@@ -71,7 +69,7 @@ def review(
     sync: Sync,
     batch_size: int,
     *,
-    solution: str = DEFAULT_SOLUTION,
+    solution: str = SolutionName.ANTDT_ND,
 ) -> Review:
     """Review the telemetry of a job.
 
@@ -94,7 +92,9 @@ def review(
         When there is no solution of that name.
     """
     if solution not in SOLUTIONS:
-        raise InvalidValueError(f"solution must be one of {', '.join(SOLUTIONS)}, got {solution!r}")
+        raise InvalidValueError(
+            f"solution must be one of {', '.join(SolutionName)}, got {shown(solution)}; leave it out"
+        )
     reports = [each for each in _reports(series) if not nodes or each.node in nodes]
     settings = _settings(reports)
     monitor, end_s = Monitor(settings), max((each.at_s for each in reports), default=0.0)

@@ -41,6 +41,7 @@ from dlrover_nb.core.straggler.findings import Pace, Straggler
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.solutions import SolutionName
 
 MIN_GAIN = 0.05  # of the slowest worker's time: less is within what measured speeds scatter
 MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
@@ -209,12 +210,12 @@ def adjust_rates(findings: Findings, situation: Situation) -> tuple[Proposed, ..
 
 
 SOLUTIONS: Mapping[str, Solution] = {
-    "none": nothing,
-    "antdt-nd": antdt_nd,
-    "antdt-dd": antdt_dd,
-    "backup-workers": backup_workers,
-    "adjust-lr": adjust_rates,
-    "lb-bsp": lb_bsp,
+    SolutionName.NONE: nothing,
+    SolutionName.ANTDT_ND: antdt_nd,
+    SolutionName.ANTDT_DD: antdt_dd,
+    SolutionName.BACKUP_WORKERS: backup_workers,
+    SolutionName.ADJUST_LR: adjust_rates,
+    SolutionName.LB_BSP: lb_bsp,
 }
 
 

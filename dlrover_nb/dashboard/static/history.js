@@ -78,10 +78,10 @@
     part.removeAttribute('aria-busy')
     if (!answer.ok || answer.redirected) {
       told.textContent = answer.redirected ? 'Load the page again: you are no longer signed in.' : text
-      return
+    } else {
+      part.innerHTML = text  // made by our server, which escapes what is not its own
+      told.textContent = part.firstElementChild.dataset.words
     }
-    part.innerHTML = text  // made by our server, which escapes what is not its own
-    told.textContent = part.firstElementChild.dataset.words
     if (at !== moment) ask(at)  // the scrubber has moved on meanwhile
   }
 

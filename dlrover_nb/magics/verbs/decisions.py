@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.solutions import SolutionName
 from dlrover_nb.magics.flags import JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
 from dlrover_nb.magics.parser import one_of, worker_size
 from dlrover_nb.magics.verb import Verb, argument
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 
-SOLUTION_NAMES = ("antdt-nd", "antdt-dd", "backup-workers", "adjust-lr", "lb-bsp", "none")
 ANSWER = (JOB, PROPOSAL, WHY)
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
 CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
@@ -34,9 +34,9 @@ DECISION = argument(
 SOLUTION = argument(
     "--solution",
     metavar="NAME",
-    type=one_of("solution", SOLUTION_NAMES),
-    default="antdt-nd",
-    help=f"rules to ask for actions: {', '.join(SOLUTION_NAMES)}",
+    type=one_of("solution", SolutionName),
+    default=SolutionName.ANTDT_ND,
+    help=f"rules to ask for actions: {', '.join(SolutionName)}",
 )
 BATCHES = argument(
     "sizes", metavar="WORKER=N", nargs="*", type=worker_size, help="samples of one mini-batch of a worker"

@@ -8,9 +8,11 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.actions import AdjustBatches, KillRestart
 from dlrover_nb.core.straggler.findings import Pace
 from dlrover_nb.core.straggler.review import review
+from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.solutions import SolutionName
 from dlrover_nb.core.telemetry import JobTelemetry
 from dlrover_nb.widgets.straggler_review import stragglers_view
 
@@ -77,6 +79,10 @@ def test_a_job_that_has_reported_nothing_has_no_stragglers(series):
     found = review(series, (), Sync.BSP, BATCH)
     assert (found.times, found.findings, found.proposed) == ((), (), ())
     assert "No node has reported" in str(stragglers_view(found, "ads").blocks)
+
+
+def test_each_name_of_a_solution_has_one():
+    assert set(SOLUTIONS) == set(SolutionName)
 
 
 def test_an_unknown_solution_names_the_known_ones():

@@ -1,0 +1,16 @@
+"""Names of what can be asked for actions against stragglers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class SolutionName(StrEnum):
+    """A solution of `core.straggler.solutions`, by its name."""
+
+    ANTDT_ND = "antdt-nd"
+    ANTDT_DD = "antdt-dd"
+    BACKUP_WORKERS = "backup-workers"
+    ADJUST_LR = "adjust-lr"
+    LB_BSP = "lb-bsp"
+    NONE = "none"
