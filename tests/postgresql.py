@@ -1,4 +1,4 @@
-"""A schema of its own on a PostgreSQL server, for tests of whatever keeps records.
+"""An empty database, a SQLite file or a schema of its own on a PostgreSQL server, for tests of whatever keeps records.
 
 The server is the one that DLROVER_NB_TEST_POSTGRESQL_URL names; without it, a private one is started from the
 binaries of Debian's package (a socket in a temporary folder, no port, gone with the run). Where neither is
@@ -100,3 +100,11 @@ def postgresql_url(postgresql_server):
     with engine.connect() as connection:
         connection.execute(text(f"drop schema {name} cascade"))
     engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """Return the URL of an empty database, of one kind after the other."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql_url")
+    return f"sqlite:///{tmp_path / 'deep' / 'history.db'}"

@@ -15,23 +15,19 @@ from dlrover_nb.core.structs.commands import Stage
 ACCEPT = {"cluster": "a", "job": "ads", "proposal": "p2", "action": "accept"}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "postgresql":
-        return request.getfixturevalue("postgresql_url")
-    return f"sqlite:///{tmp_path / 'team.sqlite'}"
-
-
 @pytest.fixture
 def master():
     return master_of("ads")
 
 
 @pytest.fixture
-def teams(url, master, tmp_path):
+def teams(database_url, master, tmp_path):
     """Give the teams of two processes: they share the database, the cluster and nothing else."""
     cluster = MastersCluster(master)
-    with masters_team(tmp_path, cluster, url=url) as one, masters_team(tmp_path, cluster, url=url) as other:
+    with (
+        masters_team(tmp_path, cluster, url=database_url) as one,
+        masters_team(tmp_path, cluster, url=database_url) as other,
+    ):
         yield one, other
 
 

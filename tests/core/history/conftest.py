@@ -3,9 +3,7 @@
 import pytest
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
+@pytest.fixture
+def url(database_url):
     """Return the URL of an empty database, of one kind after the other."""
-    if request.param == "postgresql":
-        return request.getfixturevalue("postgresql_url")
-    return f"sqlite:///{tmp_path / 'deep' / 'history.db'}"
+    return database_url
