@@ -74,4 +74,4 @@ def _proposed(each: Proposed, job: str) -> tuple[Block, ...]:
     if isinstance(each.action, AdjustBatches) and not each.action.accumulate:
         sizes = " ".join(f"{short_name(node, job)}={size}" for node, size in each.action.sizes)
         command = (f"%dlrover batches {job} {sizes}",)
-    return (Paragraph(words, Tone.NEWS, command),)
+    return (Paragraph(words, Tone.HINT, command),)
