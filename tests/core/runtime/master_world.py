@@ -34,6 +34,7 @@ from dlrover_nb.core.runtime.orders import (
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.runtime.write_ahead_log import Entry, WriteAheadLog, read_back
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.job import (
@@ -477,7 +478,7 @@ class World:
 
     def _push(self, train: m.Train, epoch: int, rows: range) -> None:
         ids = np.array(rows) + epoch * self.rows.n_train
-        owner = np.array(train.bucket_owner)[ids % m.N_BUCKET]
+        owner = np.array(train.bucket_owner)[ids % N_BUCKET]
         for index, name in enumerate(_names(train)):
             self.ps[name].push(ids[owner == index])
         for row in rows:

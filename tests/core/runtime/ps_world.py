@@ -17,6 +17,7 @@ from dlrover_nb.core.runtime.migration_source import AddressedChunk, Sizes
 from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import ModelSpec, Optimizer
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class FakePs:
     def taught(self) -> dict[int, int]:
         """How often each row of its own buckets was trained."""
         assert self.migration.owned is not None
-        ids = np.flatnonzero(self.migration.owned[np.arange(self._n_id) % m.N_BUCKET])
+        ids = np.flatnonzero(self.migration.owned[np.arange(self._n_id) % N_BUCKET])
         first = self.new_store().pull(ids)
         counts = np.rint((first - self.store.pull(ids))[:, 0]).astype(int)
         return {int(i): int(n) for i, n in zip(ids, counts, strict=True) if n}

@@ -11,7 +11,7 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 
 from dlrover_nb.core.runtime import liveness
 from dlrover_nb.core.runtime.state import Stage
-from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.resources import Role
@@ -185,7 +185,7 @@ def test_a_move_that_is_given_up_leaves_nothing_behind() -> None:
         ps = world.ps[name].migration
         assert ps.store is not None
         assert ps.owned is not None
-        assert ps.owned[ps.store.export().ids % m.N_BUCKET].all()
+        assert ps.owned[ps.store.export().ids % N_BUCKET].all()
     assert world.living(Role.PS) == ["ps-0", "ps-1", "ps-2"]
     world.run_to_end()
     trained_every_row(world)
