@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 LARGEST_NORM = 1e15  # its square leaves room in a float32 for sums over 10^8 steps
+_SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
 def unusable(loss: float, rows: Floats, dense: Floats, *, clip_norm: float | None) -> str:
@@ -43,9 +44,10 @@ def unusable(loss: float, rows: Floats, dense: Floats, *, clip_norm: float | Non
     if not math.isfinite(norm):
         return "its gradients are not finite"
     if clip_norm is not None and norm > clip_norm:
-        scale = np.float32(clip_norm / norm)
-        np.multiply(rows, scale, out=rows)
-        np.multiply(dense, scale, out=dense)
+        exact = np.float64(clip_norm / norm)
+        scale = exact if exact < _SMALLEST_NORMAL else np.float32(exact)  # float32 has few digits below
+        for each in (rows, dense):
+            np.multiply(each, scale, out=each, casting="same_kind")
     elif norm > LARGEST_NORM:
         return (
             f"its gradients have a norm of {norm:.1e}, above {LARGEST_NORM:g}; clip them to use such batches"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernel_world import every_kernel  # noqa: F401 - a fixture
 
@@ -46,6 +46,8 @@ def test_a_batch_is_used_when_loss_and_gradients_are_finite_and_not_too_large(
             check_usable(rows, dense)
 
 
+@example([3e38, 3e38, 3e38], [2.5e38], 1e-3)  # the factor is no normal number of 32 bits
+@example([1.7e38], [1e38], 1.3e-3)
 @given(FINITE, FINITE, st.floats(1e-3, 1e6))
 def test_clipped_gradients_keep_their_direction_and_have_at_most_that_norm(
     row_values: list[float], dense_values: list[float], clip_norm: float
