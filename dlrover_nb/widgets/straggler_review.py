@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.straggler.actions import AdjustBatches
+from dlrover_nb.core.structs.actions import AdjustBatches
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.series import short_name
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.straggler.actions import Proposed
-    from dlrover_nb.core.straggler.findings import Straggler
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.straggler.review import Review
+    from dlrover_nb.core.structs.actions import Proposed
+    from dlrover_nb.core.structs.stragglers import Straggler
 
 HEAD = ("node", "own work", "others", "ratio", "exchange", "samples/s", "finding")
 NOTHING = "No straggler: no node is slower than the others of its role by the rule."

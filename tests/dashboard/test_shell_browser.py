@@ -21,6 +21,9 @@ def shown(tmp_path):
 
 def sign_in(page, dashboard, path="jobs"):
     page.goto(f"{dashboard.url}{path}")
+    page.locator(
+        "[name=name]:focus"
+    ).wait_for()  # Chromium gives the first focus with the first frame, after load
     page.keyboard.type("ada")
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)

@@ -124,7 +124,7 @@ def test_scale_plans_and_edits_of_the_elasticjob_are_decisions_of_the_job(place,
     until(lambda: said_of(place, name) == ("Succeeded", ""), what=lambda: f"{said_of(place, name)}")
     (decision,) = handle.snapshot().decisions
     assert (decision.by, decision.plan) == (f"ScalePlan {name}", THREE)
-    assert handle.snapshot().running == THREE
+    until(lambda: handle.snapshot().running == THREE, what=lambda: f"{handle.snapshot().running}")
     told = place.cluster.api.get(SCALE_PLAN, name)
     assert told["metadata"]["annotations"]["dlrover-nb/decision"] == decision.id
     assert [owner["kind"] for owner in told["metadata"]["ownerReferences"]] == ["ElasticJob"]

@@ -22,10 +22,9 @@ from dlrover_nb.api.views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.reading import Imported
 from dlrover_nb.core.history import scoreboard
-from dlrover_nb.core.straggler.actions import KillRestart, Proposed
-from dlrover_nb.core.straggler.findings import Pace, Straggler
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
+from dlrover_nb.core.structs.actions import KillRestart, Proposed
 from dlrover_nb.core.structs.audited import AuditedCommand
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -34,6 +33,7 @@ from dlrover_nb.core.structs.questions import Weighed
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBatch
+from dlrover_nb.core.structs.stragglers import Pace, Straggler
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.widgets.rows import columns, results
 from dlrover_nb.widgets.rows.tables import Columns, Tables, listed

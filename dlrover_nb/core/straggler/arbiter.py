@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.straggler.actions import (
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.actions import (
     Action,
     AdjustBatches,
     AdjustRates,
@@ -24,13 +25,12 @@ from dlrover_nb.core.straggler.actions import (
     MoveBuckets,
     Proposed,
 )
-from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dlrover_nb.core.straggler.findings import Straggler
+    from dlrover_nb.core.structs.stragglers import Straggler
 
 LEAD = 20  # iterations: two reports, in which each worker learns of a global action
 

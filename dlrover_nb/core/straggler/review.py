@@ -21,11 +21,11 @@ from dlrover_nb.core.structs.solutions import SolutionName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from dlrover_nb.core.straggler.actions import Proposed
-    from dlrover_nb.core.straggler.findings import Straggler
     from dlrover_nb.core.straggler.monitor import NodeTimes
+    from dlrover_nb.core.structs.actions import Proposed
     from dlrover_nb.core.structs.job import Sync
     from dlrover_nb.core.structs.snapshot import SeriesChunk
+    from dlrover_nb.core.structs.stragglers import Straggler
 
 LEAST_SHORT_S = 10.0
 SCATTER = 0.05  # of a mini-batch that is computed from a speed and a time

@@ -27,7 +27,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated
-from dlrover_nb.core.straggler.actions import (
+from dlrover_nb.core.straggler.batch_solver import Share, share_batch
+from dlrover_nb.core.straggler.detect import RATIO
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -35,13 +38,10 @@ from dlrover_nb.core.straggler.actions import (
     MoveBuckets,
     Proposed,
 )
-from dlrover_nb.core.straggler.batch_solver import Share, share_batch
-from dlrover_nb.core.straggler.detect import RATIO
-from dlrover_nb.core.straggler.findings import Pace, Straggler
-from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.stragglers import Pace, Straggler
 
 MIN_GAIN = 0.05  # of the slowest worker's time: less is within what measured speeds scatter
 MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import exp, hypot, log
 
+from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
@@ -191,14 +192,15 @@ class Verdict(StrEnum):
     SCALE = "scale"
     MODE = "mode"
     PIN = "pin"
+    MITIGATE = "mitigate"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One decision by a user or by auto mode; magics, buttons and the command line make the same record.
 
-    `proposal` is the id that the user saw; `plan` is given for OVERRIDE and SCALE, `mode` for MODE, `pins`
-    (all that hold from now on) for PIN.
+    `proposal` is the id that the user saw, of a proposal or of a mitigation; `plan` is given for OVERRIDE and
+    SCALE, `mode` for MODE, `pins` (all that hold from now on) for PIN, `action` for MITIGATE.
     `id` is filled in by the controller (``d1``, ``d2``, …). `undoes` names the decision that this one
     reverts; the controller refuses it once a later one has changed the same thing. `seen` is the version of
     the plan that the user saw (`JobSnapshot.version`); empty: whichever it is now.
@@ -215,12 +217,14 @@ class Decision:
     pins: Pins | None = None
     undoes: str = ""
     seen: str = ""
+    action: ActionChoice | None = None
 
     @property
     def words(self) -> str:
         """The decision: ``accept p2``, ``scale 2w x 0.5 + 1p x 0.25``, ``undo of d3: mode manual``."""
         plan, pins = self.plan and self.plan.short, None if self.pins is None else str(self.pins)
-        said = " ".join(str(w) for w in (self.verdict, self.proposal, plan, self.mode, pins) if w)
+        action = self.action and self.action.words
+        said = " ".join(str(w) for w in (self.verdict, self.proposal, plan, self.mode, pins, action) if w)
         return f"undo of {self.undoes}: {said}" if self.undoes else said
 
 

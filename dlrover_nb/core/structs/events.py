@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.structs.actions import MitigationChoice
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
@@ -109,6 +110,44 @@ class QuotaChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStarted:
+    """A node is up; it waited for its place in the cluster for `pending_s`."""
+
+    at_s: float
+    node: str
+    role: Role
+    pending_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLeft:
+    """A node is gone: ordered, lost or ended by an error; `error` is empty where that is none."""
+
+    at_s: float
+    node: str
+    role: Role
+    error: str = ""
+    is_retryable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSizesSet:
+    """Mini-batches of all workers whose size is not the job's, by whoever set them."""
+
+    at_s: float
+    sizes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MitigationEnded:
+    """An action against stragglers is in effect; or it is not, and `why_not` says why."""
+
+    at_s: float
+    decision: str
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -126,6 +165,10 @@ Event = (
     | NodeOutOfMemory
     | RoomChanged
     | QuotaChanged
+    | NodeStarted
+    | NodeLeft
+    | BatchSizesSet
+    | MitigationEnded
     | Ticked
 )
 
@@ -140,9 +183,9 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Mitigate:
-    """Change how the present plan works, and not the plan: give workers other batch sizes."""
+    """Change how the present plan works, and not the plan: batch sizes of a policy, or a decided action."""
 
-    choice: BatchChoice
+    choice: BatchChoice | MitigationChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.file_rows import FileRows
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.solutions import SolutionName
 from dlrover_nb.core.structs.start_from import StartFrom
 
 
@@ -264,6 +265,10 @@ class JobSpec:
         Folder of checkpoints as an fsspec URL; empty: in the run folder.
     migration
         How parameters move to other PS.
+    stragglers
+        What answers slow nodes: proposed in suggest mode, done in auto mode.
+    straggler_window_s
+        A node that is slow over this time is a transient straggler, over twice this time a persistent one.
     early_stopping
         When to end training before its last pass; None means never.
     max_skipped_batches
@@ -309,6 +314,8 @@ class JobSpec:
     overlap: bool = True
     checkpoint_url: str = ""
     migration: Migration = Migration.SEAMLESS
+    stragglers: SolutionName = SolutionName.ANTDT_ND
+    straggler_window_s: float = 300.0
     early_stopping: EarlyStopping | None = None
     max_skipped_batches: int = 10
     max_restarts_per_error: int = 10
@@ -330,6 +337,7 @@ class JobSpec:
         _check.at_least("max_skipped_batches", self.max_skipped_batches, 0)
         _check.at_least("max_restarts_per_error", self.max_restarts_per_error, 0)
         _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
+        _check.above_zero("straggler_window_s", self.straggler_window_s)
         for name in ("budget_per_hour", "deadline_s", "link_gbit_per_s", "gradient_clip_norm"):
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))

@@ -18,10 +18,12 @@ from dlrover_nb.core.structs.decisions import (
     version_of,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
 from dlrover_nb.core.structs.start_from import BeganFrom
+from dlrover_nb.core.structs.stragglers import Straggler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -268,6 +270,8 @@ class JobSnapshot:
     began_from: BeganFrom | None = None  # None: the job began with untrained parameters
     measuring: str = ""  # id of the decision whose applied plan is compared with its prediction; empty: none
     deadline: DeadlineOutlook | None = None  # None: the job has none, or nothing is known of its speed
+    stragglers: tuple[Straggler, ...] = ()  # nodes that are slow now
+    mitigations: tuple[Mitigation, ...] = ()  # actions against them: the last ones
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
 
     @property
@@ -289,6 +293,11 @@ class JobSnapshot:
     def title(self) -> str:
         """The job's name for headings, marked if simulated."""
         return f"{self.spec.name} (simulated)" if self.simulated else self.spec.name
+
+    @property
+    def open_mitigation(self) -> Mitigation | None:
+        """The action against stragglers that waits for a decision."""
+        return next((each for each in reversed(self.mitigations) if each.is_open), None)
 
     @property
     def open_proposal(self) -> Proposal | None:

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.history import JobRun, Score
-    from dlrover_nb.core.straggler.actions import Proposed
-    from dlrover_nb.core.straggler.findings import Straggler
     from dlrover_nb.core.straggler.monitor import NodeTimes
+    from dlrover_nb.core.structs.actions import Proposed
     from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.capacity import NodeShape
     from dlrover_nb.core.structs.cluster_access import Allowed
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import ColumnSchema
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView
+    from dlrover_nb.core.structs.stragglers import Straggler
     from dlrover_nb.core.structs.summary import JobSummary
 
 R = TypeVar("R")

@@ -404,10 +404,12 @@ def test_reports_add_up_and_say_where_the_time_went():
         while bytes_of(world, "ps0") < 0.95 * bytes_of(world, "w0"):  # heads of answers are not counted there
             world.receive(Report)
     for report in world.reports:
-        sample = report.sample
-        assert sample.split.total_s == pytest.approx(sample.iter_s)
-        assert sample.n_iter * sample.iter_s <= sample.window_s * 1.001
-        assert sample.memory_mib > 10
+        assert report.sample.split.total_s == pytest.approx(report.sample.iter_s)
+        assert report.sample.memory_mib > 10
+    for node in ("w0", "ps0"):  # an iteration may begin in an earlier window than that which counts it
+        busy_s = np.cumsum([s.n_iter * s.iter_s for s in samples_of(world, node)])
+        window_s = np.cumsum([s.window_s for s in samples_of(world, node)])
+        assert (busy_s <= window_s * 1.001).all()
     busy = [s for s in samples_of(world, "w0") if s.n_iter]
     assert sum(s.n_iter for s in busy) == 20
     mean_loss = np.average([s.loss for s in busy], weights=[s.n_iter for s in busy])

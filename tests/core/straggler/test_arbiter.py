@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.straggler.actions import (
+from dlrover_nb.core.straggler.arbiter import LEAD, RULES, Facts, Limits, Order, arbitrate, recovered
+from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -16,9 +17,8 @@ from dlrover_nb.core.straggler.actions import (
     MoveBuckets,
     Proposed,
 )
-from dlrover_nb.core.straggler.arbiter import LEAD, RULES, Facts, Limits, Order, arbitrate, recovered
-from dlrover_nb.core.straggler.findings import Pace, Straggler
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.stragglers import Pace, Straggler
 
 # A busy machine is no mistake: no test fails because it takes long.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.straggler.actions import (
+from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.straggler.actions import AdjustBatches, KillRestart
-from dlrover_nb.core.straggler.findings import Pace
 from dlrover_nb.core.straggler.review import review
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
+from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.stragglers import Pace
 from dlrover_nb.core.telemetry import JobTelemetry
 from dlrover_nb.widgets.straggler_review import stragglers_view
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.straggler.actions import (
+from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
+from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.straggler.findings import Pace, Straggler
-from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.stragglers import Pace, Straggler
 
 # A busy machine is no mistake: no test fails because it takes long.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

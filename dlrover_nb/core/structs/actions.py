@@ -8,7 +8,7 @@ batch. AntDT's NONE is no action here but an empty list.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -163,11 +163,76 @@ Action = NodeAction | GlobalAction
 
 
 @dataclass(frozen=True, slots=True)
+class ActionChoice:
+    """One action as a record of one type, for decisions, journal and wire: one of its fields is set."""
+
+    adjust: AdjustBatches | None = None
+    backup: BackupWorkers | None = None
+    rates: AdjustRates | None = None
+    restart: KillRestart | None = None
+    move: MoveBuckets | None = None
+
+    def __post_init__(self) -> None:
+        n_set = sum(getattr(self, each.name) is not None for each in fields(self))
+        if n_set != 1:
+            names = ", ".join(each.name for each in fields(self))
+            raise InvalidValueError(f"an action must be one of {names}, got {n_set} of them; give one")
+
+    @classmethod
+    def of(cls, action: Action) -> ActionChoice:
+        """Return the record of an action."""
+        match action:
+            case AdjustBatches():
+                return cls(adjust=action)
+            case BackupWorkers():
+                return cls(backup=action)
+            case AdjustRates():
+                return cls(rates=action)
+            case KillRestart():
+                return cls(restart=action)
+            case MoveBuckets():
+                return cls(move=action)
+
+    @property
+    def action(self) -> Action:
+        """The action."""
+        found: Action | None = self.adjust or self.backup or self.rates or self.restart or self.move
+        assert found is not None, self
+        return found
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        return self.action.words
+
+
+@dataclass(frozen=True, slots=True)
+class MitigationChoice:
+    """An action that was decided, for the job master; `decision` is the id of the decision."""
+
+    decision: str
+    action: ActionChoice
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Proposed:
-    """An action that a solution asks for, with its reason as a sentence for people."""
+    """An action that a solution asks for.
+
+    Parameters
+    ----------
+    action
+        What to do.
+    reason
+        As a sentence for people.
+    gain
+        Expected share by which the job trains faster; None: unknown.
+    """
 
     action: Action
     reason: str
+    gain: float | None = None
 
 
 def _named_once(what: str, pairs: tuple[tuple[str, object], ...], *, empty: bool = False) -> None:
