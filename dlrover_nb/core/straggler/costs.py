@@ -34,6 +34,8 @@ def cost_words(action: Action) -> str:
         case KillRestart():
             return "the start of another PS beside it, and a pause of some 0.1 s when it takes over"
         case MoveBuckets():
-            return "a pause of some 0.1 s when others take over; rows are copied before, while training goes on"
+            return (
+                "a pause of some 0.1 s when others take over; rows are copied before, while training goes on"
+            )
         case _ as never:
             assert_never(never)

@@ -321,6 +321,7 @@ AUDIT: Columns[AuditedCommand] = Columns(
         "why": lambda a: a.asked.why,
         "plan_before": lambda a: a.asked.plan_before,
         "plan_after": lambda a: a.asked.plan_after,
+        "mitigation": lambda a: a.asked.mitigation,
         "predicted_samples_per_s": lambda a: a.asked.predicted_samples_per_s,
         "low": lambda a: a.asked.low,
         "high": lambda a: a.asked.high,
