@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 SESSION = Session(
     jobs={"ctr-daily": True, "quick": False},
     names={
-        "ctr-daily": Names(proposals=("p3", "p4"), nodes=("worker-0", "ps-0"), decisions=("d1",)),
+        "ctr-daily": Names(
+            proposals=("p3", "p4"),
+            nodes=("worker-0", "ps-0"),
+            decisions=("d1",),
+            mitigations=("m1",),
+            ps=("ps-0",),
+        ),
         "quick": Names(proposals=("p1",), set_aside=("7", "12")),
     },
     runs={"quick": ("quick@10.000",)},
@@ -44,6 +50,13 @@ def offered(text: str) -> tuple[str, ...]:
         ("%dlrover status q", ("quick",)),
         ("%dlrover accept ctr-daily p", ("p3", "p4")),
         ("%dlrover accept p", ("p3", "p4", "p1")),
+        ("%dlrover accept ctr-daily m", ("m1",)),
+        ("%dlrover reject ctr-daily ", ("p3", "p4", "m1")),
+        ("%dlrover why ctr-daily ", ("p3", "p4")),
+        ("%dlrover mi", ("mitigate",)),
+        ("%dlrover mitigate ctr-daily --restart ", ("worker-0", "ps-0")),
+        ("%dlrover mitigate ctr-daily --move ", ("ps-0",)),
+        ("%dlrover mitigate --r", ("--restart", "--rates")),
         ("%dlrover why quick ", ("p1",)),
         ("%dlrover history --run q", ("quick@10.000",)),
         ("%dlrover submit --set plan.w", ("plan.worker.",)),

@@ -142,7 +142,7 @@ class JobCommands:
         return self._decide(self._alive(), Verdict.MITIGATE, action=chosen, why=why, seen=seen)
 
     def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
-        """Undo the latest change by any user: of the plan, mode, pins, batch sizes or learning rates.
+        """Undo the latest change by any user: of plan, mode, pins, batch sizes, learning rates.
 
         A change of plan that is still under way is cancelled: the plan before it runs on, or is restored.
         An undo is a change too: undoing it is a redo. A rejection changed nothing and is skipped: name the
@@ -165,7 +165,7 @@ class JobCommands:
         back = now.undo
         if back is None:
             raise NotFoundError(
-                f"job {self.name} has nothing to undo: no decision has changed anything that can be taken back"
+                f"job {self.name} has nothing to undo: no decision has made a change that can be taken back"
             )
         return self._hand_in(now, replace(back, undoes=decision or back.undoes, why=why))
 
