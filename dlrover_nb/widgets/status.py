@@ -107,7 +107,8 @@ def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tupl
     data = stragglers.columns(snapshot, series)
     if not data.now:
         return ()
-    return (Paragraph(data.state, Tone.WARNING), CHARTS["stragglers"].static(snapshot, series))
+    told = () if data.rule else (Paragraph(data.state, Tone.WARNING),)  # `slow_blocks` says who it found
+    return (*told, CHARTS["stragglers"].static(snapshot, series))
 
 
 def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
