@@ -61,7 +61,7 @@ def offered(text: str) -> tuple[str, ...]:
         ("%dlrover history --run q", ("quick@10.000",)),
         ("%dlrover submit --set plan.w", ("plan.worker.",)),
         ("%dlrover submit --set plan.worker.c", ("plan.worker.count=", "plan.worker.cpu=")),
-        ("%dlrover wait --for ", ("end", "proposal", "outcome")),
+        ("%dlrover wait --for ", ("end", "proposal", "mitigation", "outcome")),
         ("%dlrover submit --overlap ", ("yes", "no")),
         ("%dlrover scale --worker-", ("--worker-cpu", "--worker-memory")),
         ("%dlrover scale --worker-cpu 1 --worker-", ("--worker-memory",)),

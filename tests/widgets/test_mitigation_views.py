@@ -7,6 +7,7 @@ from dataclasses import replace
 import builders as b
 import pytest
 from masters import Master
+from rich.console import Console
 
 from dlrover_nb import api
 from dlrover_nb.core.client.action_request import ActionRequest
@@ -24,6 +25,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.stragglers import Pace
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.magics.arguments import GRAMMAR
+from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.mitigations import (
     gain_words,
@@ -35,6 +37,7 @@ from dlrover_nb.widgets.mitigations import (
 )
 from dlrover_nb.widgets.plans import decision_view, plans_view
 from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.report import report_html
 from dlrover_nb.widgets.status import jobs_view, status_view
 
 OPEN = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
@@ -185,6 +188,19 @@ def test_a_decision_that_no_report_tells_of_yet_promises_nothing():
     assert "the next report of the job shows the result" in decision_view(made, OPEN).text()
     ordered = replace(made, verdict=Verdict.MITIGATE, proposal=None)
     assert "requested, not in effect yet" in decision_view(ordered, b.snapshot()).text()
+
+
+def test_a_report_and_a_terminal_tell_what_waits_and_what_was_done():
+    done = b.mitigation("m1", BackupWorkers(2), status=ProposalStatus.APPLIED, decision="d9")
+    snapshot = replace(OPEN, mitigations=(done, b.mitigation("m2")))
+    html = report_html(snapshot, b.series())
+    assert "Open action m2: restart worker-1" in html
+    assert "go on without the 2 slowest workers of each iteration" in html
+    assert "worker-1 is slow" in html
+    console = Console(width=120, height=80)
+    with console.capture() as capture:
+        console.print(render(snapshot))
+    assert "action m2: restart worker-1" in capture.get()
 
 
 def test_a_list_of_jobs_says_that_an_action_waits():
