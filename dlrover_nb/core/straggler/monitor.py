@@ -133,6 +133,12 @@ class Monitor:
         mine[index] = (retryable + is_retryable, unretryable + (not is_retryable))
         self._drop(mine)
 
+    def forget(self, node: str) -> None:
+        """Drop all that is known of a node: it has left, or what was measured is no longer true of it."""
+        for role in Role:
+            for known in (self._parts[role], self._errors[role], self._since[role]):
+                known.pop(node, None)
+
     def note_pending(self, pending_s: float, at_s: float) -> None:
         """Take how long nodes wait for a place in the cluster."""
         _check.at_least("pending_s", pending_s, 0)

@@ -13,7 +13,9 @@ for long where the cluster has room; in ASP only restarts. Three things are more
 - Sizes are solved for again as long as they are uneven, also without a finding. A worker that recovers
   with a small batch is fast, and fast is no finding, so by the paper's words it would keep the small
   batch.
-- A PS is emptied while the job goes on, and restarted then; so no checkpoint has to be read.
+- A PS first gives buckets to the others while the job goes on, in proportion to what each can serve. Only one
+  that is slow with its smaller part too is replaced, by another that takes its buckets over; so no
+  checkpoint has to be read.
 
 A new size costs all workers an agreement, therefore it has to shorten the slowest worker's time by at least
 `MIN_GAIN`.
@@ -28,6 +30,7 @@ from statistics import fmean, median
 
 from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated
 from dlrover_nb.core.straggler.batch_solver import Share, share_batch
+from dlrover_nb.core.straggler.costs import gain_of, gain_of_restart, gain_of_server, seconds_text
 from dlrover_nb.core.straggler.detect import RATIO
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.actions import (
@@ -103,20 +106,23 @@ class Situation:
         The workers that take part.
     ps
         All parameter servers.
-    empty_ps
-        Those whose parameters were moved away.
+    relieved_ps
+        Those that gave buckets away by load, and have not been replaced since.
     is_busy
         Whether a new node would wait long for its place in the cluster.
     n_backup
         How many of the slowest workers an iteration goes on without.
+    exchange_s
+        Mean time of a worker's exchange with the PS in one iteration; None: unknown, then no gain is told.
     """
 
     sync: Sync
     workers: tuple[WorkerState, ...]
     ps: tuple[str, ...] = ()
-    empty_ps: frozenset[str] = frozenset()
+    relieved_ps: frozenset[str] = frozenset()
     is_busy: bool = False
     n_backup: int = 0
+    exchange_s: float | None = None
 
     @property
     def measured(self) -> tuple[WorkerState, ...]:
@@ -224,7 +230,7 @@ def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Propos
         return ()
     now = _ratios_now(situation)
     return tuple(
-        Proposed(KillRestart(f.node, f.role), _said(f))
+        Proposed(KillRestart(f.node, f.role), _said(f), gain_of_restart(f.node, situation))
         for f in sorted(findings, key=lambda f: -f.ratio)
         if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= RATIO
     )
@@ -240,16 +246,18 @@ def _ratios_now(situation: Situation) -> dict[str, float]:
 
 
 def _moved_ps(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
-    """Empty each PS that is slow for long, if there is another one; restart those that are empty."""
+    """Relieve each PS that is slow for long, if there is another; replace one that was relieved before."""
     slow = {f.node: f for f in findings if f.role is Role.PS and f.pace is Pace.PERSISTENT}
-    has_another = len(situation.ps) - len(situation.empty_ps) > 1
     proposed: list[Proposed] = []
-    for ps in situation.ps:
-        if ps in situation.empty_ps:
-            why = _said(slow[ps]) if ps in slow else f"{ps} was slow, and its parameters are moved away"
-            proposed += () if situation.is_busy else (Proposed(KillRestart(ps, Role.PS), why),)
-        elif ps in slow and has_another:
-            proposed.append(Proposed(MoveBuckets(ps), _said(slow[ps])))
+    for ps in (each for each in situation.ps if each in slow):
+        if ps in situation.relieved_ps:
+            why = f"{_said(slow[ps])}, with fewer parameters too"
+            gain = gain_of_server(slow[ps], situation, 1.0)
+            proposed += () if situation.is_busy else (Proposed(KillRestart(ps, Role.PS), why, gain),)
+        elif len(situation.ps) > 1:
+            n, ratio = len(situation.ps), slow[ps].ratio  # each is to serve what it can
+            gain = gain_of_server(slow[ps], situation, n / (n - 1 + 1 / ratio))
+            proposed.append(Proposed(MoveBuckets(ps), _said(slow[ps]), gain))
     return tuple(proposed)
 
 
@@ -277,9 +285,8 @@ def _if_it_pays(
     then_s = max(samples[w.node] / _speed(w) for w in situation.measured)
     if all(samples[w.node] == w.samples for w in situation.workers) or then_s > now_s * (1 - min_gain):
         return ()
-    return (
-        Proposed(action, f"{why}: the slowest worker would take {then_s:.2f} s instead of {now_s:.2f} s"),
-    )
+    why = f"{why}: the slowest worker would take {seconds_text(then_s)} instead of {seconds_text(now_s)}"
+    return (Proposed(action, why, gain_of(now_s, then_s, situation.exchange_s)),)
 
 
 def _speed(worker: WorkerState) -> float:
@@ -289,7 +296,7 @@ def _speed(worker: WorkerState) -> float:
 
 def _said(f: Straggler) -> str:
     return (
-        f"{f.node} took {f.iter_s:.2f} s for its own part of an iteration over {f.window_s:.0f} s, "
+        f"{f.node} took {seconds_text(f.iter_s)} for its own part of an iteration over {f.window_s:.0f} s, "
         f"{f.ratio:.1f} times as long as its peers"
     )
 

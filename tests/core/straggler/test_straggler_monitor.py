@@ -295,3 +295,18 @@ def test_machines_of_several_kinds_are_not_stragglers():
     speeds = np.array([708, 686, 748, 856, 851, 908, 834, 847, 842, 799]) / 840  # of a measured job
     table = noisy(10, 40, 5, cv=0.02) * speeds[:, None]
     assert fed(table, "robust").findings(40.0) == ()
+
+
+def test_a_node_that_is_forgotten_leaves_nothing_and_the_others_stay():
+    table = noisy(4, 20, 1)
+    table[2] *= 3
+    monitor = fed(table)
+    monitor.note_error("worker-2", Role.WORKER, 20.0, is_retryable=True)
+    assert {node for node, _, _ in facts(monitor, 20.0)} == {"worker-2"}
+    n_before = monitor.n_part
+    monitor.forget("worker-2")
+    monitor.forget("worker-9")
+    assert facts(monitor, 20.0) == []
+    assert monitor.errors(20.0) == ()
+    assert [each.node for each in monitor.times(Role.WORKER, 20.0)] == ["worker-0", "worker-1", "worker-3"]
+    assert 0 < monitor.n_part < n_before
