@@ -5,11 +5,12 @@ carried out now; that is the arbiter's part. Node actions come first, since a gl
 each decision and would keep a restart waiting for ever.
 
 ``antdt-nd`` follows AntDT, section VI-A: smaller batches for a slow worker, a restart for one that is slow
-for long where the cluster has room; in ASP only restarts. Three things are more precise here:
+for long where the cluster has room; in ASP only restarts. Four things are more precise here:
 
 - A worker is restarted if it is slow for long and smaller batches do not make up for it: with its present
   batch its own time is still λ times its peers'. By the long window alone, the 5 minutes before the sizes
   were adjusted would get each strong transient straggler restarted just after that helped.
+- Workers that differ for good, as on machines of several kinds, are no stragglers, but get sizes too.
 - Sizes are solved for again as long as they are uneven, also without a finding. A worker that recovers
   with a small batch is fast, and fast is no finding, so by the paper's words it would keep the small
   batch.
@@ -44,7 +45,7 @@ from dlrover_nb.core.structs.actions import (
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.stragglers import Pace, Spread, Straggler
 
 MIN_GAIN = 0.05  # of the slowest worker's time: less is within what measured speeds scatter
 MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
@@ -114,6 +115,8 @@ class Situation:
         How many of the slowest workers an iteration goes on without.
     exchange_s
         Mean time of a worker's exchange with the PS in one iteration; None: unknown, then no gain is told.
+    spread
+        How far workers differ for good; None: they do not.
     """
 
     sync: Sync
@@ -123,6 +126,7 @@ class Situation:
     is_busy: bool = False
     n_backup: int = 0
     exchange_s: float | None = None
+    spread: Spread | None = None
 
     @property
     def measured(self) -> tuple[WorkerState, ...]:
@@ -150,10 +154,9 @@ def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
         return nodes
     is_uneven = len({worker.samples for worker in situation.workers}) > 1
     slow = [finding for finding in findings if finding.role is Role.WORKER]
-    if not (slow or is_uneven):
+    if not (slow or is_uneven or situation.spread):
         return nodes
-    why = _said(max(slow, key=lambda f: f.ratio)) if slow else "workers have unequal batches"
-    return (*nodes, *_adjusted(situation, why, MIN_GAIN))
+    return (*nodes, *_adjusted(situation, _why_uneven(slow, situation), MIN_GAIN))
 
 
 def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
@@ -223,6 +226,12 @@ SOLUTIONS: Mapping[str, Solution] = {
     SolutionName.ADJUST_LR: adjust_rates,
     SolutionName.LB_BSP: lb_bsp,
 }
+
+
+def _why_uneven(slow: list[Straggler], situation: Situation) -> str:
+    if slow:
+        return _said(max(slow, key=lambda f: f.ratio))
+    return situation.spread.words if situation.spread else "workers have unequal batches"
 
 
 def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:

@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.actions import (
 )
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.stragglers import Pace, Spread, Straggler
 
 # A busy machine is no mistake: no test fails because it takes long.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -161,3 +161,12 @@ def test_every_solution_answers_everything_and_keeps_the_global_batch(name, v, s
         if isinstance(item.action, AdjustBatches):
             assert item.action.total == sum(worker.samples for worker in where.workers)
             assert {node for node, _ in item.action.sizes} == {worker.node for worker in where.workers}
+
+
+def test_workers_that_differ_for_good_get_sizes_without_being_stragglers():
+    spread = Spread("worker-0", "worker-2", 2.0, 600.0)
+    where = replace(situation(100.0, 100.0, 50.0), spread=spread)
+    (proposed,) = SOLUTIONS["antdt-nd"]((), where)
+    assert isinstance(proposed.action, AdjustBatches)
+    assert "differ for good" in proposed.reason
+    assert actions("antdt-nd", [], replace(where, spread=None)) == []
