@@ -31,6 +31,7 @@ Where the results differ from the paper, and why:
   128 samples as the most that fit into memory, an assumption), the time of AntDT-DD is the prediction.
 
     python benchmarks/antdt.py [--seeds 5]
+    python benchmarks/antdt.py --real [--times 3]
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
+import antdt_real
 import numpy as np
 from antdt_cluster import INTENSITIES, N_ITER, TABLE_III, Model, Trouble, run_asp, run_bsp
 from antdt_solvers import share_optimal
@@ -172,7 +174,12 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5, help="jobs for each mean")
     parser.add_argument("--instances", type=int, default=200, help="small problems for each solver")
+    parser.add_argument("--real", action="store_true", help="a real small job here, and nothing simulated")
+    parser.add_argument("--times", type=int, default=3, help="real jobs for each median")
     options = parser.parse_args()
+    if options.real:
+        print(json.dumps({"benchmark": "antdt_real"} | antdt_real.measured(options.times)))
+        return
     model = Model.of_paper()
     base_s = mean_s(model, "none", "none", 0.0, options.seeds)
     print(f"{N_ITER:.0f} iterations; without stragglers {base_s:.0f} s; {model}\n")
