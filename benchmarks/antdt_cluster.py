@@ -40,6 +40,7 @@ PERIOD_S, SLOW_S, N_TRANSIENT = 1_800.0, 900.0, 6
 REPORT_EVERY, DECIDE_EVERY_S = 10, 300.0
 RESTART_S = 120.0  # of a worker, with data sharding (figure 17)
 MOVE_S = 0.1  # pause of a migration: docs/explanation/migration.md
+RELIEVED = 0.1  # of its buckets, that a slow server keeps
 SHARD = 100 * EVEN
 EXPECTED_MAX = 1.867  # of 20 standard normal values
 SLOW_WORKER, SLOW_PS = 3, 3
@@ -172,7 +173,7 @@ class Control:
     ps: tuple[str, ...] = tuple(f"ps-{i}" for i in range(N_PS))
     sizes: np.ndarray = field(default_factory=lambda: np.full(N_WORKER, EVEN))
     n_backup: int = 0
-    empty: set[str] = field(default_factory=set)
+    relieved: set[str] = field(default_factory=set)
     monitor: Watch = field(default_factory=Watch)
     iteration: dict[str, int | None] = field(default_factory=dict)
     last_at_s: dict[str, float] = field(default_factory=dict)
@@ -198,14 +199,14 @@ class Control:
             WorkerState(node, int(size), speeds.get(node))
             for node, size in zip(self.workers, self.sizes, strict=True)
         )
-        situation = Situation(self.sync, states, self.ps, frozenset(self.empty), n_backup=self.n_backup)
+        situation = Situation(self.sync, states, self.ps, frozenset(self.relieved), n_backup=self.n_backup)
         facts = Facts(
             at_s,
             {node: self.iteration.get(node) for node in self.workers},
             self.ps,
             GLOBAL_BATCH,
             found,
-            frozenset(self.empty),
+            frozenset(self.relieved),
             last_at_s=dict(self.last_at_s),
         )
         orders = arbitrate(SOLUTIONS[self.solution](found, situation), facts).orders
@@ -221,26 +222,29 @@ class Control:
             case BackupWorkers():
                 self.n_backup = action.n
             case MoveBuckets():
-                self.empty.add(action.ps)
+                self.relieved.add(action.ps)
                 self.last_at_s[action.ps] = at_s
                 return MOVE_S
             case KillRestart():
                 self.forget(action.node, action.role)
                 trouble.restarted_s[action.node] = at_s
                 self.last_at_s[action.node] = at_s
-                return 2 * MOVE_S if action.role is Role.PS else RESTART_S  # an empty PS pauses nobody
+                return MOVE_S if action.role is Role.PS else RESTART_S  # another PS starts beside it
         return 0.0
 
     def forget(self, node: str, role: Role) -> None:
         self.monitor.forget(node, role)
         self.iteration[node] = max(i or 0 for i in self.iteration.values())
-        self.empty.discard(node)
+        self.relieved.discard(node)
 
     def servers(self, model: Model, sleep_s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return the time of each server in one iteration, 0 for an empty one; the others carry its part."""
-        full = np.array([ps not in self.empty for ps in self.ps])
-        part_s = model.server_s * N_PS / full.sum() * rng.normal(1.0, 0.02, N_PS)
-        return np.where(full, part_s + sleep_s, 0.0)
+        """Return the time of each server in one iteration; the others carry what a relieved one gave away.
+
+        A sleep is that of each request, however few rows it asks for.
+        """
+        kept = np.where([ps in self.relieved for ps in self.ps], RELIEVED, 1.0)
+        part_s = model.server_s * kept * N_PS / kept.sum() * rng.normal(1.0, 0.02, N_PS)
+        return np.asarray(part_s + sleep_s)
 
 
 def run_bsp(model: Model, solution: str, trouble: Trouble) -> tuple[float, Control]:
@@ -262,8 +266,7 @@ def run_bsp(model: Model, solution: str, trouble: Trouble) -> tuple[float, Contr
                 exchange_s = float(served.max() + model.other_s)
                 control.report(at_s, node, (float(mean_s), exchange_s), int(size), n)
             for ps, mean_s in zip(control.ps, served, strict=True):
-                if ps not in control.empty:
-                    control.report(at_s, ps, (float(mean_s), 0.0), 0, n)
+                control.report(at_s, ps, (float(mean_s), 0.0), 0, n)
             last = []
         if at_s >= control.next_s and not last:
             pauses_s = [control.apply(action, at_s, trouble) for action in control.decide(at_s)]
@@ -310,7 +313,7 @@ def run_asp(model: Model, solution: str, trouble: Trouble, *, is_even: bool = Fa
             parts_s = float(sums_s[i]) / REPORT_EVERY, float(server_s.max() + model.other_s)
             control.report(at_s, control.workers[i], parts_s, EVEN, int(counts[i]))
             sums_s[i] = 0.0
-            if i < N_PS and control.ps[i] not in control.empty:
+            if i < N_PS:
                 control.report(at_s, control.ps[i], (float(server_s[i]), 0.0), 0, int(counts[i]))
         heapq.heappush(queue, (then_s, i))
     return end_s, control

@@ -50,6 +50,7 @@ def cost(process: psutil.Process) -> dict[str, float]:
         "cpu_s": all_s - sum(threads.get(each, 0.0) for each in aside),
         "rss_mib": process.memory_info().rss / 2**20,
         "threads": process.num_threads(),
+        "blocks": sys.getallocatedblocks(),
     }
 
 

@@ -6,8 +6,9 @@ restart takes a worker out of the iteration at which all others would take a new
 sizes would be wrong.
 
 A busy cluster refuses restarts alone, since only they need a new node; smaller batches need none and are the
-help that is left. An empty PS is restarted although it is no longer found slow: it serves nothing, so
-nothing could be measured.
+help that is left. A slow PS first gives buckets away, in proportion to what it can serve: that needs no node
+either, and is enough for a processor that is slow. One that is slow with its smaller part too, as behind a
+slow link, is replaced.
 """
 
 from __future__ import annotations
@@ -67,10 +68,8 @@ class Facts:
         The workers that take part, and the iteration that each was in at its last report; None: none yet.
     ps
         All parameter servers.
-    empty_ps
-        Those whose parameters were moved away.
-    coordinator
-        The PS that coordinates workers which keep in step; None where there is none.
+    relieved_ps
+        Those that gave buckets away by load, and have not been replaced since.
     global_batch
         Samples of one iteration of all workers.
     findings
@@ -88,8 +87,7 @@ class Facts:
     ps: tuple[str, ...]
     global_batch: int
     findings: tuple[Straggler, ...] = ()
-    empty_ps: frozenset[str] = frozenset()
-    coordinator: str | None = None
+    relieved_ps: frozenset[str] = frozenset()
     running: tuple[Action, ...] = ()
     last_at_s: Mapping[str, float] = field(default_factory=dict)
     is_busy: bool = False
@@ -146,6 +144,8 @@ def _alone(case: _Case) -> str | None:
     for other in case.admitted:
         if case.action.is_global or other.is_global or case.action.node == other.node:
             return f"it waits for the next decision, after: {other.words}"
+        if case.action.role is other.role is Role.PS:  # parameters move once at a time
+            return f"it waits for the next decision, after: {other.words}"
     return None
 
 
@@ -173,7 +173,7 @@ def _some_are_well(case: _Case) -> str | None:
 
 
 def _still_slow(case: _Case) -> str | None:
-    if case.action.is_global or case.action.node in case.facts.slow | case.facts.empty_ps:
+    if case.action.is_global or case.action.node in case.facts.slow:
         return None
     return f"{case.action.node} has recovered"
 
@@ -183,12 +183,13 @@ def _rested(case: _Case) -> str | None:
         return None
     node = case.action.node
     last_at_s = case.facts.last_at_s.get(node)
-    follows_move = isinstance(case.action, KillRestart) and node in case.facts.empty_ps
-    if last_at_s is None or follows_move or case.facts.at_s - last_at_s >= case.limits.cooldown_s:
+    follows_move = isinstance(case.action, KillRestart) and node in case.facts.relieved_ps
+    rest_s = case.limits.cooldown_s / (2 if follows_move else 1)
+    if last_at_s is None or case.facts.at_s - last_at_s >= rest_s:
         return None
     return (
         f"the last action on {node} was {case.facts.at_s - last_at_s:.0f} s ago; "
-        f"the next may come after {case.limits.cooldown_s:.0f} s"
+        f"the next may come after {rest_s:.0f} s"
     )
 
 
@@ -205,22 +206,20 @@ def _few_at_once(case: _Case) -> str | None:
 
 
 def _one_ps_left(case: _Case) -> str | None:
-    if case.action.is_global or case.action.role is not Role.PS:
+    if not isinstance(case.action, MoveBuckets):
         return None
-    away = _restarting(case, Role.PS) | case.facts.empty_ps | {case.action.node}
-    if set(case.facts.ps) <= away:
-        return f"{case.action.node} is the only parameter server that holds parameters"
+    if len(case.facts.ps) == 1:
+        return f"{case.action.node} is the only parameter server that could hold its parameters"
     return None
 
 
-def _moved_first(case: _Case) -> str | None:
+def _relieved_first(case: _Case) -> str | None:
     if not isinstance(case.action, KillRestart) or case.action.role is Role.WORKER:
         return None
     node = case.action.node
-    if node in case.facts.empty_ps:
+    if node in case.facts.relieved_ps or len(case.facts.ps) == 1:
         return None
-    what = "coordinates the workers" if node == case.facts.coordinator else "holds parameters"
-    return f"{node} {what}: that is moved to another parameter server first"
+    return f"{node} holds parameters: it gives some to the other parameter servers first"
 
 
 def _for_all_workers(case: _Case) -> str | None:
@@ -267,7 +266,7 @@ RULES: tuple[Rule, ...] = (
     Rule("room in the cluster", _room),
     Rule("rested", _rested),
     Rule("one PS left", _one_ps_left),
-    Rule("moved first", _moved_first),
+    Rule("relieved first", _relieved_first),
     Rule("few at once", _few_at_once),
     Rule("for all workers", _for_all_workers),
     Rule("node or global", _alone),
@@ -282,7 +281,7 @@ def most_at_once(n_worker: int, limits: Limits) -> int:
 def arbitrate(proposed: Iterable[Proposed], facts: Facts, limits: Limits | None = None) -> Round:
     """Return what is ordered and what is refused, each in the order of the proposals.
 
-    A PS that would be restarted with parameters or as coordinator is emptied instead.
+    A PS that would be replaced gives buckets to the others instead, the first time.
     """
     limits = limits or Limits()
     orders: list[Order] = []
@@ -296,7 +295,7 @@ def arbitrate(proposed: Iterable[Proposed], facts: Facts, limits: Limits | None 
             orders.append(Order(item.action, item.reason, _at_iteration(item.action, facts)))
             continue
         refusals.append(refusal)
-        if refusal.rule == "moved first":
+        if refusal.rule == "relieved first":
             assert not refusal.action.is_global, refusal
             waiting.insert(0, replace(item, action=MoveBuckets(refusal.action.node)))
     return Round(tuple(orders), tuple(refusals))

@@ -1,4 +1,8 @@
-"""What an action against stragglers costs the job, in words: what a user weighs against its gain."""
+"""What an action against stragglers gains and costs: what a user weighs before it is done.
+
+A gain is the share by which the job trains faster, for the time in which the node would have stayed slow. It
+follows from the monitor's means alone: the time of own work that an iteration saves, over what is left of it.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,54 @@ from dlrover_nb.core.structs.actions import (
     KillRestart,
     MoveBuckets,
 )
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.straggler.solutions import Situation
     from dlrover_nb.core.structs.actions import Action
+    from dlrover_nb.core.structs.stragglers import Straggler
+
+
+def gain_of(now_s: float, then_s: float, rest_s: float | None) -> float | None:
+    """Return the gain of an iteration of which a part of `now_s` would take `then_s` beside the rest."""
+    left_s = 0.0 if rest_s is None else then_s + rest_s
+    return (now_s - then_s) / left_s if left_s > 0 else None
+
+
+def gain_of_restart(node: str, situation: Situation) -> float | None:
+    """Return the gain when a slow worker becomes as fast as the mean of the others; None: not known.
+
+    Workers that keep in step wait for the slowest; of others each adds its own speed.
+    """
+    if situation.exchange_s is None:
+        return None
+    own_s = {w.node: w.samples / w.samples_per_s for w in situation.workers if w.samples_per_s}
+    others_s = [each_s for name, each_s in own_s.items() if name != node]
+    if node not in own_s or not others_s:
+        return None
+    usual_s = sum(others_s) / len(others_s)
+    if situation.sync is not Sync.ASP:
+        return max(gain_of(max(own_s.values()), max(*others_s, usual_s), situation.exchange_s) or 0.0, 0.0)
+    share = (usual_s + situation.exchange_s) / (own_s[node] + situation.exchange_s)
+    return max((len(own_s)) / (len(others_s) + share) - 1, 0.0)
+
+
+def gain_of_server(found: Straggler, situation: Situation, times: float) -> float | None:
+    """Return the gain when a slow PS takes so many times as long as its peers take now; None: not known.
+
+    An iteration waits for at least one request to it, which is what counts here: the gain may be larger.
+    """
+    own_s = [w.samples / w.samples_per_s for w in situation.workers if w.samples_per_s]
+    if situation.exchange_s is None or not own_s or situation.exchange_s < found.iter_s:
+        return None
+    rest_s = sum(own_s) / len(own_s) + situation.exchange_s - found.iter_s
+    return max(gain_of(found.iter_s, min(times, found.ratio) * found.peers_s, rest_s) or 0.0, 0.0)
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration with a unit in which it can be read: ``12 ms``, ``1.20 s``."""
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
 
 
 def cost_words(action: Action) -> str:
@@ -22,20 +70,14 @@ def cost_words(action: Action) -> str:
     match action:
         case AdjustBatches():
             return "nothing: the global batch stays as it is, and all workers change at one iteration"
-        case BackupWorkers(n=0):
-            return "nothing"
         case BackupWorkers(n=n):
-            whose = "that worker" if n == 1 else "those workers"
-            return f"the work of {whose} in each iteration, whose rows are trained again later"
+            return "what the workers left out compute; their rows are trained again" if n else "nothing"
         case AdjustRates():
             return "smaller steps on the rows of slow workers"
-        case KillRestart(role=Role.WORKER):
-            return "the start of another worker beside it; training goes on"
-        case KillRestart():
-            return "the start of another PS beside it, and a pause of some 0.1 s when it takes over"
+        case KillRestart(role=role):
+            pause = "training goes on" if role is Role.WORKER else "a pause of some 0.1 s when it takes over"
+            return f"the start of another {role} beside it; {pause}"
         case MoveBuckets():
-            return (
-                "a pause of some 0.1 s when others take over; rows are copied before, while training goes on"
-            )
+            return "rows are copied while training goes on; then a pause of some 0.1 s"
         case _ as never:
             assert_never(never)

@@ -28,7 +28,7 @@ from dlrover_nb.core.straggler.parts import Part, part_of, shares
 from dlrover_nb.core.straggler.rules import DEFAULT_RULE, RULES, Thresholds, Window, excesses
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.stragglers import Pace, Spread, Straggler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 N_PART = 10  # of the short window
+LEAST_SPREAD = 1.2  # of the slowest worker over the fastest: less is not worth other batch sizes
+STEADY = 4  # how many times its own scatter workers differ by
 _NOTHING = Part()
 _COVERED = {
     Pace.TRANSIENT: 0.5,
@@ -133,6 +135,12 @@ class Monitor:
         mine[index] = (retryable + is_retryable, unretryable + (not is_retryable))
         self._drop(mine)
 
+    def forget(self, node: str) -> None:
+        """Drop all that is known of a node: it has left, or what was measured is no longer true of it."""
+        for role in Role:
+            for known in (self._parts[role], self._errors[role], self._since[role]):
+                known.pop(node, None)
+
     def note_pending(self, pending_s: float, at_s: float) -> None:
         """Take how long nodes wait for a place in the cluster."""
         _check.at_least("pending_s", pending_s, 0)
@@ -152,6 +160,27 @@ class Monitor:
         end = self._index(at_s)
         sums = {node: _sum(mine, end, N_PART) for node, mine in self._parts[role].items()}
         return tuple(_times(node, role, sums[node]) for node in sorted(sums) if sums[node].n_iter > 0)
+
+    def spread(self, at_s: float) -> Spread | None:
+        """Return how far workers differ for good; None: not much, not steadily, or not known for long enough.
+
+        Steady is a worker whose part means scatter little beside what the two furthest workers differ by. So
+        noise of all workers is no heterogeneity, and neither is one worker that has just become slow.
+        """
+        nodes, s = sorted(self._parts[Role.WORKER]), self._settings
+        if len(nodes) < 2:
+            return None
+        seconds, n_iter = self._measures(Role.WORKER, nodes, self._index(at_s))[0][1]
+        parts, means = _over(seconds, n_iter), _over(seconds.sum(axis=1), n_iter.sum(axis=1))
+        is_known = np.isfinite(parts).sum(axis=1) >= _COVERED[Pace.PERSISTENT] * s.n_long
+        first, last = int(np.argmin(means)), int(np.argmax(means))
+        if not is_known.all() or means[first] <= 0:
+            return None
+        ratio = float(means[last] / means[first])
+        scatter = np.nanstd(np.log(np.maximum(parts, means[first] / 100)), axis=1)
+        if ratio < LEAST_SPREAD or scatter.max() > math.log(ratio) / STEADY:
+            return None
+        return Spread(nodes[first], nodes[last], ratio, s.long_s)
 
     def errors(self, at_s: float) -> tuple[NodeErrors, ...]:
         """Return the errors of nodes within the long window."""

@@ -5,15 +5,18 @@ carried out now; that is the arbiter's part. Node actions come first, since a gl
 each decision and would keep a restart waiting for ever.
 
 ``antdt-nd`` follows AntDT, section VI-A: smaller batches for a slow worker, a restart for one that is slow
-for long where the cluster has room; in ASP only restarts. Three things are more precise here:
+for long where the cluster has room; in ASP only restarts. Four things are more precise here:
 
 - A worker is restarted if it is slow for long and smaller batches do not make up for it: with its present
   batch its own time is still λ times its peers'. By the long window alone, the 5 minutes before the sizes
   were adjusted would get each strong transient straggler restarted just after that helped.
+- Workers that differ for good, as on machines of several kinds, are no stragglers, but get sizes too.
 - Sizes are solved for again as long as they are uneven, also without a finding. A worker that recovers
   with a small batch is fast, and fast is no finding, so by the paper's words it would keep the small
   batch.
-- A PS is emptied while the job goes on, and restarted then; so no checkpoint has to be read.
+- A PS first gives buckets to the others while the job goes on, in proportion to what each can serve. Only one
+  that is slow with its smaller part too is replaced, by another that takes its buckets over; so no
+  checkpoint has to be read.
 
 A new size costs all workers an agreement, therefore it has to shorten the slowest worker's time by at least
 `MIN_GAIN`.
@@ -28,6 +31,7 @@ from statistics import fmean, median
 
 from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated
 from dlrover_nb.core.straggler.batch_solver import Share, share_batch
+from dlrover_nb.core.straggler.costs import gain_of, gain_of_restart, gain_of_server, seconds_text
 from dlrover_nb.core.straggler.detect import RATIO
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.actions import (
@@ -41,7 +45,7 @@ from dlrover_nb.core.structs.actions import (
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.stragglers import Pace, Spread, Straggler
 
 MIN_GAIN = 0.05  # of the slowest worker's time: less is within what measured speeds scatter
 MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
@@ -103,20 +107,26 @@ class Situation:
         The workers that take part.
     ps
         All parameter servers.
-    empty_ps
-        Those whose parameters were moved away.
+    relieved_ps
+        Those that gave buckets away by load, and have not been replaced since.
     is_busy
         Whether a new node would wait long for its place in the cluster.
     n_backup
         How many of the slowest workers an iteration goes on without.
+    exchange_s
+        Mean time of a worker's exchange with the PS in one iteration; None: unknown, then no gain is told.
+    spread
+        How far workers differ for good; None: they do not.
     """
 
     sync: Sync
     workers: tuple[WorkerState, ...]
     ps: tuple[str, ...] = ()
-    empty_ps: frozenset[str] = frozenset()
+    relieved_ps: frozenset[str] = frozenset()
     is_busy: bool = False
     n_backup: int = 0
+    exchange_s: float | None = None
+    spread: Spread | None = None
 
     @property
     def measured(self) -> tuple[WorkerState, ...]:
@@ -144,10 +154,9 @@ def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
         return nodes
     is_uneven = len({worker.samples for worker in situation.workers}) > 1
     slow = [finding for finding in findings if finding.role is Role.WORKER]
-    if not (slow or is_uneven):
+    if not (slow or is_uneven or situation.spread):
         return nodes
-    why = _said(max(slow, key=lambda f: f.ratio)) if slow else "workers have unequal batches"
-    return (*nodes, *_adjusted(situation, why, MIN_GAIN))
+    return (*nodes, *_adjusted(situation, _why_uneven(slow, situation), MIN_GAIN))
 
 
 def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
@@ -219,12 +228,18 @@ SOLUTIONS: Mapping[str, Solution] = {
 }
 
 
+def _why_uneven(slow: list[Straggler], situation: Situation) -> str:
+    if slow:
+        return _said(max(slow, key=lambda f: f.ratio))
+    return situation.spread.words if situation.spread else "workers have unequal batches"
+
+
 def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     if situation.is_busy:
         return ()
     now = _ratios_now(situation)
     return tuple(
-        Proposed(KillRestart(f.node, f.role), _said(f))
+        Proposed(KillRestart(f.node, f.role), _said(f), gain_of_restart(f.node, situation))
         for f in sorted(findings, key=lambda f: -f.ratio)
         if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= RATIO
     )
@@ -240,16 +255,18 @@ def _ratios_now(situation: Situation) -> dict[str, float]:
 
 
 def _moved_ps(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
-    """Empty each PS that is slow for long, if there is another one; restart those that are empty."""
+    """Relieve each PS that is slow for long, if there is another; replace one that was relieved before."""
     slow = {f.node: f for f in findings if f.role is Role.PS and f.pace is Pace.PERSISTENT}
-    has_another = len(situation.ps) - len(situation.empty_ps) > 1
     proposed: list[Proposed] = []
-    for ps in situation.ps:
-        if ps in situation.empty_ps:
-            why = _said(slow[ps]) if ps in slow else f"{ps} was slow, and its parameters are moved away"
-            proposed += () if situation.is_busy else (Proposed(KillRestart(ps, Role.PS), why),)
-        elif ps in slow and has_another:
-            proposed.append(Proposed(MoveBuckets(ps), _said(slow[ps])))
+    for ps in (each for each in situation.ps if each in slow):
+        if ps in situation.relieved_ps:
+            why = f"{_said(slow[ps])}, with fewer parameters too"
+            gain = gain_of_server(slow[ps], situation, 1.0)
+            proposed += () if situation.is_busy else (Proposed(KillRestart(ps, Role.PS), why, gain),)
+        elif len(situation.ps) > 1:
+            n, ratio = len(situation.ps), slow[ps].ratio  # each is to serve what it can
+            gain = gain_of_server(slow[ps], situation, n / (n - 1 + 1 / ratio))
+            proposed.append(Proposed(MoveBuckets(ps), _said(slow[ps]), gain))
     return tuple(proposed)
 
 
@@ -277,9 +294,8 @@ def _if_it_pays(
     then_s = max(samples[w.node] / _speed(w) for w in situation.measured)
     if all(samples[w.node] == w.samples for w in situation.workers) or then_s > now_s * (1 - min_gain):
         return ()
-    return (
-        Proposed(action, f"{why}: the slowest worker would take {then_s:.2f} s instead of {now_s:.2f} s"),
-    )
+    why = f"{why}: the slowest worker would take {seconds_text(then_s)} instead of {seconds_text(now_s)}"
+    return (Proposed(action, why, gain_of(now_s, then_s, situation.exchange_s)),)
 
 
 def _speed(worker: WorkerState) -> float:
@@ -289,7 +305,7 @@ def _speed(worker: WorkerState) -> float:
 
 def _said(f: Straggler) -> str:
     return (
-        f"{f.node} took {f.iter_s:.2f} s for its own part of an iteration over {f.window_s:.0f} s, "
+        f"{f.node} took {seconds_text(f.iter_s)} for its own part of an iteration over {f.window_s:.0f} s, "
         f"{f.ratio:.1f} times as long as its peers"
     )
 

@@ -62,3 +62,31 @@ class Straggler:
     def ratio(self) -> float:
         """How many times as long as its peers it takes."""
         return self.iter_s / self.peers_s
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Workers that differ for good, as on machines of several kinds: none of them is a straggler.
+
+    Parameters
+    ----------
+    fastest, slowest
+        Names of the two workers that differ most.
+    ratio
+        How many times as long the slowest takes for its own work.
+    window_s
+        Over which each of them kept its pace.
+    """
+
+    fastest: str
+    slowest: str
+    ratio: float
+    window_s: float
+
+    @property
+    def words(self) -> str:
+        """It as a sentence."""
+        return (
+            f"workers differ for good: over {self.window_s:.0f} s {self.slowest} took {self.ratio:.2f} times "
+            f"as long as {self.fastest} for its own part of an iteration"
+        )

@@ -76,8 +76,9 @@ def test_of_three_workers_one_is_restarted():
 
 REFUSED = [
     (kill("worker-0"), facts(1, slow=["worker-0"]), "worker-0 is the last worker that would be left"),
-    (MoveBuckets("ps-0"), facts(n_ps=1, slow=["ps-0"]), "ps-0 is the only parameter server that holds parameters"),
-    (MoveBuckets("ps-0"), facts(n_ps=2, slow=["ps-0"], empty_ps=frozenset({"ps-1"})), "only parameter server"),
+    (MoveBuckets("ps-0"), facts(n_ps=1, slow=["ps-0"]), "ps-0 is the only parameter server that could hold its parameters"),
+    (kill("ps-0"), facts(slow=["ps-0"], relieved_ps=frozenset({"ps-0"}), last_at_s={"ps-0": 900.0}), "after 300 s"),
+    (kill("ps-0"), facts(relieved_ps=frozenset({"ps-0"})), "ps-0 has recovered"),
     (kill("worker-0"), facts(slow=["worker-0"], running=(kill("worker-5"),)), "still busy with: restart worker-5"),
     (sizes(), facts(running=(MoveBuckets("ps-0"),)), "still busy with: move the parameters of ps-0"),
     (kill("worker-0"), facts(slow=["worker-0"], is_busy=True), "the cluster is busy: a new node for worker-0"),
@@ -105,15 +106,17 @@ def test_a_busy_cluster_still_lets_sizes_be_adjusted():
     assert judged([sizes()], facts(is_busy=True))[0] == [sizes()]
 
 
-def test_the_coordinator_is_moved_first_and_restarted_when_it_is_empty():
-    where = facts(slow=["ps-0"], coordinator="ps-0")
+def test_a_slow_ps_gives_buckets_away_first_and_is_replaced_when_that_is_not_enough():
+    where = facts(slow=["ps-0"])
     done, refused = judged([kill("ps-0")], where)
     assert done == [MoveBuckets("ps-0")]
-    assert refused == ["ps-0 coordinates the workers: that is moved to another parameter server first"]
-    moved = replace(
-        where, findings=(), coordinator="ps-1", empty_ps=frozenset({"ps-0"}), last_at_s={"ps-0": 990.0}
-    )
-    assert judged([kill("ps-0")], moved)[0] == [kill("ps-0")]
+    assert refused == ["ps-0 holds parameters: it gives some to the other parameter servers first"]
+    still = replace(where, relieved_ps=frozenset({"ps-0"}), last_at_s={"ps-0": 600.0})
+    assert judged([kill("ps-0")], still)[0] == [kill("ps-0")]
+
+
+def test_the_only_ps_is_replaced_as_nobody_can_relieve_it():
+    assert judged([kill("ps-0")], facts(n_ps=1, slow=["ps-0"]))[0] == [kill("ps-0")]
 
 
 def test_a_ps_with_parameters_is_moved_once_however_often_it_is_asked_for():
@@ -136,7 +139,7 @@ def test_an_order_that_has_not_begun_is_withdrawn_when_its_node_recovers():
 
 def test_every_rule_has_refused_something_above():
     reasons = [arbitrate([Proposed(action, "")], where).refusals[0].rule for action, where, _ in REFUSED]
-    assert {rule.name for rule in RULES} - set(reasons) <= {"few at once", "moved first", "node or global"}
+    assert {rule.name for rule in RULES} - set(reasons) <= {"few at once", "relieved first", "node or global"}
 
 
 # Random sequences: findings come and go, orders take several rounds.
@@ -159,7 +162,7 @@ class Executor:
     def __init__(self, n_worker, n_ps):
         self.workers = [f"worker-{i}" for i in range(n_worker)]
         self.ps = [f"ps-{i}" for i in range(n_ps)]
-        self.empty, self.running, self.last, self.at_s = set(), [], {}, 0.0
+        self.relieved, self.running, self.last, self.at_s = set(), [], {}, 0.0
 
     def facts(self, slow, is_busy):
         present = set(self.workers) | set(self.ps)
@@ -169,8 +172,7 @@ class Executor:
             tuple(self.ps),
             60,
             found(*sorted(slow & present)),
-            frozenset(self.empty),
-            next(p for p in self.ps if p not in self.empty),
+            frozenset(self.relieved),
             tuple(self.running),
             dict(self.last),
             is_busy,
@@ -187,8 +189,7 @@ class Executor:
         assert len([o for o in orders if o.action.is_global]) <= 1
         for order in orders:
             self.check(order, where, limits)
-        moved = {o.action.node for o in orders if isinstance(o.action, MoveBuckets)}
-        assert set(self.ps) - self.empty - moved
+        assert len([o for o in orders if not o.action.is_global and o.action.role is Role.PS]) <= 1
         self.running = [order.action for order in orders]
 
     def check(self, order, where, limits):
@@ -198,20 +199,21 @@ class Executor:
             assert not isinstance(action, AdjustBatches) or action.total == where.global_batch
             assert not set(self.workers) <= where.slow or len(self.workers) == 1
             return
-        assert action.node in where.slow | self.empty
-        if isinstance(action, KillRestart) and action.role is Role.PS:
-            assert action.node in self.empty
-            assert action.node != where.coordinator
-        else:
-            assert self.at_s - self.last.get(action.node, -1e9) >= limits.cooldown_s
+        assert action.node in where.slow
+        assert not isinstance(action, MoveBuckets) or len(self.ps) > 1
+        rest_s = limits.cooldown_s
+        if isinstance(action, KillRestart) and action.role is Role.PS and len(self.ps) > 1:
+            assert action.node in self.relieved
+            rest_s /= 2
+        assert self.at_s - self.last.get(action.node, -1e9) >= rest_s
         self.last[action.node] = self.at_s
 
     def end(self):
         for action in self.running:
             if isinstance(action, MoveBuckets):
-                self.empty.add(action.ps)
+                self.relieved.add(action.ps)
             elif isinstance(action, KillRestart):
-                self.empty.discard(action.node)
+                self.relieved.discard(action.node)
         self.running = []
 
 

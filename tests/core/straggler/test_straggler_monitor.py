@@ -295,3 +295,39 @@ def test_machines_of_several_kinds_are_not_stragglers():
     speeds = np.array([708, 686, 748, 856, 851, 908, 834, 847, 842, 799]) / 840  # of a measured job
     table = noisy(10, 40, 5, cv=0.02) * speeds[:, None]
     assert fed(table, "robust").findings(40.0) == ()
+
+
+def test_a_node_that_is_forgotten_leaves_nothing_and_the_others_stay():
+    table = noisy(4, 20, 1)
+    table[2] *= 3
+    monitor = fed(table)
+    monitor.note_error("worker-2", Role.WORKER, 20.0, is_retryable=True)
+    assert {node for node, _, _ in facts(monitor, 20.0)} == {"worker-2"}
+    n_before = monitor.n_part
+    monitor.forget("worker-2")
+    monitor.forget("worker-9")
+    assert facts(monitor, 20.0) == []
+    assert monitor.errors(20.0) == ()
+    assert [each.node for each in monitor.times(Role.WORKER, 20.0)] == ["worker-0", "worker-1", "worker-3"]
+    assert 0 < monitor.n_part < n_before
+
+
+@settings(deadline=None)
+@given(st.integers(2, 8), st.integers(0, 1000), st.floats(1.0, 3.0), st.floats(0.0, 0.3))
+def test_a_spread_is_told_only_of_workers_that_differ_steadily(n, seed, ratio, cv):
+    table = noisy(n, 20, seed, cv) * np.linspace(1, ratio, n)[:, None]
+    spread = fed(table).spread(20.0)
+    if spread is not None:
+        assert spread.ratio >= 1.2
+        assert spread.ratio == pytest.approx(table.mean(axis=1).max() / table.mean(axis=1).min())
+        assert spread.slowest in spread.words
+    elif cv < 0.02:
+        assert ratio < 1.2 / 0.95
+
+
+def test_one_worker_that_has_just_become_slow_is_no_spread():
+    table = noisy(4, 20, 3, 0.01)
+    table[1, 12:] *= 2
+    assert fed(table).spread(20.0) is None
+    assert fed(noisy(1, 20, 3)).spread(20.0) is None
+    assert Monitor().spread(20.0) is None

@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.actions import (
 )
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.stragglers import Pace, Spread, Straggler
 
 # A busy machine is no mistake: no test fails because it takes long.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -90,13 +90,13 @@ def test_without_iterations_in_common_only_restarts_are_left(sync):
     assert actions("lb-bsp", both, where) == actions("backup-workers", both, where) == []
 
 
-def test_a_persistent_ps_is_emptied_and_then_restarted():
+def test_a_persistent_ps_is_relieved_and_replaced_only_if_it_is_slow_still():
     slow = found("ps-1", Pace.PERSISTENT)
     assert actions("antdt-nd", [slow], situation(1.0, 1.0)) == [MoveBuckets("ps-1")]
-    empty = situation(1.0, 1.0, empty_ps=frozenset({"ps-1"}))
-    restart = KillRestart("ps-1", Role.PS)
-    assert actions("antdt-nd", [slow], empty) == actions("antdt-nd", [], empty) == [restart]
-    assert actions("antdt-nd", [slow], replace(empty, is_busy=True)) == []
+    relieved = situation(1.0, 1.0, relieved_ps=frozenset({"ps-1"}))
+    assert actions("antdt-nd", [slow], relieved) == [KillRestart("ps-1", Role.PS)]
+    assert actions("antdt-nd", [], relieved) == []
+    assert actions("antdt-nd", [slow], replace(relieved, is_busy=True)) == []
 
 
 def test_a_transient_ps_and_the_only_ps_are_let_alone():
@@ -154,10 +154,19 @@ speeds = st.lists(st.none() | st.floats(0.1, 1e3), min_size=1, max_size=9)
     st.sampled_from(Pace),
 )
 def test_every_solution_answers_everything_and_keeps_the_global_batch(name, v, sync, is_busy, slow, pace):
-    where = situation(*v, sync=sync, is_busy=is_busy, empty_ps=frozenset({"ps-2"}))
+    where = situation(*v, sync=sync, is_busy=is_busy, relieved_ps=frozenset({"ps-2"}))
     proposed = SOLUTIONS[name](tuple(found(node, pace) for node in slow), where)
     assert all(item.reason and item.action.words for item in proposed)
     for item in proposed:
         if isinstance(item.action, AdjustBatches):
             assert item.action.total == sum(worker.samples for worker in where.workers)
             assert {node for node, _ in item.action.sizes} == {worker.node for worker in where.workers}
+
+
+def test_workers_that_differ_for_good_get_sizes_without_being_stragglers():
+    spread = Spread("worker-0", "worker-2", 2.0, 600.0)
+    where = replace(situation(100.0, 100.0, 50.0), spread=spread)
+    (proposed,) = SOLUTIONS["antdt-nd"]((), where)
+    assert isinstance(proposed.action, AdjustBatches)
+    assert "differ for good" in proposed.reason
+    assert actions("antdt-nd", [], replace(where, spread=None)) == []
