@@ -158,6 +158,17 @@ def mitigations_table(snapshot: JobSnapshot) -> Table:
     return Table("Actions so far", HEAD, rows)
 
 
+def closed_table(snapshot: JobSnapshot) -> Table | None:
+    """Return the actions that wait for no answer, without their reasons; None where there are none."""
+    by = deciders(snapshot)
+    rows = tuple(
+        (each.id, each.words, status_words(each), by.get(each.id) or units.MISSING)
+        for each in snapshot.mitigations
+        if not each.is_open
+    )
+    return Table("Actions so far", ("id", "action", "status", "by"), rows) if rows else None
+
+
 def deciders(snapshot: JobSnapshot) -> dict[str, str]:
     """Return who decided on each action, by its id; those that nobody has are left out."""
     by_decision = {each.id: each.by for each in snapshot.decisions}

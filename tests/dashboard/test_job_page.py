@@ -171,6 +171,7 @@ def test_an_action_is_answered_on_the_page_by_its_own_form(server, slow, team, a
     row = team.audit.newest(1)[0].row
     assert (row.subject, row.mitigation, row.why) == ("m1", "restart worker-1", "so be it")
     assert "m1: restart worker-1" in page, "the newest commands name the action"
+    assert "Actions so far" in page
 
 
 def test_an_action_that_was_answered_meanwhile_is_told_with_who_did_what(server, slow):

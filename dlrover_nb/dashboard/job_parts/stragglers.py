@@ -34,8 +34,8 @@ def stragglers_html(visit: Visit, snapshot: JobSnapshot, may: May) -> str:
     if opened is not None:
         blocks += [Heading(mitigations.head_words(opened)), Facts(mitigations.facts(opened))]
     shown = _html(blocks) + _answer_html(visit, snapshot, may)
-    if snapshot.mitigations:
-        shown += _html([mitigations.mitigations_table(snapshot)])
+    if (closed := mitigations.closed_table(snapshot)) is not None:
+        shown += _html([closed])
     return shown + _order_html(visit, snapshot, may)
 
 
