@@ -17,6 +17,7 @@ from rich.text import Text
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
+from dlrover_nb.widgets.mitigations import facts, head_words, slow_words, worst
 from dlrover_nb.widgets.status import first_steps_words
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from dlrover_nb.core.structs.decisions import Candidate, Proposal
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.prices import PriceTable
     from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
@@ -43,6 +45,12 @@ def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType
         parts.append(Text(f"model  {snapshot.fit.note}", style="dim"))
     if (proposal := snapshot.open_proposal) is not None:
         parts.append(proposal_panel(proposal, snapshot.spec.prices))
+    if not snapshot.phase.is_final:
+        parts += [
+            Text(slow_words(each, snapshot.spec.name), style="yellow") for each in worst(snapshot.stragglers)
+        ]
+        if snapshot.open_mitigation is not None:
+            parts.append(action_panel(snapshot.open_mitigation))
     parts.append(_story(snapshot.story[-N_STORY:]))
     return Panel(Group(*parts), title=f"dlrover-nb  {snapshot.title}", title_align="left")
 
@@ -59,6 +67,12 @@ def proposal_panel(proposal: Proposal, prices: PriceTable) -> RenderableType:
         f"{_price_words(candidate, prices)}\n{proposal.why}"
     )
     return Panel(Text(text), title=f"proposal {proposal.id}: {kind}{learn}", title_align="left")
+
+
+def action_panel(mitigation: Mitigation) -> RenderableType:
+    """Draw an action against a straggler: its reason, gain and cost."""
+    text = "\n".join(f"{name}: {value}" for name, value in facts(mitigation))
+    return Panel(Text(text), title=f"action {head_words(mitigation)}", title_align="left")
 
 
 def _price_words(candidate: Candidate, prices: PriceTable) -> str:

@@ -2,7 +2,8 @@
 
 A key acts on what the screen shows: `a` accepts the proposal that was drawn last, by its id, so a newer one
 that has come in the meantime is not accepted unseen (the master refuses the stale id, and the line below says
-so). What a key means is decided in `press`, without a terminal and without a job.
+so). An action against a straggler, which may wait beside it, has the same keys with Shift. What a key means
+is decided in `press`, without a terminal and without a job.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WHY = "by a key in watch"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a key asks for: an answer to a proposal, or a mode."""
+    """What a key asks for: an answer to a proposal or an action, or a mode."""
 
     verdict: Verdict
     proposal: str = ""
@@ -78,12 +79,16 @@ def press(prompt: Prompt, key: str, shown: JobSnapshot) -> tuple[Prompt, Order |
         return Prompt(has_quit=True), None
     if key == "m":
         return Prompt(asks_mode=True), None
-    if key not in ANSWERS:
-        return prompt, None
-    proposal = shown.open_proposal
-    if proposal is None:
-        return Prompt("no proposal is open"), None
-    return Prompt(), Order(ANSWERS[key], proposal.id)
+    verdict = ANSWERS.get(key.lower())
+    return (prompt, None) if verdict is None else _answer(verdict, shown, is_action=key.isupper())
+
+
+def _answer(verdict: Verdict, shown: JobSnapshot, *, is_action: bool) -> tuple[Prompt, Order | None]:
+    """Answer the open proposal, or the open action against a straggler."""
+    opened = shown.open_mitigation if is_action else shown.open_proposal
+    if opened is None:
+        return Prompt(f"no {'action' if is_action else 'proposal'} is open"), None
+    return Prompt(), Order(verdict, opened.id)
 
 
 def keys_line(prompt: Prompt, shown: JobSnapshot) -> str:
@@ -92,6 +97,8 @@ def keys_line(prompt: Prompt, shown: JobSnapshot) -> str:
         return f"mode?  m manual   s suggest   a auto   any other key: keep {shown.mode}"
     proposal = shown.open_proposal
     answers = f"a accept {proposal.id}   r reject {proposal.id}   " if proposal else ""
+    if (action := shown.open_mitigation) is not None:
+        answers += f"A accept {action.id}   R reject {action.id}   "
     return f"{answers}m mode   q quit (the job goes on)"
 
 

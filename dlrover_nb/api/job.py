@@ -252,8 +252,9 @@ class Job(Results):
         timeout_s
             Stop waiting after so many seconds; None: never.
         until
-            ``"end"`` of the job; ``"proposal"``: an open one; ``"outcome"``: the last change of plan is
-            applied and measured. Each returns at the end of the job too.
+            ``"end"`` of the job; ``"proposal"``: an open one; ``"mitigation"``: an open action against
+            stragglers; ``"outcome"``: the last change of plan is applied and measured. Each returns at the
+            end of the job too.
         check
             Raise where the job has failed, instead of returning that state.
 

@@ -83,8 +83,15 @@ class Results(Steering):
         snapshot = handle.snapshot()
         nodes = {node.id for node in snapshot.nodes}
         spec = snapshot.spec
-        found = review(handle.series(), nodes, spec.sync, spec.batch_size, solution=solution)
-        return StragglersView(self.name, found)
+        found = review(
+            handle.series(),
+            nodes,
+            spec.sync,
+            spec.batch_size,
+            solution=solution,
+            known=snapshot.stragglers,
+        )
+        return StragglersView(snapshot, found)
 
     def history(self, run: str | None = None) -> HistoryView:
         """Return this run of the job, or an earlier one, from the history.

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.sizes import Sizes, check_given
 from dlrover_nb.api.views import DecisionView
+from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.api.stragglers_view import MitigationsView
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -35,12 +39,12 @@ class Steering(Tabular):
         return self.handle.name
 
     def accept(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
-        """Accept a proposal, so that its plan is applied.
+        """Accept a proposal, so that its plan is applied, or an action against stragglers.
 
         Parameters
         ----------
         proposal
-            Its id, such as ``"p3"``; None: the open one.
+            Its id, such as ``"p3"``, or that of an action, such as ``"m1"``; None: the open one.
         why
             Reason, kept with the decision.
 
@@ -53,6 +57,8 @@ class Steering(Tabular):
         ------
         NotFoundError
             When none is open and none was named.
+        InvalidValueError
+            When a proposal and an action are open and none was named.
         StaleDecisionError
             When it is no longer open, with what happened since.
 
@@ -63,12 +69,12 @@ class Steering(Tabular):
         return self._decided(self.handle.accept(proposal, why=why))
 
     def reject(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
-        """Reject a proposal, so that it is not made again until its gain changes.
+        """Reject a proposal or an action, so that it is not made again until its gain changes.
 
         Parameters
         ----------
         proposal
-            Its id, such as ``"p3"``; None: the open one.
+            Its id, such as ``"p3"``, or that of an action, such as ``"m1"``; None: the open one.
         why
             Reason, kept with the decision.
 
@@ -76,6 +82,8 @@ class Steering(Tabular):
         ------
         NotFoundError
             When none is open and none was named.
+        InvalidValueError
+            When a proposal and an action are open and none was named.
         StaleDecisionError
             When it is no longer open.
 
@@ -175,9 +183,10 @@ class Steering(Tabular):
         return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
 
     def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
-        """Undo the latest decision that changed the plan, the mode or the pins, by any user or by auto mode.
+        """Undo the latest decision that can be taken back, by any user or by auto mode.
 
-        An undo is a decision too: undone again, it is a redo. A change of plan that is still under way is
+        That is a change of the plan, the mode, the pins, batch sizes, backup workers or learning rates. An
+        undo is a decision too: undone again, it is a redo. A change of plan that is still under way is
         cancelled.
 
         Parameters
@@ -199,6 +208,65 @@ class Steering(Tabular):
         >>> job.undo(why="it got slower")
         """
         return self._decided(self.handle.undo(decision, why=why))
+
+    def mitigate(
+        self,
+        *,
+        restart: str | None = None,
+        move: str | None = None,
+        batches: Mapping[str, int] | None = None,
+        backup: int | None = None,
+        rates: Mapping[str, float] | None = None,
+        why: str = "",
+    ) -> DecisionView:
+        """Order an action against stragglers, whether or not it was proposed; give exactly one.
+
+        Parameters
+        ----------
+        restart
+            Name of a node, such as ``"worker-1"``: another one starts beside it and takes its place.
+        move
+            Name of a parameter server: it gets fewer parameters, the others more.
+        batches
+            Samples of one mini-batch by the worker's name: smaller ones relieve a slow worker.
+        backup
+            Without how many slowest workers each round goes on, of a job whose workers wait for each other;
+            0: it waits for all.
+        rates
+            Factor on the learning rate by the worker's name, of a job whose workers do not.
+        why
+            Reason, kept with the decision.
+
+        Returns
+        -------
+        DecisionView
+            The decision with its id, and its progress; `undo` takes back sizes, backup workers and rates.
+
+        Raises
+        ------
+        InvalidValueError
+            When not exactly one is given, a node is not there, or the job cannot do it.
+        StaleDecisionError
+            When the job cannot do it now.
+
+        Examples
+        --------
+        >>> job.mitigate(restart="worker-1", why="its machine is busy")
+        """
+        request = ActionRequest(restart, move, batches, backup, rates)
+        action = request.action(self.handle.snapshot())
+        return self._decided(self.handle.mitigate(action, why=why))
+
+    def mitigations(self) -> MitigationsView:
+        """Return the actions against stragglers: the one that waits for an answer, and those so far.
+
+        Examples
+        --------
+        >>> job.mitigations().snapshot.open_mitigation
+        """
+        from dlrover_nb.api.stragglers_view import MitigationsView  # noqa: PLC0415 - NumPy loads on demand
+
+        return MitigationsView(self.handle.with_short_timeout.snapshot())
 
     def pin(  # noqa: PLR0913 - as above
         self,

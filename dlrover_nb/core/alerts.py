@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.alerts import AboutJob, AlertRules
     from dlrover_nb.core.structs.commands import SecondRequest
+    from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
@@ -251,15 +253,20 @@ def _deadline(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
 
 
 def _proposal(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
-    proposal = snapshot.open_proposal
-    if proposal is None:
+    """Return what the rule says of what has waited longest: the proposal, or an action against stragglers."""
+    proposal, action = snapshot.open_proposal, snapshot.open_mitigation
+    waiting: list[tuple[Proposal | Mitigation, str]] = []
+    if proposal is not None:
+        waiting.append((proposal, proposal.candidate.plan.short))
+    if action is not None:
+        waiting.append((action, action.words))
+    if not waiting:
         return Finding(AlertKind.PROPOSAL, is_bad=False, is_good=True)
-    waits_s = snapshot.at_s - proposal.created_at_s
-    text = (
-        f"{proposal.id} ({proposal.candidate.plan.short}) has waited for {duration(waits_s)}: {proposal.why}"
-    )
+    oldest, what = min(waiting, key=lambda each: each[0].created_at_s)
+    waits_s = snapshot.at_s - oldest.created_at_s
+    text = f"{oldest.id} ({what}) has waited for {duration(waits_s)}: {oldest.why}"
     is_late = waits_s >= rules.proposal_waits_s
-    return Finding(AlertKind.PROPOSAL, is_bad=is_late, is_good=False, text=text, subject=proposal.id)
+    return Finding(AlertKind.PROPOSAL, is_bad=is_late, is_good=False, text=text, subject=oldest.id)
 
 
 def _failed(snapshot: JobSnapshot) -> Finding:

@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
@@ -29,6 +30,7 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
     shown,
 )
+from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, choose, decide
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import Mode
@@ -43,26 +45,29 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.dashboard.team import Team
 
     Form = Mapping[str, str]
 
 MOST_KEY = 64  # letters: of the audit's column
 MOST_REASON = 1000
+MITIGATE_FIELDS = ("restart", "move", "backup")
 PLAN_FIELDS = ("worker", "ps", "worker_cpu", "ps_cpu", "worker_memory", "ps_memory")
 _PAGE_NAME = re.compile(r"[a-z]{1,32}")
 
 
-def command_of(form: Form, *, undo: Decision | None = None) -> Command:
+def command_of(form: Form, *, now: JobSnapshot | None = None) -> Command:
     """Return the command that a form asks for.
 
     Parameters
     ----------
     form
         Its fields: ``job``, ``action``, ``reason``, ``key``, and by the action ``proposal``, ``version``,
-        `PLAN_FIELDS`, ``mode``, ``decision``, ``shard``.
-    undo
-        Of the job's snapshot, for an undo: the decision that takes the latest change back.
+        `PLAN_FIELDS`, ``mode``, ``decision``, ``shard``, and one of `MITIGATE_FIELDS`.
+    now
+        The job, which alone knows what takes its latest change back and which nodes it has; None: the action
+        needs none of that.
 
     Raises
     ------
@@ -81,7 +86,7 @@ def command_of(form: Form, *, undo: Decision | None = None) -> Command:
         )
     key = key_of(form)
     if action in _DECISIONS:
-        return decide(_decision(action, form, why, undo), job, key=key)
+        return decide(_decision(action, form, why, now), job, key=key)
     if action in _SHARDS:
         return choose(ShardChoice(_whole(form, "shard"), _SHARDS[action], "", why), job, key=key)
     if action is Action.FINISH:
@@ -108,8 +113,10 @@ _DECISIONS = {
     Action.OVERRIDE: Verdict.OVERRIDE,
     Action.SCALE: Verdict.SCALE,
     Action.MODE: Verdict.MODE,
+    Action.MITIGATE: Verdict.MITIGATE,
     Action.UNDO: None,
 }
+_NEED_JOB = {Action.MITIGATE, Action.UNDO}
 _SHARDS = {Action.RETRY_SHARD: ShardAction.RETRY, Action.SKIP_SHARD: ShardAction.SKIP}
 FORM_ACTIONS = (*_DECISIONS, *_SHARDS, Action.FINISH, Action.STOP)
 
@@ -123,20 +130,34 @@ def action_of(form: Form) -> Action:
     return Action(name)
 
 
-def _decision(action: Action, form: Form, why: str, undo: Decision | None) -> Decision:
+def _decision(action: Action, form: Form, why: str, now: JobSnapshot | None) -> Decision:
     seen, verdict = form.get("version", ""), _DECISIONS[action]
     match verdict:
         case None:
-            return _undo(form, why, undo)
+            return _undo(form, why, now.undo if now is not None else None)
         case Verdict.ACCEPT | Verdict.REJECT:
             return Decision(verdict, "", 0.0, _needed(form, "proposal"), why=why, seen=seen)
         case Verdict.OVERRIDE:
             proposal = _needed(form, "proposal")
             return Decision(verdict, "", 0.0, proposal, plan_of(form), why=why, seen=seen)
+        case Verdict.MITIGATE:
+            return Decision(verdict, "", 0.0, why=why, seen=seen, action=_against_stragglers(form, now))
         case Verdict.MODE:
             return Decision(verdict, "", 0.0, mode=_mode(form), why=why, seen=seen)
         case _:
             return Decision(verdict, "", 0.0, plan=plan_of(form), why=why, seen=seen)
+
+
+def _against_stragglers(form: Form, now: JobSnapshot | None) -> ActionChoice:
+    """Return the action against stragglers whose field a form holds."""
+    if now is None:
+        raise InvalidValueError("the job must be known to order an action, got none; load the page again")
+    request = ActionRequest(
+        restart=form.get("restart") or None,
+        move=form.get("move") or None,
+        backup=_whole(form, "backup") if form.get("backup") else None,
+    )
+    return ActionChoice.of(request.action(now))
 
 
 def _undo(form: Form, why: str, undo: Decision | None) -> Decision:
@@ -223,8 +244,7 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
     words = f"{form.get('action', '')} {form.get('proposal', '')}".strip() or "the command"
     try:
         handle = find()
-        undo = handle.snapshot().undo if action_of(form) is Action.UNDO else None
-        command = command_of(form, undo=undo)
+        command = command_of(form, now=handle.snapshot() if action_of(form) in _NEED_JOB else None)
         words = command.words
         made = handle.run(command)
     except DlroverError as error:

@@ -23,6 +23,7 @@ from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.commands import Asker, Entry, decide
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from dlrover_nb.core.client.action_request import ActionRequest
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.client.master_link import MasterLink
@@ -154,7 +156,18 @@ class AgentTools:
             "version": snapshot.version,
             "now": plain(snapshot.target),
             "open_proposal": plain(snapshot.open_proposal),
+            "open_mitigation": plain(snapshot.open_mitigation),
             "worth_their_cost": plain(front.candidates if front is not None else ()),
+        }
+
+    def stragglers(self, job: str) -> Told:
+        """Return who is slow in a job by its controller, and the actions against that."""
+        snapshot = self._job(job).snapshot()
+        return {
+            "version": snapshot.version,
+            "slow": plain(snapshot.stragglers),
+            "open_mitigation": plain(snapshot.open_mitigation),
+            "mitigations": plain(snapshot.mitigations),
         }
 
     def explain(self, job: str, proposal: str) -> Told:
@@ -197,19 +210,28 @@ class AgentTools:
 
     def propose(self, job: str, proposal: str, sizes: dict[str, float | None], why: str) -> Told:
         """Leave a request that a person must approve; the job stays as it is."""
-        if not why.strip():
-            raise InvalidValueError("a proposal must say why, got no reason; give one for who decides")
-        self._check_patience()
+        self._check_asked(why)
         handle = self._job(job)
         given = {name: size for name, size in sizes.items() if size is not None}
         if bool(proposal) == bool(given):
             raise InvalidValueError(
-                "give either the id of an open proposal or sizes of a plan of your own, not both and not none"
+                "give either the id of an open proposal or action, or sizes of a plan, not both and not none"
             )
         now = handle.snapshot()
         plan = None if proposal else changed(now.target, sizes)
         verdict = Verdict.ACCEPT if proposal else Verdict.SCALE
-        command = decide(Decision(verdict, "", 0.0, proposal or None, plan, why=why), handle.name)
+        return self._left(handle, Decision(verdict, "", 0.0, proposal or None, plan, why=why))
+
+    def propose_action(self, job: str, asked: ActionRequest, why: str) -> Told:
+        """Leave a request for an action against stragglers, which a person must approve."""
+        self._check_asked(why)
+        handle = self._job(job)
+        action = ActionChoice.of(asked.action(handle.snapshot()))
+        return self._left(handle, Decision(Verdict.MITIGATE, "", 0.0, why=why, action=action))
+
+    def _left(self, handle: JobHandle, decision: Decision) -> Told:
+        """Leave a request to make a decision, and return where a person approves it."""
+        command = decide(decision, handle.name)
         request = self._commands.propose(command, self._asker, handle.facts(command))
         return {
             "request": request.id,
@@ -219,8 +241,10 @@ class AgentTools:
             "note": "nothing was changed; a person with the role for it must approve this",
         }
 
-    def _check_patience(self) -> None:
-        """Refuse to leave more requests than people can read."""
+    def _check_asked(self, why: str) -> None:
+        """Refuse a request without a reason, and more of them than people can read."""
+        if not why.strip():
+            raise InvalidValueError("a proposal must say why, got no reason; give one for who decides")
         waiting = self._requests.open(self._now_s())
         mine = [r for r in waiting if r.entry is Entry.AGENT and r.first == self._asker.person.name]
         if len(mine) >= MOST_WAITING:

@@ -2,7 +2,7 @@
 
 The page is HTML and nothing else: no script, no websocket, no live value; it shows what is asked, and two
 buttons. An id is not a secret, since the page shows nothing before the sign-in: ``CLUSTER~JOB~pN`` is a
-proposal, ``rN`` a command that waits for a second person.
+proposal, ``CLUSTER~JOB~mN`` an action against stragglers, ``rN`` a command that waits for a second person.
 
 A form holds the version of the plan that was shown, so a decision on an older one is refused, and a key, so
 that sending it twice decides once. The answer is the page itself, with the outcome first: a redirect would
@@ -30,6 +30,8 @@ from dlrover_nb.dashboard.shell import error_html, plain_html
 from dlrover_nb.dashboard.waiting_requests import cluster_of
 from dlrover_nb.widgets import theme, units
 from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.mitigations import facts as mitigation_facts
+from dlrover_nb.widgets.mitigations import slow_blocks
 from dlrover_nb.widgets.plans import diff_table, plans_table, proposal_facts
 from dlrover_nb.widgets.status import kind_words
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.commands import SecondRequest
     from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.dashboard.sign_in import SignIn
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
 
 PATH = "/approve/([^/]+)"
 APPROVE, REFUSE = "approve", "refuse"
-_PROPOSAL, _REQUEST = re.compile(r"p\d{1,14}", re.ASCII), re.compile(r"r\d{1,14}", re.ASCII)
+_PROPOSAL, _REQUEST = re.compile(r"[mp]\d{1,14}", re.ASCII), re.compile(r"r\d{1,14}", re.ASCII)
 _FORM_FIELDS = ("action", "reason", "version", "key")
 _BUTTON = "min-height:44px;min-width:120px;margin:8px 12px 8px 0;padding:0 16px;font:inherit"
 _FACTS = "display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:8px 16px;max-width:900px"
@@ -56,7 +59,7 @@ _FIELD = "display:block;box-sizing:border-box;width:100%;max-width:560px;min-hei
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a page is about: a proposal of a job, or a request."""
+    """What a page is about: a proposal or an action of a job, or a request."""
 
     cluster: str = ""
     job: str = ""
@@ -72,7 +75,8 @@ def subject_of(name: str) -> Subject:
     if cluster and len(rest) == 2 and rest[0] and _PROPOSAL.fullmatch(rest[1]):
         return Subject(cluster, *rest)
     raise NotFoundError(
-        f"the address must end with CLUSTER~JOB~pN or rN, got {shown(name)}; follow the alert again"
+        f"the address must end with CLUSTER~JOB~pN, CLUSTER~JOB~mN or rN, got {shown(name)}; "
+        "follow the alert again"
     )
 
 
@@ -114,6 +118,8 @@ def page_body(visit: Visit, subject: Subject) -> str:
     if subject.request:
         return _request_body(visit, visit.team.requests.find(subject.request))
     handle = visit.team.job(subject.cluster, subject.job, _asker(visit))
+    if subject.proposal.startswith("m"):
+        return _action_body(visit, subject, handle.snapshot())
     return _proposal_body(visit, subject, handle.snapshot())
 
 
@@ -161,7 +167,7 @@ def _proposal_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str
 
 
 def _answer_block(
-    visit: Visit, subject: Subject, proposal: Proposal, snapshot: JobSnapshot
+    visit: Visit, subject: Subject, proposal: Proposal | Mitigation, snapshot: JobSnapshot
 ) -> tuple[Block, bool]:
     """Return who may answer, or who did, and whether this person can."""
     if proposal.status is not ProposalStatus.PENDING:
@@ -175,6 +181,19 @@ def _answer_block(
     return Paragraph(f"Made at {units.clock(proposal.created_at_s)}; it waits for an answer."), True
 
 
+def _action_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str:
+    action = next((each for each in snapshot.mitigations if each.id == subject.proposal), None)
+    if action is None:
+        raise NotFoundError(
+            f"job {subject.job} has no action {subject.proposal} any more; look at the job as it is now"
+        )
+    head = _html(Heading(f"{action.id} of job {snapshot.title}: {action.words}"), *slow_blocks(snapshot))
+    facts = _facts((("cluster", subject.cluster), *mitigation_facts(action)))
+    answer, is_open = _answer_block(visit, subject, action, snapshot)
+    form = _form(visit, snapshot.version, (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
+    return head + facts + _html(answer) + form + _job_link(visit, subject.cluster, subject.job)
+
+
 # a request
 
 
@@ -183,7 +202,9 @@ def _request_body(visit: Visit, request: SecondRequest) -> str:
     handle = visit.team.job(key, request.command.job, _asker(visit))
     snapshot = _snapshot_if_any(handle)
     blocks: list[Block] = [Heading(f"{request.id}: {request.command.words} of job {request.command.job}")]
-    facts = _facts(_request_facts(key, request))
+    acted = _answered_action(request, snapshot)
+    told = mitigation_facts(acted) if acted is not None else ()
+    facts = _facts((*_request_facts(key, request), *told))
     owner = snapshot.spec.owner if snapshot is not None else ""
     answer, buttons = _second_person(visit, request, key, owner)
     form = _form(visit, "", buttons) if buttons else ""
@@ -219,6 +240,14 @@ def _request_plan(request: SecondRequest, snapshot: JobSnapshot | None) -> tuple
     proposal = next((each for each in snapshot.proposals if each.id == decision.proposal), None)
     plan = decision.plan or (proposal.candidate.plan if proposal is not None else None)
     return () if plan is None else (plans_table(snapshot.target, plan, "asked for"),)
+
+
+def _answered_action(request: SecondRequest, snapshot: JobSnapshot | None) -> Mitigation | None:
+    """Return the action against stragglers that a request answers by its id, if it answers one."""
+    decision = request.command.decision
+    if decision is None or snapshot is None:
+        return None
+    return next((each for each in snapshot.mitigations if each.id == decision.proposal), None)
 
 
 def _second_person(

@@ -1,5 +1,7 @@
 """The open proposals of all jobs as one batch: what they would change together, and the answer to many.
 
+An open action against a straggler is a line as well: it changes the speed of its job, and no plan.
+
 All numbers are of the summaries that each cluster sends anyway: no snapshot is fetched, so that a batch of
 1,000 jobs costs no more than the list of jobs. Rejected: fetching the snapshots of jobs with a proposal; they
 are some 100 kB each, of which one line is shown here, and the page of a job has the rest.
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dlrover_nb.core.structs.people import Person
-    from dlrover_nb.core.structs.summary import JobSummary, ProposedChange
+    from dlrover_nb.core.structs.summary import JobSummary, ProposedAction, ProposedChange
     from dlrover_nb.dashboard.act import Ended
     from dlrover_nb.dashboard.team import Team
 
@@ -37,7 +39,7 @@ BATCH_ACTIONS = (Action.ACCEPT, Action.REJECT)
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One proposal that was chosen, as its person saw it."""
+    """One proposal or action that was chosen, as its person saw it."""
 
     cluster: str
     job: str
@@ -60,7 +62,7 @@ def pick_of(text: str) -> Pick:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One open proposal of a job."""
+    """One open proposal, or one open action against a straggler, of a job."""
 
     cluster: str
     job: JobSummary
@@ -69,8 +71,18 @@ class Line:
 
     @property
     def change(self) -> ProposedChange | None:
-        """What it would change; None: the job's master is older and does not tell."""
-        return self.job.outlook.proposed
+        """What a proposal would change; None: it is an action, or the job's master is older."""
+        return self.job.outlook.proposed if self.proposal == self.job.open_proposal else None
+
+    @property
+    def action(self) -> ProposedAction | None:
+        """What an action does; None: it is a proposal."""
+        return self.job.outlook.mitigation if self.proposal == self.job.open_mitigation else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the job's master tells what it is; an older one does not."""
+        return self.change is not None or self.action is not None
 
     @property
     def pick(self) -> Pick:
@@ -80,11 +92,15 @@ class Line:
     @property
     def gain_samples_per_s(self) -> float:
         """How much faster the job is predicted to be."""
+        if self.action is not None:
+            return (self.action.gain or 0.0) * self.job.samples_per_s
         return 0.0 if self.change is None else self.change.samples_per_s - self.change.before_samples_per_s
 
     @property
     def cost_change(self) -> float | None:
-        """How much more it costs per hour; None: a price is not known."""
+        """How much more it costs per hour; None: a price is not known. An action changes no plan."""
+        if self.action is not None:
+            return 0.0
         change = self.change
         if change is None or change.cost_per_hour is None or change.before_cost_per_hour is None:
             return None
@@ -92,16 +108,16 @@ class Line:
 
 
 def open_lines(team: Team, person: Person) -> tuple[Line, ...]:
-    """Return the open proposals of all jobs that a person may view, by cluster and job."""
+    """Return what waits for an answer in all jobs that a person may view, by cluster and job."""
     found = []
     for key, cluster in team.clusters.items():
         if not team.may(person, Action.VIEW, key):
             continue
         for job in sorted(cluster.jobs().jobs, key=lambda job: natural(job.name)):
-            if job.open_proposal is None or job.phase.is_final:
+            if not job.waiting or job.phase.is_final:
                 continue
             may = all(team.may(person, action, key, owner=job.owner) for action in BATCH_ACTIONS)
-            found.append(Line(key, job, job.open_proposal, may))
+            found += [Line(key, job, name, may) for name in job.waiting]
     return tuple(found)
 
 
@@ -161,7 +177,7 @@ def batch_forms(fields: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], ..
             "version": pick.version,
             "action": action,
             "key": key,
-            "reason": _last(fields, reason_name(pick.cluster, pick.job)).strip() or common,
+            "reason": _last(fields, reason_name(pick)).strip() or common,
         }
         for pick in map(pick_of, dict.fromkeys(picked))
     )
@@ -171,6 +187,6 @@ def _last(fields: Mapping[str, Sequence[str]], name: str) -> str:
     return fields[name][-1] if fields.get(name) else ""
 
 
-def reason_name(cluster: str, job: str) -> str:
-    """Return the name of the field for the reason of one job."""
-    return f"reason {cluster}/{job}"
+def reason_name(pick: Pick) -> str:
+    """Return the name of the field for the reason of one line."""
+    return f"reason {pick.cluster}/{pick.job}/{pick.proposal}"

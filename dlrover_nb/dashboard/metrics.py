@@ -169,14 +169,20 @@ def _of_lists(listed: Mapping[str, tuple[JobSummary, ...]]) -> Iterator[Metric]:
     open_ones = GaugeMetricFamily(
         "dlrover_open_proposals", "Proposals that wait for a decision.", labels=("cluster",)
     )
+    actions = GaugeMetricFamily(
+        "dlrover_open_mitigations",
+        "Actions against stragglers that wait for a decision.",
+        labels=("cluster",),
+    )
     for key, jobs in listed.items():
+        actions.add_metric((key,), sum(job.open_mitigation is not None for job in jobs))
         for phase in JobPhase:
             phases.add_metric((key, str(phase)), sum(job.phase is phase for job in jobs))
         open_ones.add_metric((key,), sum(job.open_proposal is not None for job in jobs))
         for job in jobs[:MOST_JOBS]:
             speeds.add_metric((key, job.name), job.samples_per_s)
             done.add_metric((key, job.name), job.done)
-    yield from (phases, speeds, done, open_ones)
+    yield from (phases, speeds, done, open_ones, actions)
 
 
 def _of_snapshots(snapshots: Mapping[tuple[str, str], JobSnapshot]) -> Iterator[Metric]:

@@ -44,6 +44,9 @@ def flags_of(table: FlagTable, *, by_path: bool) -> tuple[Argument, ...]:
 
 JOB = argument("job", metavar="JOB", nargs="?", help="name of the job; optional while only one runs")
 PROPOSAL = argument("proposal", metavar="PROPOSAL", nargs="?", help="id of the proposal, such as p3")
+ANSWERED = argument(
+    "proposal", metavar="ID", nargs="?", help="id of the proposal or action, such as p3 or m1"
+)
 WHY = argument("--why", metavar="TEXT", default="", help="reason, stored with the decision")
 SIZES = flags_of(SIZE_FLAGS, by_path=False)
 OUTPUT_HELP = "file to write"

@@ -92,6 +92,24 @@ def worker_size(text: str) -> tuple[str, int]:
     return name, whole(size)
 
 
+def worker_sizes(text: str) -> list[tuple[str, int]]:
+    """Return workers' names and batch sizes, of ``worker-0=256,worker-1=128``."""
+    return [worker_size(part) for part in columns(text)]
+
+
+def worker_rates(text: str) -> list[tuple[str, float]]:
+    """Return workers' names and factors, of ``worker-0=0.5,worker-1=1``."""
+    return [worker_rate(part) for part in columns(text)]
+
+
+def worker_rate(text: str) -> tuple[str, float]:
+    """Return a worker's name and factor, of ``worker-0=0.5``."""
+    name, equals, factor = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected WORKER=FACTOR such as worker-0=0.5, got {text!r}")
+    return name, number(factor)
+
+
 def number(text: str) -> float:
     """Return a number."""
     try:

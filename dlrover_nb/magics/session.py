@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.resources import Role
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -27,10 +29,18 @@ class Names:
     nodes: tuple[str, ...] = ()
     set_aside: tuple[str, ...] = ()  # shards
     decisions: tuple[str, ...] = ()
+    mitigations: tuple[str, ...] = ()
+    ps: tuple[str, ...] = ()  # of the nodes
 
     def of(self, what: str) -> tuple[str, ...]:
         """Return the names of a kind, by its word in the help."""
-        kinds = {"NODE": self.nodes, "SHARD": self.set_aside, "DECISION": self.decisions}
+        kinds = {
+            "NODE": self.nodes,
+            "PS": self.ps,
+            "SHARD": self.set_aside,
+            "DECISION": self.decisions,
+            "ID": (*self.proposals, *self.mitigations),
+        }
         return self.proposals if what in {"PROPOSAL", "PLAN"} else kinds.get(what, ())
 
 
@@ -41,7 +51,7 @@ class Session:
     cluster: Cluster | None = None
     target: tuple[str, str | None, Options] | None = None  # of `connect`: kind, address, options
     jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it ran when last listed
-    shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal that was shown last
+    shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal or action shown last
     names: dict[str, Names] = field(default_factory=dict)
     dashboard: Served | None = None  # that this notebook started
     runs: dict[str, tuple[str, ...]] = field(default_factory=dict)  # job -> its runs in the history
@@ -58,16 +68,26 @@ class Session:
             tuple(n.id for n in snapshot.nodes),
             tuple(str(shard.shard) for shard in snapshot.quarantined),
             tuple(d.id for d in snapshot.decisions),
+            tuple(m.id for m in snapshot.mitigations),
+            tuple(n.id for n in snapshot.nodes if n.role is Role.PS),
         )
 
     def note_shown(self, snapshot: JobSnapshot) -> None:
-        """Remember which proposal was just shown as the open one."""
+        """Remember what was just shown as open, a proposal or an action; of both, an answer must name one."""
         self.note_names(snapshot)
-        name, proposal = snapshot.spec.name, snapshot.open_proposal
-        if proposal is None:
-            self.shown.pop(name, None)
+        waiting = [each.id for each in (snapshot.open_proposal, snapshot.open_mitigation) if each is not None]
+        if len(waiting) == 1:
+            self.shown[snapshot.spec.name] = waiting[0]
         else:
-            self.shown[name] = proposal.id
+            self.shown.pop(snapshot.spec.name, None)
+
+    def note_shown_action(self, snapshot: JobSnapshot) -> None:
+        """Remember which action against stragglers was just shown as the open one, and no proposal."""
+        self.note_names(snapshot)
+        if snapshot.open_mitigation is None:
+            self.shown.pop(snapshot.spec.name, None)
+        else:
+            self.shown[snapshot.spec.name] = snapshot.open_mitigation.id
 
     def note_submitted(self, job: str) -> None:
         """Remember a new job; a proposal of an earlier job of that name no longer counts."""
@@ -81,7 +101,12 @@ class Session:
 
     def proposal_for(self, job: str, proposal: str | None) -> str | None:
         """Return the id that was given, else that of the proposal shown last; None: the open one."""
-        return proposal or self.shown.get(job)
+        shown = self.shown.get(job, "")
+        return proposal or (shown if shown.startswith("p") else None)
+
+    def answered_for(self, job: str, name: str | None) -> str | None:
+        """Return the id that was given, else of the proposal or action shown last; None: the open one."""
+        return name or self.shown.get(job)
 
     def forget(self, job: str) -> None:
         """Forget a job that was deleted."""

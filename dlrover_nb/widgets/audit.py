@@ -47,9 +47,10 @@ def who(row: AuditRow) -> str:
 
 
 def what(row: AuditRow) -> str:
-    """Return what was asked for, with the plans where it changes them."""
+    """Return what was asked for, with the plans or the action against stragglers that it changes."""
     plans = f": {row.plan_before} → {row.plan_after}" if row.plan_before != row.plan_after else ""
-    return " ".join(filter(None, (str(row.action), row.subject))) + plans
+    action = f": {row.mitigation}" if row.mitigation else ""
+    return " ".join(filter(None, (str(row.action), row.subject))) + plans + action
 
 
 def predicted(row: AuditRow) -> str:

@@ -97,11 +97,11 @@ class JobViewModel:
             return ViewState(self._snapshot, self._window.chunk(), self._asked, link)
 
     def accept(self, proposal: str, why: str = "") -> None:
-        """Accept the proposal that the user saw."""
+        """Accept the proposal, or the action against stragglers, that the user saw."""
         self._ask(PendingAction(Verdict.ACCEPT, proposal), lambda: self._handle.accept(proposal, why=why))
 
     def reject(self, proposal: str, why: str = "") -> None:
-        """Reject the proposal that the user saw."""
+        """Reject the proposal, or the action against stragglers, that the user saw."""
         self._ask(PendingAction(Verdict.REJECT, proposal), lambda: self._handle.reject(proposal, why=why))
 
     def override(self, proposal: str, plan: ResourcePlan, why: str = "") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.status import commands, fit_words, kind_words
@@ -23,9 +23,10 @@ WHEN_PROPOSED, PREDICTED_NOW = "predicted when proposed", "predicted now"
 
 
 def plans_view(snapshot: JobSnapshot) -> View:
-    """Return the open proposal, its alternatives, and the outcomes of earlier ones."""
+    """Return what is proposed, the alternatives, and the outcomes of earlier proposals."""
     blocks: list[Block] = [
         *proposal_blocks(snapshot),
+        *mitigations.open_blocks(snapshot),
         *((CHARTS["front"].static(snapshot, None),) if snapshot.front else ()),
         *((CHARTS["curve"].static(snapshot, None),) if snapshot.curves else ()),
         *fit_blocks(snapshot),
@@ -227,8 +228,9 @@ def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
 
 
 def past_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return proposals so far, decisions, and outcomes."""
-    return told_blocks(snapshot.proposals, snapshot.decisions, snapshot.outcomes)
+    """Return proposals so far, decisions, outcomes, and actions against stragglers."""
+    acted = (mitigations.mitigations_table(snapshot),) if snapshot.mitigations else ()
+    return (*told_blocks(snapshot.proposals, snapshot.decisions, snapshot.outcomes), *acted)
 
 
 def told_blocks(
@@ -274,7 +276,7 @@ def decisions_table(decisions: Sequence[Decision]) -> Table:
 def decision_words(decision: Decision) -> str:
     """Describe the decision, and which one it undoes."""
     what = f"{decision.verdict} {decision.proposal or ''}".strip()
-    changed = decision.plan or decision.mode or decision.pins
+    changed = decision.plan or decision.mode or decision.pins or (decision.action and decision.action.words)
     words = what if changed is None else f"{what}: {changed}"
     return f"{words} (undoes {decision.undoes})" if decision.undoes else words
 
@@ -310,6 +312,10 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
         ("why", decision.why or units.MISSING),
         ("state", state_words(decision, proposal, snapshot)),
     ]
+    acted = mitigations.of_decision(decision, snapshot)
+    if acted is not None:
+        facts.insert(1, ("action", acted.words))
+        facts += [("gain", mitigations.gain_words(acted.gain)), ("cost", acted.cost or units.MISSING)]
     blocks: list[Block] = [Facts(tuple(facts))]
     target = decision.plan or (proposal.candidate.plan if proposal else None)
     if proposal is not None and decision.verdict is Verdict.ACCEPT:
@@ -324,6 +330,8 @@ def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnap
     is_heard = decision.id in {known.id for known in snapshot.decisions}
     if not is_heard and (proposal is not None or decision.verdict in {Verdict.MODE, Verdict.PIN}):
         return "the next report of the job shows the result"
+    if acted := mitigations.state_words(decision, snapshot):
+        return acted
     if decision.verdict is Verdict.MODE:
         return f"the job is in {snapshot.mode} mode"
     if decision.verdict is Verdict.PIN:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Contents, Facts, Heading, Paragraph, Verbatim, View, escape
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.mitigations import open_blocks, slow_blocks
 from dlrover_nb.widgets.plans import fit_blocks, past_blocks, proposal_blocks
 from dlrover_nb.widgets.status import (
     evaluation_words,
@@ -69,6 +70,7 @@ def _parts(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
         *(past_blocks(snapshot) or (Paragraph("No plan was proposed or decided."),)),
         CHARTS["scores"].static(snapshot, series),
         *(proposal_blocks(snapshot) if snapshot.open_proposal else ()),
+        *open_blocks(snapshot),
         Heading("Plans: cost and throughput"),
         CHARTS["front"].static(snapshot, series),
         Heading("Resource-performance model"),
@@ -79,6 +81,7 @@ def _parts(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
         *memory_blocks(snapshot),
         Heading("Nodes"),
         *nodes_blocks(snapshot),
+        *slow_blocks(snapshot),
         CHARTS["breakdown"].static(snapshot, series),
         CHARTS["stragglers"].static(snapshot, series),
         Heading("Data"),

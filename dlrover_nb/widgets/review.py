@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import waits_told
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.plans import (
     diff_table,
@@ -46,13 +46,13 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingAction:
-    """The last request from this view: about the proposal that the user saw, or about the job.
+    """The last request from this view: about the proposal or mitigation that the user saw, or the job.
 
     `verdict` is the pressed one; of an undo it is unknown until the master has answered.
     """
 
     verdict: Verdict | None
-    proposal: str = ""  # empty: it is about the job
+    proposal: str = ""  # or a mitigation; empty: it is about the job
     answer: Answer = Answer.ASKED
     decision: Decision | None = None
     why: str = ""  # of a refusal
@@ -66,14 +66,14 @@ class PendingAction:
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """Parsed label of a pressed button: its action, its proposal or decision, its plan."""
+    """Parsed label of a pressed button: its action; its proposal, mitigation or decision; its plan."""
 
     verb: str
     subject: str
     plan: str
 
 
-_LABEL = re.compile(r"(?P<verb>\w+)(?: (?P<subject>[pd]\d+))?(?: (?:with|to) (?P<plan>.+))?")
+_LABEL = re.compile(r"(?P<verb>\w+)(?: (?P<subject>[dmp]\d+))?(?: (?:with|to) (?P<plan>.+))?")
 
 
 def read_press(label: str) -> Press:
@@ -117,13 +117,15 @@ class Link:
 class Review:
     """The card: its proposal, its enabled buttons, and the line for screen readers.
 
-    `can_act`: the master accepts requests now; `can_decide`: a proposal is open as well.
+    `can_act`: the master accepts requests now; `can_decide`: a proposal is open as well;
+    `can_answer_action`: an action against stragglers is.
     """
 
     proposal: Proposal | None
     can_decide: bool
     message: str
     can_act: bool
+    can_answer_action: bool = False
 
 
 def review(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> Review:
@@ -132,7 +134,8 @@ def review(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> Re
     in_flight = asked is not None and asked.answer is Answer.ASKED
     shown = opened or _last_shown(snapshot, asked)
     can_act = not in_flight and not link.badge and not snapshot.phase.is_final
-    return Review(shown, can_act and opened is not None, _message(snapshot, asked, link), can_act)
+    acts = can_act and snapshot.open_mitigation is not None
+    return Review(shown, can_act and opened is not None, _message(snapshot, asked, link), can_act, acts)
 
 
 def _last_shown(snapshot: JobSnapshot, asked: PendingAction | None) -> Proposal | None:
@@ -147,7 +150,10 @@ def _message(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> 
     news = [_asked_words(snapshot, asked)] if asked else []
     if opened is not None and (asked is None or asked.proposal != opened.id):
         news.append(f"Proposal {opened.id} ({str(opened.kind).upper()}) waits for your decision.")
-    if opened is None and asked is None:
+    acts = None if snapshot.phase.is_final else snapshot.open_mitigation
+    if acts is not None and (asked is None or asked.proposal != acts.id):
+        news.append(f"Action {acts.id} ({acts.words}) waits for your decision.")
+    if opened is None and acts is None and asked is None:
         news.append(_idle_words(snapshot))
     if link.badge and not snapshot.phase.is_final:
         news.append("The view is stale, so nothing can be decided from here.")
@@ -172,7 +178,10 @@ def _asked_words(snapshot: JobSnapshot, asked: PendingAction) -> str:
         state = state_words(asked.decision, None, snapshot)
         return f"{asked.words[0].upper()}{asked.words[1:]} (decision {asked.decision.id}): {state}."
     proposal = next((p for p in snapshot.proposals if p.id == asked.proposal), None)
+    acted = next((each for each in snapshot.mitigations if each.id == asked.proposal), None)
     number = f" as {asked.decision.id}" if asked.decision and asked.decision.id else ""
+    if acted is not None and not acted.is_open:
+        return f"Action {acted.id}{number}: {mitigations.status_words(acted)}."
     if proposal is None or proposal.status == "pending":
         return f"Received: {asked.verdict} {asked.proposal}{number}."
     what = "Your plan instead of" if asked.verdict is Verdict.OVERRIDE else "Proposal"
@@ -192,8 +201,11 @@ def undo_words(snapshot: JobSnapshot) -> str:
     if back is None:
         return ""
     done = next((d for d in snapshot.decisions if d.id == back.undoes), None)
+    said = f"{undo_label(snapshot)} ({done.words if done else 'made earlier'})"
+    if back.action is not None:
+        return f"{said} does this: {back.action.words}."
     to = back.plan.short if back.plan else f"{back.mode} mode" if back.mode else f"pinned: {back.pins}"
-    return f"{undo_label(snapshot)} ({done.words if done else 'made earlier'}) goes back to {to}."
+    return f"{said} goes back to {to}."
 
 
 def card_html(card: Review, snapshot: JobSnapshot) -> str:
@@ -236,7 +248,7 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     warned = "" if snapshot.phase.is_final else badges
     name += _badge_html(phase) if has_failed else ""
     head = f'<div><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
-    return head if snapshot.phase.is_final else head + _waits_html(snapshot)
+    return head if snapshot.phase.is_final else head + _waits_html(snapshot) + _slow_html(snapshot)
 
 
 def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
@@ -251,6 +263,11 @@ def _waits_html(snapshot: JobSnapshot) -> str:
     """Describe what nodes wait for, where the head line does not."""
     lines = (line for line in waits_told(snapshot.nodes) if line not in snapshot.message)
     return "".join(block_html(Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING)) for line in lines)
+
+
+def _slow_html(snapshot: JobSnapshot) -> str:
+    """Say who is slow, each with its numbers."""
+    return "".join(map(block_html, mitigations.slow_blocks(snapshot)))
 
 
 def _badge_html(words: str) -> str:

@@ -13,6 +13,7 @@ import panel as pn
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.widgets.action_card import ActionCard
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.chart_grid import ChartGrid
 from dlrover_nb.widgets.charts import CHARTS
@@ -75,7 +76,7 @@ class Screen:
         lock = lock or threading.RLock()
         self.chart_grid = ChartGrid(view_model.state().snapshot, self._tapped, self.flush)
         self.sliders = Sliders(view_model, lock, self.flush, can_act=can_act)
-        self.buttons = DecisionButtons(view_model, lock)
+        self.buttons, self.action = DecisionButtons(view_model, lock), ActionCard(can_act=can_act)
         self._make_texts()
         if can_act:
             self._bind_presses()
@@ -103,11 +104,14 @@ class Screen:
 
     def _bind_presses(self) -> None:
         self._press = press_field(self._pressed)
-        for pressed in (self.buttons.accept, self.buttons.reject, self.buttons.undo, self.sliders.send):
+        answers = (self.buttons.accept, self.buttons.reject, self.action.accept, self.action.reject)
+        for pressed in (*answers, self.buttons.undo, self.sliders.send):
             sends(pressed, self._press)
 
     def _arrange(self) -> pn.Column:
-        card = pn.Column(pane(self._card), self._want_why, sizing_mode="stretch_width", styles=HALF)
+        card = pn.Column(
+            pane(self._card), self._want_why, self.action.layout, sizing_mode="stretch_width", styles=HALF
+        )
         now = pn.Column(pane(self._message), sizing_mode="stretch_width", styles=HALF)
         acts, press = ([self.buttons.layout], [pane(self._press)]) if self._can_act else ([], [])
         return pn.Column(
@@ -188,13 +192,15 @@ class Screen:
     def _show(self, state: ViewState) -> None:
         card = review(state.snapshot, state.asked, state.link)
         self._header.text = header_html(state.snapshot, state.link)
-        tone = Tone.NEWS if card.can_decide or state.asked else Tone.PLAIN
+        is_news = card.can_decide or card.can_answer_action or state.asked
+        tone = Tone.NEWS if is_news else Tone.PLAIN
         if state.snapshot.phase is JobPhase.FAILED:
             tone = Tone.FAILED
         self._message.text = block_html(Paragraph(card.message, tone))
         self._card.text = card_html(card, state.snapshot)
         self._why.text = self._why_words
         self.buttons.show(state, card)
+        self.action.show(state, card)
         is_own = state.asked is not None and state.asked.verdict in {Verdict.OVERRIDE, Verdict.SCALE}
         self.sliders.show(state, can_send=card.can_act, answer=card.message if is_own else "")
         self.chart_grid.update(state)

@@ -10,7 +10,7 @@ from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
@@ -33,7 +33,7 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
     """Return the list of jobs."""
     head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
     rows = tuple(_job_row(job) for job in jobs)
-    note = "Open: a proposal that waits for a decision."
+    note = "Open: a proposal, or an action against stragglers, that waits for a decision."
     note += " (past): known from the history alone." if any(map(_is_past, jobs)) else ""
     silent = [job for job in jobs if not job.live and not _is_past(job)]
     why = tuple(Paragraph(f"No answer from {job.name}: {job.message or 'reason unknown'}") for job in silent)
@@ -64,13 +64,14 @@ def _job_row(job: JobSummary) -> tuple[str, ...]:
         job.plan.short if job.plan else units.MISSING,
         units.number(job.samples_per_s) if job.live and not job.phase.is_final else units.MISSING,
         units.percent(job.done),
-        job.open_proposal or units.MISSING,
+        ", ".join(job.waiting) or units.MISSING,
     )
 
 
 def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     """Return the state of one job."""
     blocks: list[Block] = [*failed_blocks(snapshot), Facts(summary_facts(snapshot)), *hint(snapshot)]
+    blocks += (*mitigations.slow_blocks(snapshot), *mitigations.hint(snapshot))
     told = series is not None and bool(series.job.get("at_s"))
     reported = series is not None and bool(series.node.get("at_s"))
     if waits := first_steps_words(snapshot):
@@ -106,7 +107,8 @@ def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tupl
     data = stragglers.columns(snapshot, series)
     if not data.now:
         return ()
-    return (Paragraph(data.state, Tone.WARNING), CHARTS["stragglers"].static(snapshot, series))
+    told = () if data.rule else (Paragraph(data.state, Tone.WARNING),)  # `slow_blocks` says who it found
+    return (*told, CHARTS["stragglers"].static(snapshot, series))
 
 
 def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.actions import AdjustBatches
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.series import short_name
 
@@ -13,26 +12,36 @@ if TYPE_CHECKING:
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.actions import Proposed
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.stragglers import Straggler
 
 HEAD = ("node", "own work", "others", "ratio", "exchange", "samples/s", "finding")
 NOTHING = "No straggler: no node is slower than the others of its role by the rule."
 
 
-def stragglers_view(review: Review, job: str) -> View:
-    """Return the nodes, the findings and the actions."""
+def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
+    """Return the nodes, the findings and the actions; where one waits for an answer, that one.
+
+    The job's controller watches all the time and over longer windows: where it has found somebody, its
+    findings are shown, and not those of this moment.
+    """
+    job = snapshot.spec.name
     title = f"Stragglers of {job}"
+    opened = mitigations.open_blocks(snapshot)
     if not review.times:
-        return View(title, (Paragraph("No node has reported an iteration yet.", Tone.HINT),))
+        told = mitigations.slow_blocks(snapshot)
+        nothing = Paragraph("No node has reported an iteration yet.", Tone.HINT)
+        return View(title, (*told, nothing, *opened))
     rows = tuple(_row(each, review, job) for each in review.times)
     settings = review.settings
     windows = f"windows of {units.duration(settings.short_s)} and {units.duration(settings.long_s)}"
     blocks: list[Block] = [
-        Paragraph(_found_words(review, job), Tone.WARNING if review.findings else Tone.PLAIN)
+        Paragraph(_found_words(review, job), Tone.WARNING if review.findings else Tone.PLAIN),
+        *mitigations.slow_blocks(snapshot),
     ]
     blocks.append(Table(f"Time of an iteration by node, {windows}", HEAD, rows))
-    blocks += [block for each in review.proposed for block in _proposed(each, job)]
-    if review.findings and not review.proposed:
+    blocks += opened or [block for each in review.proposed for block in _proposed(each, job)]
+    if review.findings and not (review.proposed or opened):
         blocks.append(Paragraph(f"{review.solution} asks for nothing: see its rules.", Tone.HINT))
     return View(title, tuple(blocks))
 
@@ -50,17 +59,13 @@ def _row(node: NodeTimes, review: Review, job: str) -> tuple[str, ...]:
     found = [each for each in review.findings if each.node == node.node]
     return (
         short_name(node.node, job),
-        _seconds(node.work_s),
-        units.MISSING if others_s is None else _seconds(others_s),
+        mitigations.seconds(node.work_s),
+        units.MISSING if others_s is None else mitigations.seconds(others_s),
         ratio,
-        _seconds(node.exchange_s),
+        mitigations.seconds(node.exchange_s),
         units.number(node.samples_per_s) if node.samples_per_s else units.MISSING,
         "; ".join(_finding(each) for each in found) or units.MISSING,
     )
-
-
-def _seconds(value_s: float) -> str:
-    return f"{1000 * value_s:.1f} ms" if value_s < 1 else f"{value_s:.2f} s"
 
 
 def _finding(found: Straggler) -> str:
@@ -70,8 +75,5 @@ def _finding(found: Straggler) -> str:
 def _proposed(each: Proposed, job: str) -> tuple[Block, ...]:
     """Return an action with its reason, and the command that carries it out where there is one."""
     words = f"{each.action.words[0].upper()}{each.action.words[1:]}: {each.reason}."
-    command: tuple[str, ...] = ()
-    if isinstance(each.action, AdjustBatches) and not each.action.accumulate:
-        sizes = " ".join(f"{short_name(node, job)}={size}" for node, size in each.action.sizes)
-        command = (f"%dlrover batches {job} {sizes}",)
-    return (Paragraph(words, Tone.HINT, command),)
+    command = mitigations.order_command(job, each.action)
+    return (Paragraph(words, Tone.HINT, (command,) if command else ()),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import START_S, node, proposal, snapshot
+from builders import START_S, mitigation, node, proposal, snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,6 +181,16 @@ def test_a_proposal_that_waits_is_told_of_and_another_one_anew():
     assert begins.subject == "p3"
     answered = found(AlertKind.PROPOSAL, replace(late, proposals=()))
     assert changes(ABOUT, [alert], [answered], NOW_S) == ((alert,), ())
+
+
+def test_an_action_against_a_straggler_that_waits_is_told_of_as_a_proposal_is():
+    late = snapshot(at_s=NOW_S + 10_000, proposals=(), mitigations=(mitigation(),))
+    finding = found(AlertKind.PROPOSAL, late)
+    assert (finding.is_bad, finding.subject) == (True, "m1")
+    assert finding.text.startswith("m1 (restart worker-1) has waited for 2.8 h: worker-1 takes 24.0 ms")
+    assert found(AlertKind.PROPOSAL, replace(late, mitigations=())).is_good
+    both = replace(late, proposals=(proposal("p2"),))
+    assert found(AlertKind.PROPOSAL, both).subject == "p2", "it has waited longer"
 
 
 def test_a_request_that_waits_for_a_second_person_is_told_of_by_its_oldest():

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
+from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.dashboard.act import (
     FORM_ACTIONS,
     MOST_REASON,
@@ -79,10 +80,38 @@ def test_a_mode_a_shard_an_end_and_a_stop_become_their_commands():
 
 def test_an_undo_is_of_the_decision_that_was_seen_and_not_of_a_later_one():
     back = Decision(Verdict.SCALE, "", 0.0, plan=b.NOW_PLAN, undoes="d9")
-    made = command_of(BASE | {"action": "undo", "decision": "d3"}, undo=back)
+    made = command_of(BASE | {"action": "undo", "decision": "d3"}, now=b.snapshot(undo=back))
     assert (made.action, made.decision.undoes, made.decision.plan) == (Action.UNDO, "d3", b.NOW_PLAN)
     with pytest.raises(StaleDecisionError, match="d3"):
-        command_of(BASE | {"action": "undo", "decision": "d3"})
+        command_of(BASE | {"action": "undo", "decision": "d3"}, now=b.snapshot())
+
+
+@pytest.mark.parametrize(
+    ("field", "action"),
+    [
+        ({"restart": "worker-0"}, KillRestart("worker-0", Role.WORKER)),
+        ({"move": "ps-0"}, MoveBuckets("ps-0")),
+        ({"backup": "0"}, BackupWorkers(0)),
+    ],
+)
+def test_an_action_against_a_straggler_is_ordered_for_a_node_that_the_job_has(field, action):
+    made = command_of(BASE | {"action": "mitigate"} | field, now=b.snapshot())
+    assert (made.action, made.decision.action.action) == (Action.MITIGATE, action)
+    assert (made.decision.seen, made.why) == ("d3", "it is slow")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "got none; give exactly one"),
+        ({"restart": "worker-0", "backup": "1"}, "got restart and backup"),
+        ({"restart": "worker-7"}, "there are: worker-0, ps-0"),
+        ({"backup": "some"}, "backup must be a whole number"),
+    ],
+)
+def test_an_action_that_the_job_cannot_have_is_refused_with_what_it_has(fields, said):
+    with pytest.raises(InvalidValueError, match=said):
+        command_of(BASE | {"action": "mitigate"} | fields, now=b.snapshot())
 
 
 @pytest.mark.parametrize(

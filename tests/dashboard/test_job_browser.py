@@ -14,6 +14,8 @@ from waiting import until
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.resources import Role
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 ADDRESS = "job?cluster=a&name=ads"
@@ -176,3 +178,65 @@ def test_the_pages_fit_a_narrow_window(server, visit, width):
         page = visit(server, OPERATOR, address, width=width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         picture(page, f"dashboard-{name}-{width}", full_page=True)
+
+
+@pytest.fixture
+def slow(master):
+    """Let an action against a straggler wait beside the proposal."""
+    nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
+    action = replace(b.mitigation(), why=f"worker-1 takes twice as long {HOSTILE}")
+    master.state = replace(
+        master.state,
+        nodes=(*nodes, *(b.node(f"ps-{i}", Role.PS, memory=1.0) for i in range(2))),
+        mitigations=(action,),
+        stragglers=(b.straggler(),),
+        spec=replace(master.state.spec, sync=Sync.BSP),
+    )
+    return master
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_action_against_a_straggler_reads_at_every_width_and_breaks_no_rule(
+    server, visit, slow, axe, scheme
+):
+    for address, name in ((ADDRESS, "job"), ("proposals", "proposals"), ("approve/a~ads~m1", "approve")):
+        page = visit(server, OPERATOR, address)
+        page.emulate_media(color_scheme=scheme)
+        page.get_by_text("restart worker-1").first.wait_for()
+        if name == "job":
+            page.get_by_text("Order an action yourself").click()
+        assert not unnamed(page.locator("body").aria_snapshot())
+        parts = "main > :not(iframe)" if name == "job" else "main"
+        assert not [rule for rule in broken_rules(page, axe, part=parts) if rule[0] != "region"]
+        for width in (360, 700, 1400):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            picture(page, f"dashboard-action-{name}-{width}-{scheme}", full_page=True)
+
+
+def test_an_action_is_accepted_by_keys_and_others_hear_of_it(server, visit, slow):
+    vera, otto = visit(server, VIEWER), visit(server, OPERATOR)
+    otto.get_by_role("form", name="Answer m1").get_by_label("Reason").fill(HOSTILE)
+    otto.keyboard.press("Tab")
+    otto.keyboard.press("Enter")
+    otto.get_by_text("Accept m1 of job ads is done as d2.").wait_for()
+    assert slow.asked[0].why == HOSTILE
+    until(lambda: "m1 is not open any more" in vera.locator("#news").inner_text())
+    assert slow.state.open_proposal.id == "p2"
+
+
+def test_an_action_is_ordered_from_the_page(server, visit, slow):
+    otto = visit(server, OPERATOR)
+    otto.get_by_text("Order an action yourself").click()
+    form = otto.get_by_role("form", name="Restart this node")
+    form.get_by_role("combobox").select_option("worker-1")
+    otto.get_by_role("button", name="Restart this node").click()
+    otto.get_by_text("Mitigate restart worker-1 of job ads is done as d2.").wait_for()
+
+
+def test_an_action_that_comes_meanwhile_is_read_out(server, visit, master):
+    page = visit(server, OPERATOR)
+    live(page)
+    with master.lock:
+        master.state = replace(master.state, mitigations=(b.mitigation(),))
+    until(lambda: "New: m1 restart worker-1" in page.locator("#news").inner_text())

@@ -14,9 +14,11 @@ from team_clusters import MastersCluster, master_of, masters_team
 
 from dlrover_nb.api.exports import export
 from dlrover_nb.core.export import Options
+from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
 from dlrover_nb.core.structs.people import Person
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.dashboard.settings import ServeSettings
 
 HOSTILE = "<script>alert('x')</script>"
@@ -83,7 +85,7 @@ def test_a_viewer_finds_everything_but_a_form_that_changes_the_job(server):
 def test_an_operator_finds_the_forms_of_their_role_and_no_end_of_a_job_of_others(server):
     page = read(server, OPERATOR).text
     assert {action for _, actions in forms(page) for action in actions} == {
-        "accept", "reject", "override", "mode", "scale",
+        "accept", "reject", "override", "mode", "scale", "mitigate",
     }  # fmt: skip
     assert "confirm?" not in page
     assert "action=stop" in read(server, ADMIN).text
@@ -125,6 +127,92 @@ def test_ending_a_job_is_asked_twice_and_only_of_those_who_may(server, master):
     assert master.state.phase is JobPhase.STOPPED
     assert not forms(told), "there is nothing to decide any more"
     assert "not yours to end" in read(server, ADMIN, "confirm?cluster=a&name=ads&action=delete").text
+
+
+@pytest.fixture
+def slow(master):
+    """Let an action against a straggler wait beside the proposal."""
+    action = replace(b.mitigation(), why=f"it is slow {HOSTILE}")
+    workers = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
+    master.state = replace(
+        master.state,
+        nodes=(*workers, *(b.node(f"ps-{i}", Role.PS, memory=1.0) for i in range(2))),
+        mitigations=(action,),
+        stragglers=(b.straggler(),),
+        spec=replace(master.state.spec, sync=Sync.BSP),
+    )
+    return master
+
+
+def test_the_page_tells_who_is_slow_and_what_waits_against_that(server, slow):
+    page = read(server, VIEWER).text
+    for part in (
+        "worker-1 is slow: 24.0 ms of its own in an iteration, its peers 12.0 ms (2.0 times), since",
+        "z-score 4.1 over 3",
+        "m1: restart worker-1",
+        "trains about 12 % faster",
+        "the start of another worker beside it",
+        "%dlrover accept ads m1",
+    ):
+        assert part in page
+    assert not forms(page)
+    assert "Order an action yourself" not in page
+
+
+@pytest.mark.parametrize(("action", "status"), [("accept", "accepted"), ("reject", "rejected")])
+def test_an_action_is_answered_on_the_page_by_its_own_form(server, slow, team, action, status):
+    fields = next(found for found, _ in forms(read(server, OPERATOR).text) if found.get("proposal") == "m1")
+    client = Client(server.url, "otto")
+    answer = client.post_form("do", fields | {"action": action, "reason": "so be it"})
+    page = read(server, OPERATOR, answer.headers["Location"]).text
+    assert f"{action.capitalize()} m1 of job ads is done" in page
+    assert slow.state.mitigations[0].status == status
+    assert slow.state.open_proposal.id == "p2", "the proposal waits on"
+    row = team.audit.newest(1)[0].row
+    assert (row.subject, row.mitigation, row.why) == ("m1", "restart worker-1", "so be it")
+    assert "m1: restart worker-1" in page, "the newest commands name the action"
+    assert "Actions so far" in page
+
+
+def test_an_action_that_was_answered_meanwhile_is_told_with_who_did_what(server, slow):
+    fields = next(found for found, _ in forms(read(server, OPERATOR).text) if found.get("proposal") == "m1")
+    Client(server.url, "ada").post_form(
+        "do", fields | {"csrf": Client(server.url, "ada").csrf(ADDRESS), "action": "reject", "key": "other"}
+    )
+    answer = Client(server.url, "otto").post_form("do", fields | {"action": "accept"})
+    told = read(server, OPERATOR, answer.headers["Location"]).text
+    assert "was not done" in told
+    assert "ada answered m1" in told
+
+
+@pytest.mark.parametrize(
+    ("field", "action"),
+    [
+        ({"restart": "worker-1"}, KillRestart("worker-1", Role.WORKER)),
+        ({"move": "ps-1"}, MoveBuckets("ps-1")),
+        ({"backup": "1"}, BackupWorkers(1)),
+    ],
+)
+def test_an_operator_orders_an_action_that_nobody_proposed(server, slow, field, action):
+    page = read(server, OPERATOR).text
+    (name,) = field
+    form = next(
+        form for form in re.findall(r'<form method="post" action="/do".*?</form>', page, re.DOTALL)
+        if f'name="{name}"' in form
+    )  # fmt: skip
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+    answer = Client(server.url, "otto").post_form("do", fields | field | {"action": "mitigate"})
+    told = read(server, OPERATOR, answer.headers["Location"]).text
+    assert f"Mitigate {action.words} of job ads is done as d2" in told
+    assert slow.asked[-1].action.action == action
+    assert slow.asked[-1].seen == fields["version"]
+
+
+def test_a_viewer_who_forges_the_form_of_an_action_is_refused(server, slow):
+    fields = {"csrf": Client(server.url, "vera").csrf(ADDRESS), "cluster": "a", "job": "ads"}
+    answer = Client(server.url, "vera").post_form("do", fields | {"action": "mitigate", "backup": "1"})
+    assert "Not allowed" in read(server, VIEWER, answer.headers["Location"]).text
+    assert not slow.asked
 
 
 def test_the_page_tells_once_per_look_what_is_new(server, master):

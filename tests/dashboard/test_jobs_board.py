@@ -250,3 +250,25 @@ def test_a_simulated_job_is_called_so_and_found_by_its_phase_all_the_same():
     row = row_of(replace(QUIET, simulated=True))
     assert row.cell("state").text.endswith("(simulated)")
     assert Wanted("simulated", str(QUIET.phase)).shows(row)
+
+
+ACTION = summarize(b.snapshot(proposals=(), mitigations=(b.mitigation(),)))
+
+
+def test_an_action_that_waits_marks_its_job_as_one_that_waits():
+    row = row_of(ACTION)
+    assert row.needs[0] == "answer m1"
+    assert row.cell("proposal").text == "m1 restart worker-1, trains about 12 % faster"
+    assert "1 action" in totals([ACTION], None)["waiting for you"]
+    assert "action" not in totals([JOB], None)["waiting for you"]
+    both = summarize(b.snapshot(mitigations=(b.mitigation(),)))
+    assert row_of(both).needs[0] == "answer p2 and m1"
+    assert row_of(both).cell("proposal").text.count("; ") == 1
+
+
+def test_an_action_is_news_also_beside_a_proposal_that_is_known():
+    before = summarize(b.snapshot())
+    after = replace(before, outlook=replace(before.outlook, mitigation=ACTION.outlook.mitigation))
+    told = delta(board_of([before], None), board_of([after], None))["w"]
+    assert told == [f"Job {before.name} has a new proposal: m1 restart worker-1, trains about 12 % faster."]
+    assert "w" not in delta(board_of([after], None), board_of([before], None)), "an answer is no news"

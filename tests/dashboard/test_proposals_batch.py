@@ -130,7 +130,12 @@ def test_of_several_each_is_checked_by_itself_and_a_stale_one_says_why(server, m
             masters["feed"].state,
             proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal("p3")),
         )
-    fields = [("action", "accept"), ("key", "k1"), ("reason", "night"), (reason_name("a", "ads"), HOSTILE)]
+    fields = [
+        ("action", "accept"),
+        ("key", "k1"),
+        ("reason", "night"),
+        (reason_name(Pick("a", "ads", "p2", "")), HOSTILE),
+    ]
     told = send(
         server, OPERATOR, "batch", [*fields, *(("pick", chosen[job]) for job in ("ads", "feed", "far"))]
     )
@@ -266,3 +271,59 @@ def test_a_request_that_names_no_cluster_is_chosen_for_and_never_guessed(twins, 
         fields = [("action", "approve"), ("request", "r2"), ("cluster", "a")]
         assert "on no cluster of this server" in send(server, SECOND, "second", fields)
         assert not twins[0].masters["ads"].asked
+
+
+@pytest.fixture
+def slow(masters):
+    """Let an action against a straggler wait in two jobs, beside the proposal of one of them."""
+    for name, proposals in (("ads", masters["ads"].state.proposals), ("feed", ())):
+        with masters[name].lock:
+            masters[name].state = replace(
+                masters[name].state, proposals=proposals, mitigations=(b.mitigation(),)
+            )
+    return masters
+
+
+def actions_of(page):
+    """Return the values of the check boxes of actions, by job."""
+    found = (html.unescape(value) for value in re.findall(r'name="pick" value="([^"]+)"', page))
+    return {pick_of(value).job: value for value in found if pick_of(value).proposal.startswith("m")}
+
+
+def test_an_open_action_is_a_line_with_its_gain_and_no_price(slow, team):
+    person = OPERATOR
+    lines = until(
+        lambda: (
+            (found := [each for each in open_lines(team, person) if each.action])
+            and len(found) == 2
+            and found
+        )
+    )
+    (line, _) = lines
+    assert (line.proposal, line.change, line.cost_change, line.is_known) == ("m1", None, 0.0, True)
+    assert line.gain_samples_per_s == pytest.approx(0.12 * line.job.samples_per_s)
+    both = [each for each in open_lines(team, person) if each.job.name == "ads"]
+    assert [each.proposal for each in both] == ["p2", "m1"]
+    assert both[0].change is not None
+
+
+def test_actions_are_answered_with_the_proposals_and_each_has_its_own_reason(slow, server, team):
+    page = until(lambda: len(actions_of(page := page_of(server, OPERATOR))) == 2 and page)
+    assert "m1 restart worker-1: worker-1 takes 24.0 ms" in page
+    assert "trains about 12 % faster" in page
+    assert "Choose m1 of ads" in page
+    assert "Choose p2 of ads" in page
+    chosen = actions_of(page)
+    fields = [
+        ("action", "accept"), ("key", "k1"), ("reason", "night"),
+        (reason_name(pick_of(chosen["ads"])), "of m1 alone"),
+        *(("pick", value) for value in chosen.values()),
+    ]  # fmt: skip
+    told = send(server, OPERATOR, "batch", fields)
+    assert "Accept m1 of job ads is done" in told
+    assert "Accept m1 of job feed is done" in told
+    rows = {each.row.job: each.row for each in team.audit.rows() if each.row.stage is Stage.DONE}
+    assert {name: (row.why, row.mitigation) for name, row in rows.items()} == {
+        "ads": ("of m1 alone", "restart worker-1"), "feed": ("night", "restart worker-1"),
+    }  # fmt: skip
+    assert slow["ads"].state.open_proposal.id == "p2"

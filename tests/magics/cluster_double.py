@@ -109,7 +109,8 @@ class Link:
         return SeriesChunk(1, columns if cursor == 0 else {key: [] for key in columns}, {})
 
     def decide(self, decision: Decision) -> Decision:
-        opened = self.state.open_proposal
+        action = self.state.open_mitigation
+        opened = action if action is not None and action.id == decision.proposal else self.state.open_proposal
         answers = decision.verdict in {Verdict.ACCEPT, Verdict.OVERRIDE, Verdict.REJECT}
         if answers and (opened is None or opened.id != decision.proposal):
             raise StaleDecisionError(

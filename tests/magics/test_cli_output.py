@@ -39,6 +39,7 @@ LINES = {
     "mode": "mode ctr auto",
     "scale": "scale ctr --workers 2",
     "batches": "batches ctr worker-0=64",
+    "mitigate": "mitigate ctr",
     "logs": "logs ctr",
     "stragglers": "stragglers ctr",
     "history": "history",

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import builders
 import pytest
 import yaml
 from cluster_double import BETTER, Link, MemoryCluster
@@ -17,6 +18,7 @@ from IPython.core.error import UsageError
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.job import NEW_S, Job
+from dlrover_nb.api.stragglers_view import MitigationsView
 from dlrover_nb.api.views import (
     DecisionView,
     JobsView,
@@ -28,7 +30,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
 from dlrover_nb.magics.shell import explain_verbs, loaded
 from dlrover_nb.widgets.poller import Poller
@@ -446,3 +448,56 @@ def test_public_names_are_there_and_load_at_use() -> None:
     assert set(dir(dlrover_nb)) == set(dlrover_nb.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Jobspec'"):
         _ = dlrover_nb.Jobspec
+
+
+def action_of(link: Link) -> None:
+    """Let the job propose an action against stragglers."""
+    nodes = tuple(builders.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
+    link.state = replace(link.state, nodes=nodes, mitigations=(builders.mitigation(),))
+
+
+def test_mitigate_without_an_action_shows_what_waits_and_accept_then_takes_that(magic) -> None:
+    magic.link.propose(1)
+    action_of(magic.link)
+    shown = magic("mitigate")
+    assert isinstance(shown, MitigationsView)
+    assert shown.tables().frame().loc[0, "mitigation"] == "m1"
+    assert "%dlrover accept ctr m1" in str(shown)
+    magic("accept --why 'so be it'")
+    (decision,) = magic.link.decisions
+    assert (decision.verdict, decision.proposal, decision.why) == (Verdict.ACCEPT, "m1", "so be it")
+
+
+def test_an_action_is_ordered_by_its_words_and_a_wrong_node_is_told_with_the_right_ones(magic) -> None:
+    action_of(magic.link)
+    assert isinstance(magic("mitigate ctr --restart worker-1 --why slow"), DecisionView)
+    (decision,) = magic.link.decisions
+    assert (decision.verdict, decision.action.words, decision.why) == (
+        Verdict.MITIGATE, "restart worker-1", "slow",
+    )  # fmt: skip
+    assert "there are: worker-0, worker-1" in magic.refused("mitigate --restart worker-9")
+    assert "got restart and backup; give exactly one" in magic.refused(
+        "mitigate --restart worker-1 --backup 1"
+    )
+    assert "give exactly one" in magic.refused("mitigate --why slow")
+    assert "expected WORKER=FACTOR" in magic.refused("mitigate --rates worker-0")
+    assert len(magic.link.decisions) == 1
+
+
+def test_reject_m1_rejects_the_action_and_not_the_proposal(magic) -> None:
+    magic.link.propose(1)
+    action_of(magic.link)
+    magic("reject m1")
+    assert magic.link.decisions[-1].proposal == "m1"
+    magic("status")
+    assert "p1 (" in magic.refused("accept"), "both were shown: the error names both"
+
+
+def test_why_and_override_are_about_plans_also_after_an_action_was_shown(magic) -> None:
+    magic.link.propose(1)
+    action_of(magic.link)
+    magic("mitigate")
+    assert "p1" in str(magic("why"))
+    magic("mitigate")
+    magic("override --workers 3")
+    assert magic.link.decisions[-1].proposal == "p1"

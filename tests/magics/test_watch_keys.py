@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+import builders
 import pytest
 from cluster_double import snapshot_of
 from hypothesis import given
@@ -96,6 +97,28 @@ def test_keys_answer_the_proposal_on_the_screen_and_set_the_mode(
     assert "d2: reject p3" in screen
     assert "job ctr goes on; `dlrover-nb stop ctr` stops it" in screen
     assert termios.tcgetattr(terminal.press) == terminal.before, "the terminal is as it was"
+
+
+def test_keys_with_shift_answer_the_action_on_the_screen(
+    memory: MemoryCluster, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.submit(JobSpec("ctr"))
+    link = memory.links["ctr"]
+    link.propose(3)
+    link.state = replace(link.state, mitigations=(builders.mitigation(),), stragglers=(builders.straggler(),))
+    screen = watched(memory, terminal, monkeypatch, b"AR", b"q")
+    assert [(d.verdict, d.proposal) for d in link.decisions] == [
+        (Verdict.ACCEPT, "m1"),
+        (Verdict.REJECT, "m1"),
+    ]
+    assert "A accept m1   R reject m1" in screen
+    assert "action m1: restart worker-1" in screen
+    assert "worker-1 is slow: 24.0 ms" in screen
+
+
+def test_a_key_with_shift_answers_no_proposal() -> None:
+    prompt, order = watch.press(watch.Prompt(), "A", TRAINING)
+    assert (prompt.said, order) == ("no action is open", None)
 
 
 def test_a_proposal_that_was_replaced_meanwhile_is_not_accepted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dlrover_nb.core.structs.actions import Action, ActionChoice, KillRestart
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import (
     Candidate,
@@ -20,6 +21,7 @@ from dlrover_nb.core.structs.decisions import (
     Verdict,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample, TimeSplit
 from dlrover_nb.core.structs.shards import ShardCounts
@@ -36,6 +38,7 @@ from dlrover_nb.core.structs.snapshot import (
     PlanMarker,
     SeriesChunk,
 )
+from dlrover_nb.core.structs.stragglers import Pace, Straggler
 from dlrover_nb.core.telemetry import SPLIT_COLUMNS
 
 START_S = 1_790_000_000.0
@@ -103,6 +106,25 @@ def proposal(
     closed = None if status == ProposalStatus.PENDING else START_S + 300
     return Proposal(name, "quick-start", kind, candidate(target), candidate(NOW_PLAN), why, START_S + 280,
                     status, closed, note)  # fmt: skip
+
+
+def mitigation(
+    name: str = "m1",
+    action: Action = KillRestart("worker-1", Role.WORKER),  # noqa: B008 - a frozen record
+    *,
+    status: ProposalStatus = ProposalStatus.PENDING,
+    gain: float | None = 0.12,
+    decision: str = "",
+) -> Mitigation:
+    return Mitigation(
+        name, "quick-start", ActionChoice.of(action),
+        "worker-1 takes 24.0 ms in an iteration, the others 12.0 ms, for 10 min",
+        "the start of another worker beside it; training goes on", START_S + 285, gain, status, decision=decision,
+    )  # fmt: skip
+
+
+def straggler(node: str = "worker-1", role: Role = Role.WORKER, *, pace: Pace = Pace.PERSISTENT) -> Straggler:
+    return Straggler(node, role, pace, 0.024, 0.012, 600.0, START_S + 60, "z-score 4.1 over 3")
 
 
 def node(name: str, role: Role, *, memory: float, enforced: bool = False) -> NodeView:

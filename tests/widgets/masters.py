@@ -16,6 +16,7 @@ from dlrover_nb.core.rundir.node_logs import newest
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
 
@@ -51,6 +52,8 @@ class Master:
         with self.lock:
             if decision.verdict in {Verdict.SCALE, Verdict.MODE}:
                 return self._change(decision)
+            if decision.verdict is Verdict.MITIGATE or decision.proposal in self._mitigations():
+                return self._mitigate(decision)
             opened = self.state.open_proposal
             if opened is None or decision.proposal != opened.id:
                 raise StaleDecisionError(
@@ -84,6 +87,44 @@ class Master:
             at_s=now.at_s + 1,
         )  # fmt: skip
         return made
+
+    def _mitigations(self) -> set[str]:
+        return {each.id for each in self.state.mitigations}
+
+    def _mitigate(self, decision: Decision) -> Decision:
+        """Order an action against stragglers, or answer one that is open."""
+        now = self.state
+        opened = now.open_mitigation
+        if decision.verdict is not Verdict.MITIGATE and (opened is None or opened.id != decision.proposal):
+            raise StaleDecisionError(f"{decision.proposal} is no longer open", ("t+299 superseded by m3",))
+        made = replace(decision, id=f"d{len(now.decisions) + 1}")
+        self.asked.append(made)
+        is_no = decision.verdict is Verdict.REJECT
+        status = ProposalStatus.REJECTED if is_no else ProposalStatus.ACCEPTED
+        if decision.action is None:
+            held = tuple(
+                replace(each, status=status, decision="" if is_no else made.id)
+                if each.id == decision.proposal
+                else each
+                for each in now.mitigations
+            )
+        else:
+            name = f"m{len(now.mitigations) + 1}"
+            ordered = Mitigation(
+                name, "quick-start", decision.action, decision.why, "", now.at_s, None, status
+            )
+            held = (*now.mitigations, replace(ordered, decision=made.id))
+        self.state = replace(
+            now, mitigations=held, decisions=(*now.decisions, made), at_s=now.at_s + 1, undo=self._back(made)
+        )
+        return made
+
+    def _back(self, made: Decision) -> Decision | None:
+        """Return what takes a decision back; restarts cannot be undone, so what was undone before them can."""
+        action = made.action
+        if action is None or action.restart is not None or action.move is not None:
+            return self.state.undo
+        return Decision(Verdict.MITIGATE, "", 0.0, action=action, undoes=made.id)
 
     def begin(self, plan: ResourcePlan, decision: str) -> None:
         """Begin a change of plan that was decided."""

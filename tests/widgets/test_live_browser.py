@@ -136,3 +136,25 @@ def test_why_details_come_when_asked_for(master, address, page):
     page.get_by_text("Why proposal p2 of quick-start").wait_for()
     page.get_by_role("button", name="Hide the details").click()
     page.get_by_text("Why proposal p2 of quick-start").wait_for(state="detached")
+
+
+def test_an_action_against_a_straggler_is_answered_by_keys_beside_the_proposal(master, address, page):
+    page.goto(address)
+    page.get_by_role("button", name="Accept p2").wait_for()
+    assert not page.get_by_role("button", name="Accept action").is_visible()
+    master.state = replace(master.state, mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
+    accept = page.get_by_role("button", name="Accept m1")
+    accept.wait_for()
+    page.get_by_text("Action m1: restart worker-1").wait_for()
+    page.get_by_text("worker-1 is slow: 24.0 ms").wait_for()
+    status = page.get_by_role("status")
+    until(lambda: "Action m1 (restart worker-1) waits for your decision" in status.aria_snapshot())
+    assert page.get_by_role("button", name="Accept p2").is_visible()
+    assert not unnamed(page.locator("body").aria_snapshot())
+    page.evaluate(HELD)  # from here on the page's clock stands, after the button has stood for long enough
+    accept.focus()
+    page.keyboard.press("Enter")
+    until(lambda: "Action m1 as d2: accepted, not in effect yet" in status.aria_snapshot())
+    assert [each.proposal for each in master.asked] == ["m1"]
+    accept.wait_for(state="hidden")
+    assert page.get_by_role("button", name="Accept p2").is_enabled()

@@ -164,6 +164,30 @@ def test_a_slow_worker_is_marked_and_named_in_words():
     assert picture.data_table.rows[0][3:] == ("2.00", "straggler")
 
 
+def test_where_the_controller_has_found_somebody_the_marks_are_its_findings():
+    found = b.straggler("worker-1")
+    chunk = iterations({"worker-2": 0.02}, n_s=300)
+    data = stragglers.columns(b.snapshot(stragglers=(found, b.straggler("ps-0", Role.PS))), chunk)
+    assert data.now == ("worker-1",)
+    marked = [cell for cell in data.cells if cell.is_over]
+    assert {cell.node for cell in marked} == {"worker-1"}
+    assert (
+        min(cell.to_s for cell in marked)
+        > found.since_s - b.START_S
+        >= max(cell.to_s for cell in data.cells if cell.node == "worker-1" and not cell.is_over)
+    )
+    assert "found slow by the job's controller (z-score 4.1 over 3): worker-1." in data.state
+    picture = stragglers.CHART.static(b.snapshot(stragglers=(found,)), chunk)
+    assert "straggler: found slow by the controller" in picture.svg
+    assert picture.data_table.head[-1] == "found slow"
+
+
+def test_a_parameter_server_that_is_slow_leaves_the_chart_of_workers_as_it_is():
+    chunk = iterations({"worker-2": 0.02})
+    data = stragglers.columns(b.snapshot(stragglers=(b.straggler("ps-0", Role.PS),)), chunk)
+    assert data.now == ("worker-2",)
+
+
 def test_cells_are_over_exactly_from_the_threshold_on_and_each_has_a_cross():
     data = stragglers.columns(b.snapshot(), iterations({"worker-2": 0.0175, "worker-3": 0.0155}, 9))
     assert all(cell.is_over == (cell.ratio >= data.threshold) for cell in data.cells)

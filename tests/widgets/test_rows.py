@@ -40,6 +40,8 @@ from dlrover_nb.widgets.rows.tables import Columns, Tables, listed
 
 SNAPSHOT = b.snapshot(
     quarantined=(QuarantinedShard(Purpose.TRAIN, 7, 0, 0, 512, 9, ("worker-0",)),),
+    stragglers=(b.straggler(),),
+    mitigations=(b.mitigation(),),
     skipped_batches=(SkippedBatch(7, 64, 512, 576, "its loss is nan", 1, (520,)),),
 )
 SCHEMA = DataSchema((ColumnSchema("clicked", Use.LABEL, "int64", 0.0, 2),), (), 1000, 900, 100, 1000, 0, 0.5)
@@ -60,7 +62,8 @@ RESULTS: dict[str, Tables] = {
     "whatif": results.whatif([Weighed(b.BETTER_PLAN, None, "no room")]),
     "decision": results.decision(SNAPSHOT.decisions[0], SNAPSHOT),
     "logs": results.logs([LINE]),
-    "stragglers": results.stragglers("ads", REVIEW),
+    "stragglers": results.stragglers(SNAPSHOT, REVIEW),
+    "mitigations": results.mitigations(SNAPSHOT),
     "shards": results.shards(SNAPSHOT),
     "runs": results.runs([run()]),
     "history": results.history(past()),

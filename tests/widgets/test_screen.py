@@ -10,6 +10,7 @@ from panel.config import _cleanup_panel
 from waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.structs.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.widgets.chart_grid import FIT_EVERY, NO_MORE
@@ -399,3 +400,58 @@ def test_a_screen_of_somebody_who_may_act_has_them(view):
     told = {model.label for model in screen.layout.get_root().select({"type": Button})}
     assert any(label.startswith("Accept") for label in told)
     assert screen.layout.select(lambda part: part is screen.buttons.mode)
+
+
+@pytest.fixture
+def acting(master, view, screen):
+    """Let an action against a straggler wait beside the proposal."""
+    master.state = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
+    redraw(view, screen)
+    return screen
+
+
+def test_without_an_action_its_card_takes_no_room(screen):
+    action = screen.action
+    assert not any(part.visible for part in (action.accept, action.reject, action._card))
+
+
+def test_an_open_action_has_a_card_and_buttons_of_its_own(acting):
+    assert "Action m1: restart worker-1" in acting.action._card.text
+    assert "trains about 12 % faster" in acting.action._card.text
+    assert "the start of another worker" in acting.action._card.text
+    assert "worker-1 is slow: 24.0 ms" in acting._header.text
+    assert "Action m1 (restart worker-1) waits for your decision." in acting._message.text
+    assert (acting.action.accept.label, acting.action.reject.label) == ("Accept m1", "Reject m1")
+    assert acting.action.accept.tags == ["accept m1"]
+    assert (acting.buttons.accept.label, acting.buttons.reject.label) == ("Accept p2", "Reject p2")
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"), [("Accept", "accepted, not in effect yet"), ("Reject", "rejected")]
+)
+def test_an_answer_to_an_action_is_sent_with_the_reason_and_told(master, view, acting, verb, status):
+    acting.buttons._why.value = "so be it"
+    press(acting, f"{verb} m1")
+    until(lambda: answered(view))
+    redraw(view, acting)
+    (made,) = master.asked
+    assert (made.proposal, made.why, made.verdict) == ("m1", "so be it", Verdict(verb.lower()))
+    assert f"Action m1 as {made.id}: {status}." in acting._message.text
+    assert f"({status})" in acting.action._card.text
+    assert not acting.action.accept.visible
+    assert acting.buttons.accept.label == "Accept p2", "the proposal waits on"
+
+
+def test_an_action_of_a_stale_view_or_of_an_ended_job_cannot_be_answered(master, view, acting):
+    master.state = b.snapshot(mitigations=(b.mitigation(),), phase=JobPhase.SUCCEEDED)
+    redraw(view, acting)
+    assert not acting.action._card.visible
+    assert acting.action.accept.disabled
+    assert "waits for your decision" not in acting._message.text.replace("Proposal p2 (IMPROVE) waits", "")
+
+
+def test_undo_of_an_action_says_what_it_does(master, view, screen):
+    view.view_model._handle.mitigate(BackupWorkers(1))
+    redraw(view, screen)
+    assert screen.buttons.undo.label == "Undo d2"
+    assert "Undo d2 (mitigate go on without the 1 slowest worker" in screen.buttons._undone.text

@@ -49,6 +49,17 @@ SWITCH = """colors => {
 }"""
 
 
+def test_the_live_view_of_a_job_with_an_action_against_a_straggler(serve, page, axe):
+    master = Master(b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),)))
+    page.goto(serve(LiveView(JobHandle("quick-start", master, user="ada"), Poller()).panel))
+    page.get_by_role("button", name="Accept m1").wait_for()
+    view = page.locator(".dlrover-live").first
+    for theme, widths in ORDER.items():
+        page.evaluate(SWITCH, THEMES[theme])
+        is_whole(page, view, f"live-action-{theme}", widths)
+        assert broken_rules(page, axe, ".dlrover-live") == []
+
+
 def test_the_live_view_of_a_job(serve, page, axe):
     page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))
     page.get_by_role("button", name="Accept p2").wait_for()

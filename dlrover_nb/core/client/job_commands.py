@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 from dlrover_nb.core.client.own_commands import own_service
 from dlrover_nb.core.client.perform import perform
-from dlrover_nb.core.errors import DlroverError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.commands import Asker, Entry, choose, decide
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.people import local_person
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.commands.facts import CommandFacts
     from dlrover_nb.core.commands.service import CommandService
+    from dlrover_nb.core.structs.actions import Action as AgainstStragglers
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.commands import Command, SecondRequest
     from dlrover_nb.core.structs.decisions import Prediction
@@ -87,22 +89,24 @@ class JobCommands:
         return self.asked_by(replace(self._asker, entry=entry), commands)
 
     def accept(self, proposal: str | None = None, *, why: str = "") -> Decision:
-        """Accept a proposal: the one named, or the open one.
+        """Accept a proposal, or an action against stragglers: the one named (``m1``), or the open one.
 
         Raises
         ------
         NotFoundError
             When none is open and none was named.
+        InvalidValueError
+            When a proposal and an action are open, and none was named.
         StaleDecisionError
             When it is no longer open.
         """
         now = self._alive()
-        return self._decide(now, Verdict.ACCEPT, proposal=proposal or self._open_proposal(now), why=why)
+        return self._decide(now, Verdict.ACCEPT, proposal=proposal or self._open_one(now), why=why)
 
     def reject(self, proposal: str | None = None, *, why: str = "") -> Decision:
-        """Reject a proposal: the one named, or the open one."""
+        """Reject a proposal or an action against stragglers, as `accept` finds it."""
         now = self._alive()
-        return self._decide(now, Verdict.REJECT, proposal=proposal or self._open_proposal(now), why=why)
+        return self._decide(now, Verdict.REJECT, proposal=proposal or self._open_one(now), why=why)
 
     def override(self, plan: ResourcePlan, *, proposal: str | None = None, why: str = "") -> Decision:
         """Answer a proposal with another plan, which is applied instead."""
@@ -121,8 +125,24 @@ class JobCommands:
         """
         return self._decide(self._alive(), Verdict.SCALE, plan=plan, why=why, seen=seen)
 
+    def mitigate(self, action: AgainstStragglers, *, why: str = "", seen: str = "") -> Decision:
+        """Order an action against stragglers, whether or not it was proposed.
+
+        Parameters
+        ----------
+        seen
+            As of `scale`.
+
+        Raises
+        ------
+        InvalidValueError
+            When the job cannot do it: a node is not there, or its workers do not wait for each other.
+        """
+        chosen = ActionChoice.of(action)
+        return self._decide(self._alive(), Verdict.MITIGATE, action=chosen, why=why, seen=seen)
+
     def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
-        """Undo the latest change of the plan, the mode or the pins, by any user.
+        """Undo the latest change by any user: of plan, mode, pins, batch sizes, learning rates.
 
         A change of plan that is still under way is cancelled: the plan before it runs on, or is restored.
         An undo is a change too: undoing it is a redo. A rejection changed nothing and is skipped: name the
@@ -145,7 +165,7 @@ class JobCommands:
         back = now.undo
         if back is None:
             raise NotFoundError(
-                f"job {self.name} has nothing to undo: no decision has changed its plan, its mode or its pins"
+                f"job {self.name} has nothing to undo: no decision has made a change that can be taken back"
             )
         return self._hand_in(now, replace(back, undoes=decision or back.undoes, why=why))
 
@@ -201,6 +221,18 @@ class JobCommands:
         """
         self._choose(FinishChoice("", why))
 
+    def _open_one(self, snapshot: JobSnapshot) -> str:
+        """Return the id of what waits for an answer: a proposal, or an action against stragglers."""
+        proposal, mitigation = snapshot.open_proposal, snapshot.open_mitigation
+        if mitigation is None:
+            return self._open_proposal(snapshot)
+        if proposal is None:
+            return mitigation.id
+        raise InvalidValueError(
+            f"job {self.name} has two that wait for an answer: {proposal.id} "
+            f"({proposal.candidate.plan.short}) and {mitigation.id} ({mitigation.words}); name one of them"
+        )
+
     def _open_proposal(self, snapshot: JobSnapshot) -> str:
         if snapshot.open_proposal is None:
             last = snapshot.proposals[-1] if snapshot.proposals else None
@@ -219,10 +251,12 @@ class JobCommands:
         plan: ResourcePlan | None = None,
         mode: Mode | None = None,
         pins: Pins | None = None,
+        action: ActionChoice | None = None,
         why: str = "",
         seen: str = "",
     ) -> Decision:
-        return self._hand_in(now, Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins, seen=seen))
+        made = Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins, seen=seen, action=action)
+        return self._hand_in(now, made)
 
     def _hand_in(self, now: JobSnapshot, decision: Decision) -> Decision:
         made = self.run(decide(decision, self.name), now)

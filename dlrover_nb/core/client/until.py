@@ -21,16 +21,19 @@ class Until(StrEnum):
 
     END = "end"
     PROPOSAL = "proposal"  # an open one, or the end
+    MITIGATION = "mitigation"  # an open action against stragglers, or the end
     OUTCOME = "outcome"  # of the last change of plan, once it is applied and measured, or the end
 
 
 def is_reached(snapshot: JobSnapshot, until: Until) -> bool:
-    """Whether a wait is over; that for a proposal or an outcome ends with the job too."""
+    """Whether a wait is over; that for a proposal, an action or an outcome ends with the job too."""
     match until:
         case Until.END:
             reached = False
         case Until.PROPOSAL:
             reached = snapshot.open_proposal is not None
+        case Until.MITIGATION:
+            reached = snapshot.open_mitigation is not None
         case Until.OUTCOME:
             reached = not snapshot.under_way and not snapshot.measuring
         case _:
@@ -47,6 +50,8 @@ def waited_for(snapshot: JobSnapshot, until: Until) -> str:
             return f"the end of {snapshot.spec.name}: {_progress(snapshot)}"
         case Until.PROPOSAL:
             return f"a proposal: {_evidence(snapshot)}"
+        case Until.MITIGATION:
+            return f"an action against stragglers: {_slow(snapshot)}"
         case Until.OUTCOME if snapshot.under_way:
             return f"{snapshot.under_way} to be applied: {_nodes_up(snapshot)}"
         case Until.OUTCOME:
@@ -75,6 +80,13 @@ def _progress(snapshot: JobSnapshot) -> str:
         return str(snapshot.phase)
     share = train.n_sample_done / train.n_sample_total
     return f"{snapshot.phase}, {share:.1%} of {train.n_sample_total:,} samples"
+
+
+def _slow(snapshot: JobSnapshot) -> str:
+    if snapshot.mode is Mode.MANUAL:
+        return "in manual mode none is made; mode suggest makes them"
+    names = dict.fromkeys(each.node for each in snapshot.stragglers)
+    return f"{', '.join(names)} slow" if names else "no node is slow now"
 
 
 def _evidence(snapshot: JobSnapshot) -> str:

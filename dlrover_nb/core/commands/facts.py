@@ -1,4 +1,6 @@
-"""What the audit says of a command beside who asked: the job, its plans, and the prediction for the new one.
+"""What the audit says of a command beside who asked: the job, its plans, the prediction for the new one.
+
+A command about an action against stragglers changes no plan, and has the words of that action instead.
 
 Drawn from the snapshot that the command was asked on. A job whose master does not answer has none of it, and
 can be stopped all the same.
@@ -14,7 +16,7 @@ from dlrover_nb.core.structs.commands import AuditRow
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.commands import Asker, Command, Stage
-    from dlrover_nb.core.structs.decisions import Prediction
+    from dlrover_nb.core.structs.decisions import Decision, Prediction
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
@@ -35,6 +37,7 @@ class CommandFacts:
     cost_before_per_hour: float | None = None
     currency: str = ""
     cluster: str = ""  # key of the cluster where the front end has keys
+    mitigation: str = ""  # the action against stragglers in words; empty: it is about none
 
 
 def facts_of(
@@ -72,7 +75,17 @@ def facts_of(
         version=snapshot.version,
         cost_before_per_hour=pricing.cost_per_hour(snapshot.target, prices),
         currency=prices.currency,
+        mitigation=_action_words(decision, snapshot),
     )
+
+
+def _action_words(decision: Decision | None, snapshot: JobSnapshot) -> str:
+    """Return the action that a decision orders, or answers by its id."""
+    if decision is None:
+        return ""
+    if decision.action is not None:
+        return decision.action.words
+    return next((each.words for each in snapshot.mitigations if each.id == decision.proposal), "")
 
 
 def facts_of_submit(spec: JobSpec, *, namespace: str) -> CommandFacts:
@@ -108,6 +121,7 @@ def audit_row(command: Command, asker: Asker, facts: CommandFacts, stage: Stage,
         key=command.key,
         cost_before_per_hour=facts.cost_before_per_hour,
         currency=facts.currency,
+        mitigation=facts.mitigation,
     )
 
 

@@ -70,6 +70,7 @@ def review(
     batch_size: int,
     *,
     solution: str = SolutionName.ANTDT_ND,
+    known: tuple[Straggler, ...] = (),
 ) -> Review:
     """Review the telemetry of a job.
 
@@ -85,6 +86,9 @@ def review(
         Of a worker, where reports do not tell.
     solution
         Name of what is asked for actions.
+    known
+        Who is slow by the job's controller, which watches over longer windows; where it has found somebody,
+        that is taken instead of what these reports say. Empty: it has found nobody, or does not watch.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def review(
     for each in reports:
         monitor.observe(each, each.at_s)
     times = tuple(found for role in (Role.WORKER, Role.PS) for found in monitor.times(role, end_s))
-    findings = monitor.findings(end_s)
+    findings = known or monitor.findings(end_s)
     sizes = _sizes(reports, end_s - settings.short_s, batch_size)
     workers = tuple(
         WorkerState(each.node, sizes.get(each.node, batch_size), each.samples_per_s or None)

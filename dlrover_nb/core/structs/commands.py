@@ -38,6 +38,7 @@ class Action(StrEnum):
     UNDO = "undo"
     MODE = "mode"
     PIN = "pin"
+    MITIGATE = "mitigate"  # order an action against stragglers
     RETRY_SHARD = "retry shard"
     SKIP_SHARD = "skip shard"
     BATCHES = "set batches"
@@ -55,6 +56,7 @@ OF_VERDICT = {
     Verdict.SCALE: Action.SCALE,
     Verdict.MODE: Action.MODE,
     Verdict.PIN: Action.PIN,
+    Verdict.MITIGATE: Action.MITIGATE,
 }
 
 
@@ -78,7 +80,7 @@ class Command:
     action, job
         What is asked for, and of which job.
     decision
-        Of `ACCEPT` to `PIN`: the decision, whose author the command service sets.
+        Of `ACCEPT` to `MITIGATE`: the decision, whose author the command service sets.
     shard, batches, finish
         Of those actions.
     why
@@ -99,7 +101,7 @@ class Command:
 
     @property
     def subject(self) -> str:
-        """Return the id of what it is about: a proposal, a decision, a shard; empty: the job."""
+        """Return the id of what it is about: proposal, mitigation, decision, shard; empty: the job."""
         if self.decision is not None:
             return self.decision.undoes or self.decision.proposal or ""
         return f"shard {self.shard.shard}" if self.shard is not None else ""
@@ -156,7 +158,7 @@ class AuditRow:
     namespace, run
         Of the job; the run is ``job@seconds`` as in the history.
     subject
-        Id of the proposal, decision or shard that it is about.
+        Id of the proposal, mitigation, decision or shard that it is about.
     why
         The reason given.
     plan_before, plan_after
@@ -171,6 +173,8 @@ class AuditRow:
         Who asked first, where a second person has approved; `person` is the second one.
     cost_before_per_hour, currency
         Of the plan before; of both costs.
+    mitigation
+        The action against stragglers that is ordered or answered, in words; empty: it is about none.
     """
 
     at_s: float
@@ -194,6 +198,7 @@ class AuditRow:
     first: str = ""
     cost_before_per_hour: float | None = None
     currency: str = ""
+    mitigation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Candidate, Proposal
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.prices import PriceTable
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView
@@ -35,6 +36,18 @@ class ProposedChange:
     transition_s: float = 0.0  # without training, for the change
     finish_s: float | None = None  # seconds to the end of the job; None: not known
     before_finish_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedAction:
+    """The open action against stragglers of a job, as far as a list of jobs shows it; `words` say what."""
+
+    id: str
+    words: str
+    why: str
+    cost: str
+    created_at_s: float
+    gain: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,8 @@ class JobOutlook:
         Probability to finish by the deadline.
     version
         `JobSnapshot.version`: an answer to the proposal names it.
+    mitigation
+        The open action against stragglers.
     """
 
     mode: Mode | None = None
@@ -76,6 +91,7 @@ class JobOutlook:
     n_waiting: int = 0
     in_time: float | None = None
     version: str = ""
+    mitigation: ProposedAction | None = None
 
 
 UNKNOWN = JobOutlook()
@@ -102,6 +118,16 @@ class JobSummary:
     memory_mib: int = 0  # memory that they hold
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
     outlook: JobOutlook = UNKNOWN  # masters before 0.2 tell none
+
+    @property
+    def open_mitigation(self) -> str | None:
+        """Id of the action against stragglers that waits for an answer."""
+        return self.outlook.mitigation.id if self.outlook.mitigation is not None else None
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Ids of all that waits for an answer: the proposal, the action against stragglers."""
+        return tuple(each for each in (self.open_proposal, self.open_mitigation) if each is not None)
 
 
 def summarize(snapshot: JobSnapshot) -> JobSummary:
@@ -134,6 +160,7 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
             nodes=snapshot.nodes,
             deadline=snapshot.deadline,
             version=snapshot.version,
+            mitigation=snapshot.open_mitigation,
         ),
     )
 
@@ -149,6 +176,7 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
     nodes: tuple[NodeView, ...],
     deadline: DeadlineOutlook | None,
     version: str,
+    mitigation: Mitigation | None = None,
 ) -> JobOutlook:
     """Return the outlook of a job with a plan.
 
@@ -170,6 +198,13 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
         n_waiting=sum(bool(node.waits_for) for node in nodes),
         in_time=None if deadline is None else deadline.in_time,
         version=version,
+        mitigation=None if mitigation is None else _action(mitigation),
+    )
+
+
+def _action(opened: Mitigation) -> ProposedAction:
+    return ProposedAction(
+        opened.id, opened.words, opened.why, opened.cost, opened.created_at_s, gain=opened.gain
     )
 
 

@@ -6,8 +6,10 @@ from msgspec import Struct
 
 from dlrover_nb.core.structs.commands import Action, AuditRow, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.decisions import Decision, Proposal
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.people import AccessRole
 from dlrover_nb.core.structs.questions import LogLine, Weighed
+from dlrover_nb.core.structs.stragglers import Straggler
 from dlrover_nb.core.structs.summary import JobSummary
 
 
@@ -55,6 +57,14 @@ class ProposalsAnswer(Struct, frozen=True):
 
     version: str
     proposals: tuple[Proposal, ...]
+
+
+class MitigationsAnswer(Struct, frozen=True):
+    """The actions against stragglers of a job, oldest first, and who is slow now."""
+
+    version: str
+    mitigations: tuple[Mitigation, ...]
+    stragglers: tuple[Straggler, ...]
 
 
 class LogsAnswer(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import (
@@ -22,11 +23,21 @@ from dlrover_nb.core.structs.resources import (
 )
 
 MOST_PLANS = 20  # of one question
+MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
 Id = Annotated[str, Meta(min_length=2, max_length=16, pattern="^[a-z][0-9]{1,14}$")]
 Why = Annotated[str, Meta(max_length=1000, description="The reason, for the audit.")]
 Count = Annotated[int, Meta(ge=1, le=MOST_NODES)]
 Cpu = Annotated[float, Meta(ge=CPU_STEP, le=MOST_CPU, description="Cores per node.")]
 MemoryMib = Annotated[int, Meta(ge=64, le=MOST_MEMORY_MIB, description="MiB per node.")]
+
+
+NodeName = Annotated[str, Meta(min_length=1, max_length=128)]
+Batches = Annotated[
+    dict[NodeName, Annotated[int, Meta(ge=1, le=MOST_BATCH)]], Meta(min_length=1, max_length=MOST_NODES)
+]
+Rates = Annotated[
+    dict[NodeName, Annotated[float, Meta(gt=0, le=MOST_FACTOR)]], Meta(min_length=1, max_length=MOST_NODES)
+]
 
 
 class RoleBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,14 +92,14 @@ class WeighBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Accept(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="accept"):
-    """Accept a proposal."""
+    """Accept a proposal (``p1``), or an action against stragglers (``m1``)."""
 
     proposal: Id
     why: Why = ""
 
 
 class Reject(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="reject"):
-    """Reject a proposal."""
+    """Reject a proposal (``p1``), or an action against stragglers (``m1``)."""
 
     proposal: Id
     why: Why = ""
@@ -110,7 +121,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict"
 
 
 class Undo(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="undo"):
-    """Revert the latest change of plan, mode or pins; it must still be the decision named."""
+    """Revert the latest change that can be taken back; it must still be the decision named."""
 
     decision: Id
     why: Why = ""
@@ -130,7 +141,27 @@ class Pin(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", 
     why: Why = ""
 
 
-DecisionBody = Accept | Reject | Override | Scale | Undo | SetMode | Pin
+class Mitigate(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="mitigate"):
+    """Order an action against stragglers: exactly one of the first five fields.
+
+    `restart` starts another node beside the one named, `move` gives a PS fewer parameters, `batches` are
+    samples per mini-batch by worker, `backup` is without how many workers a round goes on, `rates` are
+    factors on learning rates by worker.
+    """
+
+    restart: NodeName | None = None
+    move: NodeName | None = None
+    batches: Batches | None = None
+    backup: Annotated[int, Meta(ge=0, le=MOST_NODES)] | None = None
+    rates: Rates | None = None
+    why: Why = ""
+
+    def request(self) -> ActionRequest:
+        """Return it as the client's record, which looks the nodes up."""
+        return ActionRequest(self.restart, self.move, self.batches, self.backup, self.rates)
+
+
+DecisionBody = Accept | Reject | Override | Scale | Undo | SetMode | Pin | Mitigate
 
 
 class ReasonBody(Struct, frozen=True, forbid_unknown_fields=True):

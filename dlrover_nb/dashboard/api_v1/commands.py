@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.commands import Action, Command, choose, decide
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.shards import FinishChoice
@@ -31,7 +32,7 @@ def decide_on(call: Call) -> Result:
     now = handle.snapshot()
     if now.phase.is_final:
         raise StaleDecisionError(f"job {handle.name} has {now.phase}: nothing to decide any more")
-    return _done(call, handle, _completed(command, now))
+    return _done(call, handle, _completed(command, call.body, now))  # type: ignore[arg-type]  # as above
 
 
 def stop(call: Call) -> Result:
@@ -78,13 +79,18 @@ def _command(call: Call, body: bodies.DecisionBody, job: str) -> Command:
 
 
 def _decision(
-    body: bodies.Accept | bodies.Reject | bodies.Override | bodies.Scale | bodies.SetMode | bodies.Pin,
+    body: bodies.Accept
+    | bodies.Reject
+    | bodies.Override
+    | bodies.Scale
+    | bodies.SetMode
+    | bodies.Pin
+    | bodies.Mitigate,
 ) -> Decision:
     match body:
-        case bodies.Accept():
-            return Decision(Verdict.ACCEPT, "", 0.0, body.proposal)
-        case bodies.Reject():
-            return Decision(Verdict.REJECT, "", 0.0, body.proposal)
+        case bodies.Accept() | bodies.Reject():
+            verdict = Verdict.ACCEPT if isinstance(body, bodies.Accept) else Verdict.REJECT
+            return Decision(verdict, "", 0.0, body.proposal)
         case bodies.Override():
             return Decision(Verdict.OVERRIDE, "", 0.0, body.proposal, body.plan.plan())
         case bodies.Scale():
@@ -93,18 +99,23 @@ def _decision(
             return Decision(Verdict.MODE, "", 0.0, mode=body.mode)
         case bodies.Pin():
             return Decision(Verdict.PIN, "", 0.0, pins=body.pins.pins())
+        case bodies.Mitigate():
+            return Decision(Verdict.MITIGATE, "", 0.0)
         case _:
             assert_never(body)
 
 
-def _completed(command: Command, now: JobSnapshot) -> Command:
-    """Return an undo with what it reverts, which the job alone knows; others as they are."""
+def _completed(command: Command, body: bodies.DecisionBody, now: JobSnapshot) -> Command:
+    """Return a command with what the job alone knows: what an undo reverts, the nodes of an action."""
     asked = command.decision
+    if asked is not None and isinstance(body, bodies.Mitigate):
+        action = ActionChoice.of(body.request().action(now))
+        return replace(command, decision=replace(asked, action=action))
     if asked is None or not asked.undoes:
         return command
     if now.undo is None:
         raise NotFoundError(
-            f"job {command.job} has nothing to undo: no decision has changed its plan, its mode or its pins"
+            f"job {command.job} has nothing to undo: no decision has made a change that can be taken back"
         )
     back = replace(now.undo, undoes=asked.undoes, why=asked.why, seen=asked.seen)
     return replace(command, decision=back)

@@ -48,6 +48,12 @@ def proposals(call: Call) -> Result:
     return Result(answers.ProposalsAnswer(told.version, told.proposals), told.version)
 
 
+def mitigations(call: Call) -> Result:
+    """Return all actions against stragglers of a job."""
+    told = call.job().snapshot()
+    return Result(answers.MitigationsAnswer(told.version, told.mitigations, told.stragglers), told.version)
+
+
 def explain(call: Call) -> Result:
     """Return why a proposal was made, or why there is none."""
     return Result(call.job().explain(call.asked(queries.ExplainQuery).proposal or None))

@@ -84,6 +84,11 @@ ROUTES = (
         answers.ProposalsAnswer,
     ),
     Route(
+        "GET", f"{JOB}/mitigations", "mitigations",
+        "The actions against stragglers of a job, oldest first, and who is slow now.", reads.mitigations,
+        answers.MitigationsAnswer,
+    ),
+    Route(
         "GET", f"{JOB}/explain", "explain", "Why a plan is proposed, or why none is.", reads.explain,
         Explanation, queries.ExplainQuery,
     ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.dashboard.jobs_board.rows import JobRow, row_of
 from dlrover_nb.dashboard.jobs_board.totals import PersonCost, per_person, totals
+from dlrover_nb.widgets import units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,11 +105,12 @@ def news(before: dict[str, JobRow], after: dict[str, JobRow]) -> list[str]:
 def _news_of(old: JobRow | None, row: JobRow) -> str:
     if row.phase == JobPhase.FAILED and (old is None or old.phase != row.phase):
         return f"Job {row.name} has {row.cell('state').text}."
-    opened = _opened(row)
-    if opened and (old is None or _opened(old) != opened):
-        return f"Job {row.name} has a new proposal: {row.cell('proposal').text}."
-    return ""
+    before = {} if old is None else _opened(old)
+    fresh = [text for name, text in _opened(row).items() if name not in before]
+    return f"Job {row.name} has a new proposal: {'; '.join(fresh)}." if fresh else ""
 
 
-def _opened(row: JobRow) -> str:
-    return row.cell("proposal").text.partition(" ")[0].strip("-")
+def _opened(row: JobRow) -> dict[str, str]:
+    """Return what waits for an answer, the proposal and the action, each by its id."""
+    texts = row.cell("proposal").text.split("; ")
+    return {text.partition(" ")[0]: text for text in texts if text != units.MISSING}

@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.prices import ASSUMED
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.many.columns import coarse_s
+from dlrover_nb.widgets.mitigations import gain_words
 from dlrover_nb.widgets.series import natural
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def needs(job: JobSummary) -> tuple[tuple[int, str], ...]:
     if job.phase.is_final:
         return ((2, "failed"),) if job.phase is JobPhase.FAILED else ()
     wanted = (
-        (0, f"answer {job.open_proposal}", job.open_proposal is not None),
+        (0, f"answer {' and '.join(job.waiting)}", bool(job.waiting)),
         (1, "memory", bool(job.memory_needs)),
         (3, "nodes wait", known.n_waiting > 0),
         (4, "deadline", known.in_time is not None and known.in_time < DEADLINE_CHANCE),
@@ -190,15 +191,16 @@ def cost_words(known: JobOutlook) -> str:
 
 
 def proposal_words(job: JobSummary) -> str:
-    """Return the open proposal: its kind, its gain, and what it costs more."""
-    if job.open_proposal is None:
-        return units.MISSING
-    change = job.outlook.proposed
-    return (
-        f"{job.open_proposal}"
-        if change is None
-        else f"{job.open_proposal} {change_words(change, job.outlook)}"
-    )
+    """Return what waits for an answer: the proposal with its gain and cost, and the action."""
+    told = []
+    if job.open_proposal is not None:
+        change = job.outlook.proposed
+        said = "" if change is None else f" {change_words(change, job.outlook)}"
+        told.append(f"{job.open_proposal}{said}")
+    if (action := job.outlook.mitigation) is not None:
+        gain = "" if action.gain is None else f", {gain_words(action.gain)}"
+        told.append(f"{action.id} {action.words}{gain}")
+    return "; ".join(told) or units.MISSING
 
 
 def change_words(change: ProposedChange, known: JobOutlook) -> str:

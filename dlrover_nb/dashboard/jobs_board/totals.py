@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.commands import Stage
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.widgets import units
+from dlrover_nb.widgets.many.columns import waiting_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,10 +47,11 @@ def totals(jobs: Sequence[JobSummary], capacity: Capacity | None) -> dict[str, s
     all_cpu, all_mib = (capacity.total_cpu, capacity.total_memory_mib) if capacity else (None, None)
     cpu, mib = sum(job.cpu for job in running), sum(job.memory_mib for job in running)
     n_open = sum(job.open_proposal is not None for job in running)
+    n_action = sum(job.open_mitigation is not None for job in running)
     n_memory = sum(bool(job.memory_needs) for job in running)
     return {
         "jobs": _phases(jobs),
-        "waiting for you": f"{_count(n_open, 'proposal')}, {_count(n_memory, 'memory warning')}",
+        "waiting for you": waiting_words(n_open, n_action, n_memory),
         "throughput": units.rate(sum(job.samples_per_s for job in running)),
         "cores": _of(f"{cpu:,.4g}", cpu, all_cpu, "{:,.4g}"),
         "memory": f"{units.memory(mib)}{_share(mib, all_mib)}",
@@ -60,10 +62,6 @@ def totals(jobs: Sequence[JobSummary], capacity: Capacity | None) -> dict[str, s
 def _phases(jobs: Sequence[JobSummary]) -> str:
     counts = ((sum(job.phase is phase for job in jobs), phase) for phase in JobPhase)
     return ", ".join(f"{n} {phase}" for n, phase in counts if n) or "none"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n or 'no'} {what}{'s' * (n != 1)}"
 
 
 def _of(text: str, part: float, whole: float | None, form: str) -> str:

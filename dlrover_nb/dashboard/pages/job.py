@@ -23,9 +23,11 @@ from dlrover_nb.dashboard.flash import flash_html
 from dlrover_nb.dashboard.form_html import act_form, button, hidden, reason_field, seen_fields, sizes_fields
 from dlrover_nb.dashboard.job_parts import drift, since
 from dlrover_nb.dashboard.job_parts.change import proposal_blocks
+from dlrover_nb.dashboard.job_parts.stragglers import stragglers_html
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.jobs import head_html, job_link
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import mitigations, units
+from dlrover_nb.widgets.audit import what
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, block_html, escape
 from dlrover_nb.widgets.plans import none_open
 from dlrover_nb.widgets.review import undo_words
@@ -67,6 +69,7 @@ def body(visit: Visit) -> str:
     may = _rights(visit, snapshot)
     parts = (
         _part("Proposal", _proposal_html(visit, snapshot, may)),
+        _part("Stragglers", stragglers_html(visit, snapshot, may)),
         _part("Since you last looked", blocks_html(_since(visit, snapshot))),
         _part("Change it yourself", _own_html(visit, snapshot, may)),
         _part("State", blocks_html((Facts(summary_facts(snapshot)),))),
@@ -206,7 +209,7 @@ def _audit(visit: Visit, snapshot: JobSnapshot) -> Table:
             units.clock(row.at_s),
             f"{row.person} for {row.first}" if row.first else row.person,
             str(row.entry),
-            f"{row.action} {row.subject}".strip(),
+            what(row),
             f"{row.stage}{row.answer and ': ' + row.answer}",
             row.why,
         )
@@ -220,6 +223,8 @@ def lines_to_copy(cluster: str, snapshot: JobSnapshot) -> tuple[str, ...]:
     """Return the lines that do the same in a notebook."""
     name, proposal = snapshot.spec.name, snapshot.open_proposal
     answers = () if proposal is None else commands(name, proposal)
+    if snapshot.open_mitigation is not None:
+        answers += mitigations.commands(name, snapshot.open_mitigation)
     return (f"%dlrover connect {cluster}", f"%dlrover attach {name}", f"%dlrover status {name}", *answers)
 
 

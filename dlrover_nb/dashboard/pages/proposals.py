@@ -1,8 +1,8 @@
 """The page *Proposals*: what waits for a person, of all jobs of all clusters, to be answered together.
 
-First the requests that wait for a second person, as somebody else waits for them; then the open proposals as
-one batch, with the sum of what they cost and bring. Several are answered by one form, without a script; the
-script adds the sum of those that are chosen.
+First the requests that wait for a second person, as somebody else waits for them; then the open proposals,
+and actions against stragglers, as one batch, with the sum of what they cost and bring. Several are answered
+by one form, without a script; the script adds the sum of those that are chosen.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dlrover_nb.dashboard.pages.jobs import head_html, job_link
 from dlrover_nb.dashboard.second import waiting
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.mitigations import gain_words
 from dlrover_nb.widgets.plans import transition_words
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _cluster_field(clusters: Sequence[str]) -> str:
 def _batch_html(visit: Visit, lines: Sequence[Line]) -> str:
     if not lines:
         return block_html(Paragraph("No proposal is open."))
-    can_answer = any(line.may_answer and line.change is not None for line in lines)
+    can_answer = any(line.may_answer and line.is_known for line in lines)
     head = "".join(f'<th scope="col">{title}</th>' for title in _HEAD if can_answer or title != "reason")
     box = '<th scope="col"><span id="all-place">choose</span></th>' if can_answer else ""
     rows = "".join(_line_html(line, can_answer=can_answer) for line in lines)
@@ -141,16 +142,17 @@ def _batch_html(visit: Visit, lines: Sequence[Line]) -> str:
 
 
 def _line_html(line: Line, *, can_answer: bool) -> str:
-    name, change = escape(line.job.name), line.change
+    name = escape(line.job.name)
     job = f'<a href="{escape(job_link(line.cluster, line.job.name))}">{name}</a> on {escape(line.cluster)}'
     about = f"{escape(line.proposal)} of {name}"
     cells: tuple[str, ...]
-    if change is None:
+    if not line.is_known:
         words = "its master is older and tells no more here; look at the job"
         cells = (job, escape(line.proposal), words, "", "", "", "")
     else:
-        cells = (job, *map(escape, _change_cells(line)))
-    is_open = line.may_answer and change is not None
+        texts = _change_cells(line) if line.change is not None else _action_cells(line)
+        cells = (job, *map(escape, texts))
+    is_open = line.may_answer and line.is_known
     box = (
         f'<input type="checkbox" name="pick" value="{escape(line.pick.text)}" aria-label="Choose {about}" '
         f'data-gain="{line.gain_samples_per_s:.6g}" data-cost="{_number(line.cost_change)}" '
@@ -159,7 +161,7 @@ def _line_html(line: Line, *, can_answer: bool) -> str:
         else '<span title="your role does not include it">-</span>'
     )
     reason = (
-        f'<input name="{escape(reason_name(line.cluster, line.job.name))}" maxlength="{MOST_REASON}" '
+        f'<input name="{escape(reason_name(line.pick))}" maxlength="{MOST_REASON}" '
         f'aria-label="Reason for {about}" autocomplete="off">'
         if is_open
         else ""
@@ -175,6 +177,22 @@ def _line_html(line: Line, *, can_answer: bool) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
+
+
+def _action_cells(line: Line) -> tuple[str, ...]:
+    """Return what an action against a straggler does, as text: no plan and no price change."""
+    action = line.action
+    assert action is not None
+    plan = f"{line.job.plan.short} stays" if line.job.plan else "stays"
+    why = f": {action.why}" if action.why else ""
+    return (
+        f"{line.proposal} {action.words}{why}",
+        plan,
+        gain_words(action.gain),
+        "as now",
+        units.MISSING,
+        action.cost or units.MISSING,
+    )
 
 
 def _change_cells(line: Line) -> tuple[str, ...]:

@@ -18,11 +18,19 @@ function take(message) {
   const before = seen;
   seen = { ...seen, ...facts(cells) };
   const said = [];
-  if (seen.proposal !== before.proposal) {
-    said.push(seen.proposal === "-" ? `${before.proposal.split(" ")[0]} is not open any more.` : `New: ${seen.proposal}.`);
-  }
+  const known = opened(before.proposal);
+  const now = opened(seen.proposal);
+  const fresh = [...now].filter(([id, text]) => known.get(id) !== text).map(([, text]) => text);
+  if (fresh.length) said.push(`New: ${fresh.join("; ")}.`);
+  else for (const id of known.keys()) if (!now.has(id)) said.push(`${id} is not open any more.`);
   if (seen.phase !== before.phase) said.push(`The job is ${seen.phase} now.`);
   if (said.length) tell(said.join(" "));
+}
+
+// What waits for an answer, the proposal and the action against a straggler, each by its id.
+function opened(text) {
+  const parts = (text || "-").split("; ").filter((part) => part !== "-");
+  return new Map(parts.map((part) => [part.split(" ")[0], part]));
 }
 
 function facts(cells) {

@@ -9,23 +9,42 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.magics.flags import JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
-from dlrover_nb.magics.parser import one_of, worker_size
+from dlrover_nb.magics.flags import ANSWERED, JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
+from dlrover_nb.magics.parser import one_of, whole, worker_rates, worker_size, worker_sizes
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
     from dlrover_nb.api.sizes import Sizes
-    from dlrover_nb.api.stragglers_view import StragglersView
+    from dlrover_nb.api.stragglers_view import MitigationsView, StragglersView
     from dlrover_nb.api.views import DecisionView, PlansView, StatusView, WhatIfView, WhyView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 
-ANSWER = (JOB, PROPOSAL, WHY)
+ANSWER = (JOB, ANSWERED, WHY)
+ACTIONS = (
+    argument("--restart", metavar="NODE", help="start another node beside this one, which then leaves"),
+    argument("--move", metavar="PS", help="move parameters of a parameter server to the others"),
+    argument(
+        "--batches",
+        metavar="WORKER=N,...",
+        type=worker_sizes,
+        help="samples of one mini-batch of workers, such as worker-0=256,worker-1=128",
+    ),
+    argument(
+        "--backup", metavar="N", type=whole, help="go on without the N slowest workers of each iteration"
+    ),
+    argument(
+        "--rates",
+        metavar="WORKER=FACTOR,...",
+        type=worker_rates,
+        help="multiply learning rates of workers, such as worker-0=0.5",
+    ),
+)
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
 CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
 DECISION = argument(
@@ -38,10 +57,12 @@ SOLUTION = argument(
     default=SolutionName.ANTDT_ND,
     help=f"rules to ask for actions: {', '.join(SolutionName)}",
 )
+ACTION_NAMES = ("restart", "move", "batches", "backup", "rates")
 BATCHES = argument(
     "sizes", metavar="WORKER=N", nargs="*", type=worker_size, help="samples of one mini-batch of a worker"
 )
 _job_or_proposal = job_or("proposal", re.compile(r"p\d+"))
+_job_or_answered = job_or("proposal", re.compile(r"[pm]\d+"))
 _job_or_decision = job_or("decision", re.compile(r"d\d+"))
 
 
@@ -65,15 +86,36 @@ def stragglers(commands: Commands, *, job: str | None, solution: str) -> Straggl
     return commands.job(job).stragglers(solution)
 
 
+def mitigate(
+    commands: Commands, *, job: str | None, given: dict[str, Any], why: str
+) -> DecisionView | MitigationsView:
+    """Order an action against stragglers; where none is given, show those that there are."""
+    found = commands.job(job)
+    if given or why:
+        return commands.decided(found.mitigate(**given, why=why))
+    shown = found.mitigations()
+    commands.session.note_shown_action(shown.snapshot)
+    return shown
+
+
+def _collect_action(values: Values) -> Values:
+    """Collect what was given of an action in ``given``, by the names that `Job.mitigate` takes."""
+    kept = {name: value for name, value in values.items() if name not in ACTION_NAMES}
+    given = {name: values[name] for name in ACTION_NAMES if values[name] is not None}
+    for name in given.keys() & {"batches", "rates"}:
+        given[name] = dict(cast("list[tuple[str, object]]", given[name]))
+    return {**kept, "given": given}
+
+
 def whatif(commands: Commands, *, job: str | None, sizes: Sizes) -> WhatIfView:
     """Predict the effect of another plan; parts that are not given stay as they are."""
     return commands.job(job).whatif(**asdict(sizes))
 
 
 def accept(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
-    """Accept a proposal."""
+    """Accept a proposal, or an action against stragglers."""
     found = commands.job(job)
-    return commands.decided(found.accept(commands.session.proposal_for(found.name, proposal), why=why))
+    return commands.decided(found.accept(commands.session.answered_for(found.name, proposal), why=why))
 
 
 def override(
@@ -86,9 +128,9 @@ def override(
 
 
 def reject(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
-    """Reject a proposal."""
+    """Reject a proposal, or an action against stragglers."""
     found = commands.job(job)
-    return commands.decided(found.reject(commands.session.proposal_for(found.name, proposal), why=why))
+    return commands.decided(found.reject(commands.session.answered_for(found.name, proposal), why=why))
 
 
 def pin(commands: Commands, *, job: str | None, sizes: Sizes, clear: bool, why: str) -> DecisionView:
@@ -146,16 +188,30 @@ VERBS = (
         "quick-start --workers 4",
         (collect_sizes,),
     ),
-    Verb("accept", "accept a proposal", accept, ANSWER, 'quick-start p1 --why "faster"', (_job_or_proposal,)),
+    Verb(
+        "accept",
+        "accept a proposal, or an action against stragglers",
+        accept,
+        ANSWER,
+        'quick-start p1 --why "faster"',
+        (_job_or_answered,),
+    ),
     Verb(
         "override",
         "answer a proposal with a plan of your own",
         override,
-        (*ANSWER, *SIZES),
+        (JOB, PROPOSAL, WHY, *SIZES),
         "quick-start --workers 3",
         (_job_or_proposal, collect_sizes),
     ),
-    Verb("reject", "reject a proposal", reject, ANSWER, "quick-start p1", (_job_or_proposal,)),
+    Verb(
+        "reject",
+        "reject a proposal, or an action against stragglers",
+        reject,
+        ANSWER,
+        "quick-start p1",
+        (_job_or_answered,),
+    ),
     Verb(
         "pin",
         "fix parts of every plan to come",
@@ -187,6 +243,14 @@ VERBS = (
         stragglers,
         (JOB, SOLUTION),
         "quick-start",
+    ),
+    Verb(
+        "mitigate",
+        "order an action against stragglers; without one, show what waits and what was done",
+        mitigate,
+        (JOB, *ACTIONS, WHY),
+        "quick-start --restart worker-1",
+        (_collect_action,),
     ),
     Verb(
         "batches",

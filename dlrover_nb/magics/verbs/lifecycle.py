@@ -25,7 +25,7 @@ WAIT = (
         metavar="WHAT",
         type=one_of("thing to wait for", Until),
         default=Until.END,
-        help="end (of the job), proposal, or outcome (of the last change)",
+        help="end (of the job), proposal, mitigation (against stragglers), or outcome (of the last change)",
     ),
 )
 DELETE = (

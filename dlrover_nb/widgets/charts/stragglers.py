@@ -3,6 +3,10 @@
 The rule is `core.straggler.detect`'s: a worker's mean iteration over that of the other workers, without the
 time it waits for its peers. Cells over the threshold have a cross, so that the chart is readable without
 color.
+
+Where the job's controller has found somebody, its findings are the mark: it watches all the time, over
+longer windows and by a rule that noise does not mislead. Two rules in one chart would tell two stories; the
+ratio then only tints a cell.
 """
 
 from __future__ import annotations
@@ -14,15 +18,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.straggler.detect import Heat, heat
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.marks import Drawing, Kind, Piece, Strips
+from dlrover_nb.widgets.mitigations import worst
 from dlrover_nb.widgets.palette import PALE, RED, SKY
-from dlrover_nb.widgets.series import MOST_ROWS, node_rows
+from dlrover_nb.widgets.series import MOST_ROWS, node_rows, short_name
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.stragglers import Straggler
 
 TITLE = "Stragglers"
 N_WORST = 8
@@ -52,7 +59,8 @@ class Columns:
     n_worker: int
     window_s: float
     threshold: float
-    now: tuple[str, ...]  # stragglers of the last window
+    now: tuple[str, ...]  # stragglers of the last window, or those that the controller has found
+    rule: str = ""  # of the controller, where it has found somebody
 
     @property
     def title(self) -> str:
@@ -66,6 +74,12 @@ class Columns:
             return "One worker alone has no others to be slower than."
         if not self.cells:
             return "No two workers have reported at the same time yet."
+        if self.rule:
+            return (
+                f"Mean iteration over that of the other workers, in windows of "
+                f"{units.duration(self.window_s)}; found slow by the job's controller ({self.rule}): "
+                f"{', '.join(self.now)}."
+            )
         now = f"in the last window {', '.join(self.now)}" if self.now else "none in the last window"
         n_over = sum(cell.is_over for cell in self.cells)
         return (
@@ -83,25 +97,46 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     window_s = _window_s(float(np.ptp(at_s)) if len(at_s) else 0.0)
     found = heat(zip(at_s.tolist(), rows.kept(told), own_s[told].tolist(), strict=True), window_s)
     start_s = snapshot.started_at_s
-    by_node = {name: _cells(found, i, start_s) for i, name in enumerate(found.nodes)}
+    known = _found_by_controller(snapshot)
+    by_node = {
+        name: _cells(found, i, start_s, known.get(name) if known else None, is_known=bool(known))
+        for i, name in enumerate(found.nodes)
+    }
     return Columns(
         rows=tuple((name, by_node[name]) for name in _shown(by_node)),
         cells=tuple(cell for cells in by_node.values() for cell in cells),
         n_worker=len(found.nodes),
         window_s=window_s,
         threshold=found.threshold,
-        now=found.stragglers,
+        now=tuple(known) or found.stragglers,
+        rule="; ".join(dict.fromkeys(each.rule for each in known.values())),
     )
+
+
+def _found_by_controller(snapshot: JobSnapshot) -> dict[str, Straggler]:
+    """Return the workers that the controller has found slow, by their names within the job."""
+    workers = tuple(each for each in snapshot.stragglers if each.role is Role.WORKER)
+    return {short_name(each.node, snapshot.spec.name): each for each in worst(workers)}
 
 
 def _window_s(span_s: float) -> float:
     return next((w for w in _WINDOWS_S if span_s / w <= _MOST_WINDOW), _WINDOWS_S[-1])
 
 
-def _cells(found: Heat, i: int, start_s: float) -> tuple[Cell, ...]:
+def _cells(
+    found: Heat, i: int, start_s: float, known: Straggler | None, *, is_known: bool
+) -> tuple[Cell, ...]:
+    """Return the cells of one worker; `known` marks them from where the controller found it slow."""
     columns_of = zip(found.starts_s, found.ratios[i], found.iter_s[i], found.is_over[i], strict=True)
     return tuple(
-        Cell(found.nodes[i], max(0.0, at_s - start_s), at_s - start_s + found.window_s, ratio, iter_s, over)
+        Cell(
+            found.nodes[i],
+            max(0.0, at_s - start_s),
+            at_s - start_s + found.window_s,
+            ratio,
+            iter_s,
+            (known is not None and at_s + found.window_s > known.since_s) if is_known else over,
+        )
         for at_s, ratio, iter_s, over in columns_of
         if math.isfinite(ratio)
     )
@@ -120,7 +155,7 @@ def marks(data: Columns) -> Drawing:
     kinds = (
         Kind("like the others", PALE),
         Kind(f"{_SLOWER:g} times or more", SKY),
-        Kind(f"straggler: {data.threshold:g} times the others or more", RED, is_marked=True),
+        Kind(over_words(data), RED, is_marked=True),
     )
     more = data.n_worker - len(data.rows)
     of = f" (the {len(data.rows)} slowest of {data.n_worker})" if more else ""
@@ -135,6 +170,13 @@ def marks(data: Columns) -> Drawing:
         x_is_time=True,
     )
     return Drawing(TITLE, data.state, (strips,), "" if data.cells else data.state)
+
+
+def over_words(data: Columns) -> str:
+    """Return what a marked cell means."""
+    if data.rule:
+        return "straggler: found slow by the controller"
+    return f"straggler: {data.threshold:g} times the others or more"
 
 
 def _piece(cell: Cell, kinds: tuple[Kind, Kind, Kind]) -> Piece:
@@ -157,7 +199,13 @@ def data_table(data: Columns) -> Table:
         )
         for cell in worst
     )
-    head = ("worker", "when (m:ss)", "own iteration", "times the others", f"over {data.threshold:g}")
+    head = (
+        "worker",
+        "when (m:ss)",
+        "own iteration",
+        "times the others",
+        "found slow" if data.rule else f"over {data.threshold:g}",
+    )
     return Table("Slowest windows", head, rows, data.state)
 
 

@@ -111,7 +111,7 @@ def rank(heard: JobReading) -> Rank:
     job = heard.summary
     if job.phase.is_final:
         return Rank.FAILED if job.phase is JobPhase.FAILED else Rank.ENDED
-    if job.open_proposal:
+    if job.waiting:
         return Rank.PROPOSAL
     if job.memory_needs:
         return Rank.MEMORY
@@ -128,7 +128,7 @@ def _row(heard: JobReading, slot: dict[str, int]) -> Row:
         units.number(job.samples_per_s) if runs and not heard.is_stale else units.MISSING,
         units.percent(job.done),
         units.duration(coarse_s(job.left_s)),
-        job.open_proposal or units.MISSING if runs else units.MISSING,
+        ", ".join(job.waiting) or units.MISSING if runs else units.MISSING,
         "; ".join(job.memory_needs) or units.MISSING if runs else units.MISSING,
     )
     return Row(job.name, rank(heard), cells, slot.get(job.name))
@@ -155,10 +155,11 @@ def totals(state: JobsViewState) -> tuple[tuple[str, str], ...]:
     capacity, all_mib = state.capacity, state.capacity.total_memory_mib
     cpu, memory_mib = sum(job.cpu for job in running), sum(job.memory_mib for job in running)
     n_open = sum(job.open_proposal is not None for job in running)
+    n_action = sum(job.open_mitigation is not None for job in running)
     n_memory = sum(bool(job.memory_needs) for job in running)
     return (
         ("jobs", _phases(jobs)),
-        ("waiting for you", f"{_count(n_open, 'proposal')}, {_count(n_memory, 'memory warning')}"),
+        ("waiting for you", waiting_words(n_open, n_action, n_memory)),
         ("throughput", units.rate(sum(job.samples_per_s for job in running))),
         ("cores", f"{cpu:,.4g} of {capacity.total_cpu:,.4g} ({_share(cpu, capacity.total_cpu)})"),
         ("memory", f"{units.memory(memory_mib)} of {units.memory(all_mib)} ({_share(memory_mib, all_mib)})"),
@@ -172,6 +173,12 @@ def _phases(jobs: list[JobSummary]) -> str:
 
 def _count(n: int, what: str) -> str:
     return f"{n or 'no'} {what}{'s' * (n != 1)}"
+
+
+def waiting_words(n_proposal: int, n_action: int, n_memory: int) -> str:
+    """Return what waits for a person; actions against stragglers only where there are some."""
+    acts = (_count(n_action, "action"),) if n_action else ()
+    return ", ".join((_count(n_proposal, "proposal"), *acts, _count(n_memory, "memory warning")))
 
 
 def _share(part: float, whole: float) -> str:

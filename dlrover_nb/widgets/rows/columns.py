@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster_access import Allowed
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, Prediction, Proposal
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.past import SeriesRow
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -81,6 +82,7 @@ JOBS: Columns[JobSummary] = Columns(
         "done": lambda j: j.done,
         "left_s": lambda j: j.left_s,
         "open_proposal": lambda j: j.open_proposal,
+        "open_mitigation": lambda j: j.open_mitigation,
         "message": lambda j: j.message,
     }
 )
@@ -105,6 +107,7 @@ STATUS: Columns[JobSnapshot] = Columns(
         "auc": lambda s: s.evaluation.auc if s.evaluation else None,
         "log_loss": lambda s: s.evaluation.log_loss if s.evaluation else None,
         "open_proposal": lambda s: s.open_proposal.id if s.open_proposal else None,
+        "open_mitigation": lambda s: s.open_mitigation.id if s.open_mitigation else None,
     }
 )
 SUBMITTED: Columns[JobSpec] = Columns(
@@ -179,6 +182,21 @@ MITIGATIONS: Columns[Proposed] = Columns(
         "action": lambda p: p.action.words,
         "reason": lambda p: p.reason,
         "is_global": lambda p: p.action.is_global,
+    }
+)
+ACTIONS: Columns[tuple[Mitigation, str | None]] = Columns(
+    {
+        "mitigation": lambda m: m[0].id,
+        "action": lambda m: m[0].words,
+        "why": lambda m: m[0].why,
+        "gain": lambda m: m[0].gain,
+        "cost": lambda m: m[0].cost,
+        "status": lambda m: m[0].status,
+        "by": lambda m: m[1],
+        "decision": lambda m: m[0].decision or None,
+        "created_at_s": lambda m: m[0].created_at_s,
+        "closed_at_s": lambda m: m[0].closed_at_s,
+        "note": lambda m: m[0].note,
     }
 )
 SHARDS: Columns[tuple[str, ShardCounts]] = Columns(
@@ -278,6 +296,7 @@ DECISIONS: Columns[Decision] = Columns(
         "proposal": lambda d: d.proposal,
         "mode": lambda d: d.mode,
         **through(lambda d: d.plan, PLAN),
+        "action": lambda d: d.action.words if d.action else None,
         "undoes": lambda d: d.undoes,
         "why": lambda d: d.why,
     }
@@ -321,6 +340,7 @@ AUDIT: Columns[AuditedCommand] = Columns(
         "why": lambda a: a.asked.why,
         "plan_before": lambda a: a.asked.plan_before,
         "plan_after": lambda a: a.asked.plan_after,
+        "mitigation": lambda a: a.asked.mitigation,
         "predicted_samples_per_s": lambda a: a.asked.predicted_samples_per_s,
         "low": lambda a: a.asked.low,
         "high": lambda a: a.asked.high,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.widgets.mitigations import deciders
 from dlrover_nb.widgets.rows import columns as c
 from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, listed, one
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.summary import JobSummary
 
 _NAMED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_proposal": lambda n: n[1]})
+_ACTED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_mitigation": lambda n: n[1]})
 _JOB: Columns[str] = Columns({"job": lambda name: name})
 _DECIDED: Columns[tuple[str, Decision]] = Columns(
     {"job": lambda d: d[0], **c.through(lambda d: d[1], c.DECISIONS.getters)}
@@ -107,14 +109,26 @@ def logs(lines: Iterable[LogLine]) -> Tables:
     return listed("lines", c.LOGS, lines)
 
 
-def stragglers(job: str, review: Review) -> Tables:
-    """Return the nodes, who of them is slow, and what would help."""
+def stragglers(snapshot: JobSnapshot, review: Review) -> Tables:
+    """Return the nodes, who of them is slow, and what would help; and which action waits for an answer."""
+    name, opened = snapshot.spec.name, snapshot.open_mitigation
     tables = {
         "nodes": c.NODE_TIMES.table((each, review.others_s(each)) for each in review.times),
         "stragglers": c.STRAGGLERS.table(review.findings),
         "mitigations": c.MITIGATIONS.table(review.proposed),
     }
-    return Tables(one(_JOB, job), tables, "stragglers")
+    return Tables(one(_ACTED, (name, opened.id if opened else None)), tables, "stragglers")
+
+
+def mitigations(snapshot: JobSnapshot) -> Tables:
+    """Return the actions against stragglers, and who is slow."""
+    by = deciders(snapshot)
+    opened = snapshot.open_mitigation
+    tables = {
+        "mitigations": c.ACTIONS.table((each, by.get(each.id)) for each in snapshot.mitigations),
+        "stragglers": c.STRAGGLERS.table(snapshot.stragglers),
+    }
+    return Tables(one(_ACTED, (snapshot.spec.name, opened.id if opened else None)), tables, "mitigations")
 
 
 def shards(snapshot: JobSnapshot) -> Tables:

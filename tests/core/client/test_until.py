@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import builders
 import pytest
 from cluster_double import snapshot_of
 from hypothesis import given, settings
@@ -81,3 +82,15 @@ def test_a_wait_says_what_is_missing(until: Until, changes: dict[str, object], t
 @given(st.sampled_from(Until), st.sampled_from([phase for phase in JobPhase if phase.is_final]))
 def test_every_wait_is_over_with_the_job(until: Until, phase: JobPhase) -> None:
     assert is_reached(replace(TRAINING, phase=phase, under_way="d1"), until)
+
+
+def test_a_wait_for_an_action_ends_when_one_is_open_and_says_who_is_slow() -> None:
+    assert waited_for(TRAINING, Until.MITIGATION) == "an action against stragglers: no node is slow now"
+    slow = replace(TRAINING, stragglers=(builders.straggler(), builders.straggler("ps-0", Role.PS)))
+    assert waited_for(slow, Until.MITIGATION) == "an action against stragglers: worker-1, ps-0 slow"
+    manual = replace(slow, mode=Mode.MANUAL)
+    assert "mode suggest makes them" in waited_for(manual, Until.MITIGATION)
+    assert not is_reached(slow, Until.MITIGATION)
+    opened = replace(slow, mitigations=(builders.mitigation(),))
+    assert is_reached(opened, Until.MITIGATION)
+    assert not is_reached(opened, Until.PROPOSAL), "a wait for a plan is one for a plan"

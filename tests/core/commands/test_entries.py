@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import pytest
-from builders import plan
+from builders import mitigation, plan, snapshot
 from masters import Master
 
 from dlrover_nb import api
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.commands.memory_audit import MemoryAudit
+from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.commands.service import CommandService
-from dlrover_nb.core.errors import BackendError, NotAllowedError
+from dlrover_nb.core.errors import (
+    BackendError,
+    InvalidValueError,
+    NotAllowedError,
+    NotFoundError,
+    SecondPersonError,
+    StaleDecisionError,
+)
 from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.structs.commands import Asker, Entry, Stage
+from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.structs.actions import AdjustBatches, BackupWorkers, KillRestart
+from dlrover_nb.core.structs.commands import Action, Asker, Entry, Stage
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets.poller import Poller
 
 VIEWER = Asker(Person("eve", grants=(Grant(AccessRole.VIEWER),)), Entry.DASHBOARD)
@@ -35,6 +47,7 @@ COMMANDS = {
     "reject": lambda job: job.reject(),
     "override": lambda job: job.override(plan(workers=3)),
     "scale": lambda job: job.scale(plan(workers=3)),
+    "mitigate": lambda job: job.mitigate(BackupWorkers(1)),
     "set_mode": lambda job: job.set_mode("auto"),
     "retry_shard": lambda job: job.retry_shard(3),
     "skip_shard": lambda job: job.skip_shard(3),
@@ -88,3 +101,86 @@ def test_decisions_of_a_client_of_this_account_stand_in_the_history_that_it_name
         ("ada", Entry.PYTHON, Stage.ASKED),
         ("ada", Entry.PYTHON, Stage.DONE),
     ]
+
+
+RESTART = KillRestart("worker-1", Role.WORKER)
+
+
+def rows_of(audit):
+    return [each.row for each in audit.rows()]
+
+
+def with_mitigation(job, *, proposals=()):
+    job.link.state = snapshot(proposals=proposals, mitigations=(mitigation("m1", RESTART),))
+    return job
+
+
+def test_an_ordered_action_stands_in_the_audit_by_its_words_and_changes_no_plan(job, audit):
+    decision = job.mitigate(RESTART, why="it is slow", seen="d0")
+    done = rows_of(audit)[-1]
+    assert (done.action, done.mitigation, done.answer, done.why) == (
+        Action.MITIGATE, "restart worker-1", decision.id, "it is slow",
+    )  # fmt: skip
+    assert done.plan_before == done.plan_after
+    assert done.cost_per_hour is None
+    asked = job.link.asked[-1]
+    assert (asked.verdict, asked.action.action, asked.seen) == (Verdict.MITIGATE, RESTART, "d0")
+
+
+@pytest.mark.parametrize(("verb", "action"), [("accept", Action.ACCEPT), ("reject", Action.REJECT)])
+@pytest.mark.parametrize("name", ["m1", None])
+def test_an_open_action_is_answered_by_its_id_or_as_the_only_one_that_waits(job, audit, verb, action, name):
+    made = getattr(with_mitigation(job), verb)(name, why="so be it")
+    assert made.proposal == "m1"
+    done = rows_of(audit)[-1]
+    assert (done.action, done.subject, done.mitigation) == (action, "m1", "restart worker-1")
+    assert done.predicted_samples_per_s is None
+
+
+def test_where_a_proposal_and_an_action_wait_an_answer_must_name_one(job):
+    proposals = job.snapshot().proposals
+    with pytest.raises(InvalidValueError, match=r"p2 \(.+\) and m1 \(restart worker-1\); name one of them"):
+        with_mitigation(job, proposals=proposals).accept()
+    assert job.link.asked == []
+    assert job.accept("m1").proposal == "m1"
+    assert job.accept().proposal == "p2", "the only one that waits now"
+
+
+def test_an_answer_without_an_id_is_refused_where_nothing_waits(job):
+    job.link.state = snapshot(proposals=(), mitigations=(mitigation(status=ProposalStatus.APPLIED),))
+    with pytest.raises(NotFoundError, match="no open proposal"):
+        job.accept()
+
+
+def test_an_action_that_is_no_longer_open_is_stale(job, audit):
+    job.link.state = snapshot(mitigations=(mitigation(status=ProposalStatus.EXPIRED),))
+    with pytest.raises(StaleDecisionError, match="m1 is no longer open"):
+        job.accept("m1")
+    assert rows_of(audit)[-1].stage is Stage.REFUSED
+
+
+def test_an_action_is_undone_as_any_change_is(job, audit):
+    sizes = AdjustBatches((("worker-0", 96), ("worker-1", 32)))
+    made = job.mitigate(sizes)
+    job.undo(made.id)
+    done = rows_of(audit)[-1]
+    assert (done.action, done.subject, done.stage) == (Action.UNDO, made.id, Stage.DONE)
+    assert done.mitigation == sizes.words
+
+
+def test_a_rule_by_cost_asks_nothing_of_an_action_and_a_rule_by_action_does(audit, tmp_path):
+    handle = JobHandle("quick-start", Master(), user="ada")
+    by_cost = CommandService(lambda: audit, lambda: 5.0, rules=Rules(over_cost_per_hour=0.0))
+    assert handle.through(Entry.DASHBOARD, by_cost).mitigate(RESTART).id == "d2"
+    requests = RequestStore(f"sqlite:///{tmp_path / 'team.db'}")
+    rules = Rules(actions=frozenset({Action.MITIGATE}))
+    by_action = CommandService(lambda: audit, lambda: 5.0, requests=requests, rules=rules)
+    first = handle.through(Entry.DASHBOARD, by_action)
+    with pytest.raises(SecondPersonError, match="mitigate restart worker-1 of job quick-start waits as r1"):
+        first.mitigate(RESTART, why="it is slow")
+    (request,) = requests.open(5.0)
+    bob = Person("bob", grants=(Grant(AccessRole.OPERATOR),))
+    made = first.asked_by(Asker(bob, Entry.APPROVE)).approve(request)
+    assert (made.verdict, made.action.action) == (Verdict.MITIGATE, RESTART)
+    assert rows_of(audit)[-1].mitigation == "restart worker-1"
+    requests.close()

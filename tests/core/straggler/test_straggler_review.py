@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import builders
 import pytest
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.review import review
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart
-from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.job import JobSpec, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.solutions import SolutionName
@@ -16,6 +19,7 @@ from dlrover_nb.core.structs.stragglers import Pace
 from dlrover_nb.core.telemetry import JobTelemetry
 from dlrover_nb.widgets.straggler_review import stragglers_view
 
+SNAPSHOT = builders.snapshot(spec=JobSpec("ads"))
 BATCH, START_S = 256, 1_790_000_000.0
 WORKERS = tuple(f"ads-worker-{i}" for i in range(4))
 
@@ -78,7 +82,7 @@ def test_nodes_that_are_gone_are_left_out():
 def test_a_job_that_has_reported_nothing_has_no_stragglers(series):
     found = review(series, (), Sync.BSP, BATCH)
     assert (found.times, found.findings, found.proposed) == ((), (), ())
-    assert "No node has reported" in str(stragglers_view(found, "ads").blocks)
+    assert "No node has reported" in str(stragglers_view(found, SNAPSHOT).blocks)
 
 
 def test_each_name_of_a_solution_has_one():
@@ -91,7 +95,29 @@ def test_an_unknown_solution_names_the_known_ones():
 
 
 def test_the_view_says_the_numbers_and_the_command_that_carries_it_out():
-    text = str(stragglers_view(review(telemetry(slow_one(3.0)), (), Sync.BSP, BATCH), "ads"))
+    text = str(stragglers_view(review(telemetry(slow_one(3.0)), (), Sync.BSP, BATCH), SNAPSHOT))
     assert "worker-2" in text
     assert "3.00" in text
-    assert "%dlrover batches ads worker-0=" in text
+    assert "%dlrover mitigate ads --batches worker-0=" in text
+
+
+def test_what_the_controller_found_is_shown_and_not_what_this_moment_says():
+    known = (builders.straggler(WORKERS[1]),)
+    found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH, known=known)
+    assert found.findings == known
+    snapshot = replace(SNAPSHOT, stragglers=known)
+    text = str(stragglers_view(found, snapshot))
+    assert (
+        "worker-1 is slow: 24.0 ms of its own in an iteration, its peers 12.0 ms (2.0 times), since" in text
+    )
+    assert "persistent (z-score 4.1 over 3)" in text
+    assert "Slower than the others: worker-1." in text
+
+
+def test_an_action_that_waits_stands_in_place_of_what_would_help():
+    found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH)
+    snapshot = replace(SNAPSHOT, mitigations=(builders.mitigation(),))
+    text = str(stragglers_view(found, snapshot))
+    assert "%dlrover accept ads m1" in text
+    assert "%dlrover mitigate" not in text
+    assert "%dlrover mitigate ads --restart worker-2" in str(stragglers_view(found, SNAPSHOT))

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import builders as b
 import pytest
-from dashboards import by, csrf_of
-from team_clusters import PLAN, submitted
+from dashboards import ByName, Client, by, csrf_of, running
+from team_clusters import PLAN, MastersCluster, master_of, masters_team, submitted
 from waiting import until
 
-from dlrover_nb.core.structs.commands import Entry, Stage
+from dlrover_nb.core.structs.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+)
+from dlrover_nb.core.structs.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.resources import Role
 
 SCALED = {
     "worker": {"count": 2, "cpu": 1.0, "memory_mib": 4096},
@@ -32,6 +41,7 @@ CHANGES = (
     ("decisions", {"verdict": "undo", "decision": "d1"}),
     ("decisions", {"verdict": "mode", "mode": "auto"}),
     ("decisions", {"verdict": "pin", "pins": {"workers": 1}}),
+    ("decisions", {"verdict": "mitigate", "restart": "worker-0"}),
     ("stop", {}),
     ("finish", {}),
 )
@@ -177,3 +187,94 @@ def test_the_audit_tells_what_was_asked_through_the_api(client, job):
     rows = client.as_person("vera").get(f"/api/v1/audit?job={job.name}&rows=1000").json["rows"]
     assert {row["row"]["entry"] for row in rows} == {"api"}
     assert [row["seq"] for row in rows] == sorted((row["seq"] for row in rows), reverse=True)
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """A server with a job in which an action against a straggler waits, its master, and its team."""
+    nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
+    nodes += tuple(b.node(f"ps-{i}", Role.PS, memory=1.0) for i in range(2))
+    master = master_of(
+        "ads", owner="otto", nodes=nodes, mitigations=(b.mitigation(),), stragglers=(b.straggler(),)
+    )
+    with masters_team(tmp_path, MastersCluster(master)) as team, running(team, ByName()) as server:
+        yield by(Client(server.url), "otto"), master, team
+
+
+def test_a_job_is_told_with_who_is_slow_and_what_waits_against_that(slow):
+    otto, master, _ = slow
+    told = otto.get("/api/v1/jobs/a/ads")
+    assert told.json["mitigations"][0]["action"]["restart"] == {"node": "worker-1", "role": "worker"}
+    assert told.json["stragglers"][0]["node"] == "worker-1"
+    alone = otto.get("/api/v1/jobs/a/ads/mitigations")
+    assert alone.json["mitigations"] == told.json["mitigations"]
+    assert alone.json["stragglers"] == told.json["stragglers"]
+    assert alone.headers["ETag"] == f'"{master.state.version}"'
+    (listed,) = otto.get("/api/v1/jobs").json["jobs"]
+    assert listed["job"]["outlook"]["mitigation"]["words"] == "restart worker-1"
+
+
+@pytest.mark.parametrize(
+    ("body", "action"),
+    [
+        ({"restart": "worker-1"}, KillRestart("worker-1", Role.WORKER)),
+        ({"move": "ps-1"}, MoveBuckets("ps-1")),
+        (
+            {"batches": {"worker-0": 96, "worker-1": 32}},
+            AdjustBatches((("worker-0", 96), ("worker-1", 32))),
+        ),
+        ({"backup": 1}, BackupWorkers(1)),
+        ({"rates": {"worker-1": 0.5}}, AdjustRates((("worker-1", 0.5),))),
+    ],
+)
+def test_an_action_is_ordered_by_its_field_once_for_each_key(slow, body, action):
+    otto, master, team = slow
+    keyed = otto.with_headers(Idempotency_Key="one", If_Match='"d0"')
+    sent = {"verdict": "mitigate", "why": "it is slow", **body}
+    first = keyed.post("/api/v1/jobs/a/ads/decisions", sent)
+    assert first.status == 200, first.text
+    assert keyed.post("/api/v1/jobs/a/ads/decisions", sent).json == first.json
+    assert first.json["action"] == "mitigate"
+    (made,) = master.asked
+    assert (made.action.action, made.why, made.seen) == (action, "it is slow", "d0")
+    row = team.audit.newest(1)[0].row
+    assert (row.action, row.entry, row.mitigation) == (Action.MITIGATE, Entry.API, action.words)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({}, 422, "exactly one"),
+        ({"restart": "worker-1", "backup": 1}, 422, "exactly one"),
+        ({"restart": "worker-9"}, 422, "there are: worker-0, worker-1, ps-0, ps-1"),
+        ({"restart": 3}, 422, "restart"),
+        ({"batches": {}}, 422, "batches"),
+        ({"rates": {"worker-0": -1}}, 422, "rates"),
+        ({"by": "root", "backup": 1}, 422, "by"),
+    ],
+)
+def test_what_is_no_action_of_the_job_is_refused_and_nothing_is_done(slow, body, status, told):
+    otto, master, _ = slow
+    answered = otto.post("/api/v1/jobs/a/ads/decisions", {"verdict": "mitigate", **body})
+    assert answered.status == status, answered.text
+    assert told in answered.text
+    assert not master.asked
+
+
+@pytest.mark.parametrize("verdict", ["accept", "reject"])
+def test_an_open_action_is_answered_by_its_id(slow, verdict):
+    otto, master, _ = slow
+    answered = otto.post("/api/v1/jobs/a/ads/decisions", {"verdict": verdict, "proposal": "m1"})
+    assert answered.status == 200, answered.text
+    assert master.state.open_mitigation is None
+    again = otto.post("/api/v1/jobs/a/ads/decisions", {"verdict": verdict, "proposal": "m1"})
+    assert again.status == 409
+
+
+def test_an_action_is_undone_as_it_was_done(slow):
+    otto, master, _ = slow
+    made = otto.post("/api/v1/jobs/a/ads/decisions", {"verdict": "mitigate", "backup": 1}).json["decision"]
+    undone = otto.post("/api/v1/jobs/a/ads/decisions", {"verdict": "undo", "decision": made["id"]})
+    assert undone.status == 200, undone.text
+    assert undone.json["decision"]["action"]["backup"] == {"n": 1}
+    assert master.asked[-1].undoes == made["id"]

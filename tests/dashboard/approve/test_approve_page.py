@@ -7,11 +7,12 @@ import re
 import secrets
 from urllib.parse import unquote, urlencode
 
+import builders as b
 import pytest
-from dashboards import by
+from dashboards import ByName, Client, by, running
 from hypothesis import given
 from hypothesis import strategies as st
-from team_clusters import submitted
+from team_clusters import MastersCluster, master_of, masters_team, submitted
 from waiting import until
 
 from dlrover_nb.core.errors import NotFoundError
@@ -155,3 +156,45 @@ def test_any_text_is_an_id_or_is_refused(name):
     except NotFoundError:
         return
     assert found.request or (found.cluster and found.job and found.proposal)
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """A server with a job in which an action against a straggler waits."""
+    master = master_of("ads", owner="otto", mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
+    with masters_team(tmp_path, MastersCluster(master)) as team, running(team, ByName()) as server:
+        yield master, server, team
+
+
+def posted(server, person, page, action, **changed):
+    sent = fields(page) | {"action": action, "reason": "from my phone"} | changed
+    return Client(server.url, person).post_form("approve/a~ads~m1", sent)
+
+
+def test_an_action_is_approved_on_a_page_of_its_own(slow):
+    master, server, team = slow
+    page = Client(server.url, "otto").get("approve/a~ads~m1")
+    assert page.status == 200
+    assert "<script" not in page.text
+    for part in ("m1 of job ads: restart worker-1", "worker-1 is slow: 24.0 ms", "trains about 12 % faster"):
+        assert part in page.text
+    told = posted(server, "otto", page, "accept")
+    assert "Accept m1 of job ads is done" in told.text
+    assert "Nothing to decide any more: m1 is accepted" in told.text
+    assert [each.proposal for each in master.asked] == ["m1"]
+    row = team.audit.newest(1)[0].row
+    assert (row.entry, row.subject, row.mitigation) == (Entry.APPROVE, "m1", "restart worker-1")
+    assert Client(server.url, "otto").get("approve/a~ads~m7").status == 404
+
+
+def test_a_viewer_sees_an_action_without_buttons(slow):
+    _, server, _ = slow
+    page = Client(server.url, "vera").get("approve/a~ads~m1")
+    assert "needs the role operator" in page.text
+    assert 'name="action"' not in page.text
+
+
+def test_an_alert_of_an_action_leads_to_its_page():
+    alert = Alert(AboutJob("a", "ads"), AlertKind.PROPOSAL, 1.0, "m1 has waited", "m1")
+    assert path_of(alert) == "/approve/a~ads~m1"
+    assert subject_of("a~ads~m1") == Subject("a", "ads", "m1")

@@ -7,11 +7,12 @@ import os
 import sys
 from pathlib import Path
 
+import builders as b
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
-from team_clusters import simulated_cluster, submitted
+from team_clusters import MastersCluster, master_of, simulated_cluster, submitted
 from waiting import until
 
 from dlrover_nb.core.clock import SystemClock
@@ -20,15 +21,20 @@ from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart
 from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.people import AccessRole, Grant, Person, local_person
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import FinishChoice
 from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, only_read
 from dlrover_nb.dashboard.mcp_server import server_of
 
-READING = {"list_jobs", "job_status", "plans", "explain", "what_if", "logs", "history", "scoreboard", "audit"}
+READING = {
+    "list_jobs", "job_status", "plans", "stragglers", "explain", "what_if", "logs", "history", "scoreboard", "audit",
+}  # fmt: skip
+PROPOSING = {"propose", "propose_action"}
 NOW_S = SystemClock().now_s
 
 
@@ -82,7 +88,7 @@ def state(job):
 
 def test_only_these_tools_exist_and_each_says_whether_it_reads(tools):
     listed, _ = asked(server_of(tools))
-    assert {tool.name for tool in listed} == {*READING, "propose"}
+    assert {tool.name for tool in listed} == {*READING, *PROPOSING}
     for tool in listed:
         assert tool.annotations.read_only_hint == (tool.name in READING)
         assert tool.annotations.destructive_hint is False
@@ -103,6 +109,7 @@ def calls_of(proposal):
         ("list_jobs", {}),
         ("job_status", {"job": "ads-ctr"}),
         ("plans", {"job": "ads-ctr"}),
+        ("stragglers", {"job": "ads-ctr"}),
         ("explain", {"job": "ads-ctr", "proposal": proposal}),
         ("explain", {"job": "ads-ctr"}),
         ("what_if", {"job": "ads-ctr", **sizes}),
@@ -113,6 +120,16 @@ def calls_of(proposal):
         ("audit", {"job": "ads-ctr", "rows": 10}),
         ("propose", {"job": "ads-ctr", "why": "twice as fast", "proposal": proposal}),
         ("propose", {"job": "ads-ctr", "why": "twice as fast", **sizes}),
+        *(
+            ("propose_action", {"job": "ads-ctr", "why": "it is slow", **action})
+            for action in (
+                {"restart": "worker-1"},
+                {"move": "ps-1"},
+                {"batches": {"worker-1": 8}},
+                {"backup": 1},
+                {"rates": {"worker-1": 0.5}},
+            )
+        ),
     )
 
 
@@ -129,7 +146,7 @@ def test_no_call_of_any_tool_changes_a_job(tools, job):
 @given(st.data())
 def test_no_call_with_drawn_arguments_changes_a_job(tools, job, data):
     before = state(job)
-    name = data.draw(st.sampled_from(sorted({*READING, "propose"})))
+    name = data.draw(st.sampled_from(sorted({*READING, *PROPOSING})))
     texts = st.sampled_from(["ads-ctr", "p1", "d1", "", "stop", "r1", "; rm -rf", "../x"])
     values = st.one_of(texts, st.integers(-1, 5), st.none(), st.floats(0.1, 3))
     fields = [
@@ -144,6 +161,9 @@ def test_no_call_with_drawn_arguments_changes_a_job(tools, job, data):
         "rows",
         "action",
         "force",
+        "restart",
+        "move",
+        "backup",
     ]
     given_ = data.draw(st.dictionaries(st.sampled_from(fields), values))
     asked(server_of(tools), (name, {"job": "ads-ctr"} | given_))
@@ -158,6 +178,7 @@ def test_the_jobs_of_tools_refuse_every_command(job):
         lambda: held.accept("p1"),
         lambda: held.scale(plan),
         lambda: held.set_mode(Mode.AUTO),
+        lambda: held.mitigate(BackupWorkers(1)),
         held.finish,
         held.stop,
         lambda: held.retry_shard(1),
@@ -204,6 +225,55 @@ def test_what_is_proposed_waits_for_a_person_and_is_on_record(tools, job, url):
         Stage.WAITING,
         "it is cheap now",
     )
+
+
+@pytest.fixture
+def slow(url):
+    """Tools for a cluster with a job in which an action against a straggler waits, and its master."""
+    nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
+    master = master_of("ads", nodes=nodes, mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
+    cluster = MastersCluster(master)
+    made = AgentTools(lambda: cluster, local_person("ada"), NOW_S, url=url, rules=NO_RULES)
+    yield made, master, cluster
+    made.close()
+
+
+def test_an_agent_reads_who_is_slow_and_what_waits_against_that(slow):
+    tools, _, _ = slow
+    said = told(tools, "stragglers", job="ads")
+    assert said["slow"][0]["node"] == "worker-1"
+    assert said["open_mitigation"]["id"] == "m1"
+    assert told(tools, "plans", job="ads")["open_mitigation"]["id"] == "m1"
+    assert told(tools, "job_status", job="ads")["mitigations"][0]["why"].startswith("worker-1 takes")
+
+
+def test_an_action_that_an_agent_proposes_waits_for_a_person(slow, url):
+    tools, master, cluster = slow
+    made = told(tools, "propose_action", job="ads", why="its machine is busy", restart="worker-1")
+    assert made["asks_for"] == "mitigate restart worker-1"
+    accepted = told(tools, "propose", job="ads", why="it is slow", proposal="m1")
+    assert accepted["asks_for"] == "accept m1"
+    assert not master.asked, "nothing is done yet"
+    requests = RequestStore(url)
+    service = CommandService(lambda: AuditStore(url), NOW_S, requests=requests)
+    handle = cluster.job("ads").asked_by(Asker(local_person("ada"), Entry.APPROVE), service)
+    done = handle.approve(requests.find(made["request"]))
+    assert done.action.action == KillRestart("worker-1", Role.WORKER)
+    assert AuditStore(url).newest(1)[0].row.mitigation == "restart worker-1"
+
+
+def test_a_mistake_about_an_action_is_told_in_words(slow):
+    tools, _, _ = slow
+    _, answers = asked(
+        server_of(tools),
+        ("propose_action", {"job": "ads", "why": "x"}),
+        ("propose_action", {"job": "ads", "why": "x", "restart": "worker-9"}),
+        ("propose_action", {"job": "ads", "why": " ", "backup": 1}),
+    )
+    assert all(each.is_error for each in answers)
+    assert "give exactly one" in answers[0].content[0].text
+    assert "there are: worker-0, worker-1" in answers[1].content[0].text
+    assert "must say why" in answers[2].content[0].text
 
 
 def test_an_agent_cannot_flood_people_with_proposals(cluster, job, tmp_path):
@@ -259,6 +329,6 @@ def test_the_program_speaks_the_protocol_over_standard_input_and_output(tmp_path
     listed, (jobs, made) = asked(
         program, ("list_jobs", {}), ("propose", {"job": "ads-ctr", "why": "over stdio", "workers": 2})
     )
-    assert len(listed) == len(READING) + 1
+    assert len(listed) == len(READING) + len(PROPOSING)
     assert jobs.structured_content["jobs"][0]["name"] == "ads-ctr"
     assert RequestStore(url).find(made.structured_content["request"]).command.why == "over stdio"

@@ -1,0 +1,106 @@
+"""An action against stragglers from what people write: names of nodes, sizes, factors.
+
+The Python API, the verb, the HTTP API and agents take the same five words, of which exactly one is given. A
+node is looked up among those of the job, so that a wrong name is told with the right ones before anything is
+asked of the job's master; whether the job can do it now, its master decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
+
+from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.structs.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+)
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import NodePhase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.structs.actions import Action
+    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+
+N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRequest:
+    """What was asked for; exactly one is given.
+
+    Parameters
+    ----------
+    restart
+        Name of the node to start anew beside the old one.
+    move
+        Name of the PS that shall hold fewer parameters.
+    batches
+        Samples of one mini-batch by the worker's name.
+    backup
+        Without how many slowest workers an iteration goes on; 0: it waits for all.
+    rates
+        Factor on the learning rate by the worker's name.
+    """
+
+    restart: str | None = None
+    move: str | None = None
+    batches: Mapping[str, int] | None = None
+    backup: int | None = None
+    rates: Mapping[str, float] | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of what was given."""
+        return tuple(each.name for each in fields(self) if getattr(self, each.name) is not None)
+
+    def action(self, snapshot: JobSnapshot) -> Action:
+        """Return the action for a job.
+
+        Raises
+        ------
+        InvalidValueError
+            When not exactly one is given, or a node is not there or has another role.
+        """
+        if len(self.given) != 1:
+            known = ", ".join(each.name for each in fields(self))
+            got = " and ".join(self.given) or "none"
+            raise InvalidValueError(f"an action must be one of {known}, got {got}; give exactly one")
+        if self.restart is not None:
+            node = _node(snapshot, self.restart, "restart")
+            return KillRestart(node.id, node.role)
+        if self.move is not None:
+            return MoveBuckets(_node(snapshot, self.move, "move", Role.PS).id)
+        if self.batches is not None:
+            return AdjustBatches(_of_workers(snapshot, self.batches, "batches"))
+        if self.rates is not None:
+            return AdjustRates(_of_workers(snapshot, self.rates, "rates"))
+        assert self.backup is not None
+        return BackupWorkers(self.backup)
+
+
+def _of_workers(snapshot: JobSnapshot, values: Mapping[str, N], what: str) -> tuple[tuple[str, N], ...]:
+    return tuple(
+        (_node(snapshot, name, what, Role.WORKER).id, value) for name, value in sorted(values.items())
+    )
+
+
+def _node(snapshot: JobSnapshot, name: str, what: str, role: Role | None = None) -> NodeView:
+    """Return a node by its name, or by its name within the job."""
+    there = [
+        node for node in snapshot.nodes if node.phase is not NodePhase.GONE and role in {None, node.role}
+    ]
+    names = {name, f"{snapshot.spec.name}-{name}"}
+    found = next((node for node in there if node.id in names), None)
+    if found is not None:
+        return found
+    kind = {None: "a node", Role.PS: "a parameter server", Role.WORKER: "workers"}[role]
+    known = ", ".join(node.id for node in there) or "none now"
+    raise InvalidValueError(
+        f"{what} must name {kind} of job {snapshot.spec.name}, got {shown(name)}; there are: {known}"
+    )

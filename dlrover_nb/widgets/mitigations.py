@@ -1,0 +1,240 @@
+"""Actions against stragglers in views: who is slow, what is proposed against it, and what was done.
+
+The numbers are those of the job's controller, which watches all the time; a view computes none of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.structs.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+)
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
+from dlrover_nb.widgets.series import short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.structs.actions import Action
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.mitigations import Mitigation
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.stragglers import Straggler
+
+NONE_YET = "No action against stragglers was proposed or ordered yet."
+NONE_OPEN = "No action against stragglers waits for an answer."
+HEAD = ("id", "action", "why", "gain", "cost", "status", "by", "decision")
+
+
+def mitigations_view(snapshot: JobSnapshot) -> View:
+    """Return who is slow, the action that waits, and all actions so far."""
+    blocks: list[Block] = [*slow_blocks(snapshot)]
+    opened = open_blocks(snapshot)
+    blocks += opened or (Paragraph(NONE_OPEN if snapshot.mitigations else NONE_YET),)
+    if snapshot.mitigations:
+        blocks.append(mitigations_table(snapshot))
+    if not (opened or snapshot.phase.is_final):
+        name = snapshot.spec.name
+        lines = (f"%dlrover stragglers {name}", f"%dlrover mitigate {name} --restart NODE")
+        blocks.append(Paragraph("See who is slow, or order one yourself:", Tone.HINT, lines))
+    return View(f"Actions against stragglers of {snapshot.title}", tuple(blocks))
+
+
+def slow_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return each slow node with its numbers, as warnings; nothing of a job that has ended."""
+    if snapshot.phase.is_final:
+        return ()
+    return tuple(
+        Paragraph(slow_words(each, snapshot.spec.name), Tone.WARNING) for each in worst(snapshot.stragglers)
+    )
+
+
+def worst(found: Sequence[Straggler]) -> tuple[Straggler, ...]:
+    """Return one finding of each node, the one of the longest window: it says the most."""
+    longest: dict[str, Straggler] = {}
+    for each in found:
+        if each.node not in longest or each.window_s > longest[each.node].window_s:
+            longest[each.node] = each
+    return tuple(longest.values())
+
+
+def slow_words(found: Straggler, job: str) -> str:
+    """Say who is slow: its time, that of its peers, since when, and by which rule."""
+    what = "a request" if found.role == "ps" else "an iteration"
+    return (
+        f"{short_name(found.node, job)} is slow: {seconds(found.iter_s)} of its own in {what}, its peers "
+        f"{seconds(found.peers_s)} ({found.ratio:.1f} times), since {units.clock(found.since_s)}, "
+        f"{found.pace} ({found.rule})."
+    )
+
+
+def seconds(value_s: float) -> str:
+    """Return the time of an iteration or a request."""
+    return f"{1000 * value_s:.1f} ms" if value_s < 1 else f"{value_s:.2f} s"
+
+
+def gain_words(gain: float | None) -> str:
+    """Return how much faster the job trains: ``trains about 12 % faster``."""
+    if gain is None or not units.known(gain):
+        return "not known"
+    if abs(gain) < 0.005:
+        return "trains about as fast"
+    return f"trains about {units.percent(abs(gain))} {'faster' if gain > 0 else 'slower'}"
+
+
+def facts(mitigation: Mitigation) -> tuple[tuple[str, str], ...]:
+    """Return why an action is proposed, what it gains and what it costs."""
+    return (
+        ("why", mitigation.why or units.MISSING),
+        ("gain", gain_words(mitigation.gain)),
+        ("cost", mitigation.cost or units.MISSING),
+        *((("waits", mitigation.note),) if mitigation.note and mitigation.is_open else ()),
+    )
+
+
+def head_words(mitigation: Mitigation) -> str:
+    """Return the action as a heading: ``m1: restart worker-1``."""
+    return f"{mitigation.id}: {mitigation.words}"
+
+
+def open_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return the action that waits, in full, with the commands that answer it; nothing where none does."""
+    opened = snapshot.open_mitigation
+    if opened is None or snapshot.phase.is_final:
+        return ()
+    return (
+        Heading(f"Open action {head_words(opened)}"),
+        Facts(facts(opened)),
+        Paragraph("Answer it with one of:", Tone.HINT, commands(snapshot.spec.name, opened)),
+    )
+
+
+def commands(job: str, mitigation: Mitigation) -> tuple[str, ...]:
+    """Return the commands that answer an action."""
+    return (
+        f"%dlrover accept {job} {mitigation.id}",
+        f'%dlrover reject {job} {mitigation.id} --why "..."',
+    )
+
+
+def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return that an action waits, in a line, with the commands that answer it."""
+    opened = snapshot.open_mitigation
+    if opened is None or snapshot.phase.is_final:
+        return ()
+    text = f"Action {opened.id} waits: {opened.words}; it {gain_words(opened.gain)}. {_sentence(opened.why)}"
+    if opened.gain is None:
+        text = f"Action {opened.id} waits: {opened.words}. {_sentence(opened.why)}"
+    return (Paragraph(text.strip(), Tone.HINT, commands(snapshot.spec.name, opened)),)
+
+
+def _sentence(text: str) -> str:
+    return text if not text or text.endswith(".") else f"{text}."
+
+
+def mitigations_table(snapshot: JobSnapshot) -> Table:
+    """Return all actions so far, with who decided them."""
+    by = deciders(snapshot)
+    rows = tuple(
+        (
+            each.id,
+            each.words,
+            each.why or units.MISSING,
+            gain_words(each.gain) if each.gain is not None else units.MISSING,
+            each.cost or units.MISSING,
+            status_words(each),
+            by.get(each.id) or units.MISSING,
+            each.decision or units.MISSING,
+        )
+        for each in snapshot.mitigations
+    )
+    return Table("Actions so far", HEAD, rows)
+
+
+def closed_table(snapshot: JobSnapshot) -> Table | None:
+    """Return the actions that wait for no answer, without their reasons; None where there are none."""
+    by = deciders(snapshot)
+    rows = tuple(
+        (each.id, each.words, status_words(each), by.get(each.id) or units.MISSING)
+        for each in snapshot.mitigations
+        if not each.is_open
+    )
+    return Table("Actions so far", ("id", "action", "status", "by"), rows) if rows else None
+
+
+def deciders(snapshot: JobSnapshot) -> dict[str, str]:
+    """Return who decided on each action, by its id; those that nobody has are left out."""
+    by_decision = {each.id: each.by for each in snapshot.decisions}
+    answered = {each.proposal: each.by for each in snapshot.decisions if each.proposal}
+    found = {
+        each.id: by_decision.get(each.decision) or answered.get(each.id) for each in snapshot.mitigations
+    }
+    return {name: by for name, by in found.items() if by}
+
+
+def status_words(mitigation: Mitigation) -> str:
+    """Describe the status of an action from facts alone: never 'in effect' before its end is known."""
+    note = f" ({mitigation.note})" if mitigation.note and not mitigation.is_open else ""
+    match mitigation.status:
+        case ProposalStatus.PENDING:
+            return "open"
+        case ProposalStatus.ACCEPTED | ProposalStatus.APPLYING:
+            return f"{mitigation.status}, not in effect yet{note}"
+        case ProposalStatus.APPLIED:
+            return f"in effect{note}"
+        case _:
+            return f"{mitigation.status}{note}"
+
+
+def of_decision(decision: Decision, snapshot: JobSnapshot) -> Mitigation | None:
+    """Return the action that a decision answered or ordered; None: it is about none that is known."""
+    name = decision.proposal
+    return next(
+        (
+            each
+            for each in reversed(snapshot.mitigations)
+            if (name and each.id == name) or (decision.id and each.decision == decision.id)
+        ),
+        None,
+    )
+
+
+def state_words(decision: Decision, snapshot: JobSnapshot) -> str:
+    """Describe the progress of a decision about an action; empty: it is about none."""
+    found = of_decision(decision, snapshot)
+    if found is None:
+        return "requested, not in effect yet" if decision.verdict is Verdict.MITIGATE else ""
+    is_heard = decision.id in {known.id for known in snapshot.decisions}
+    if not is_heard:
+        return "the next report of the job shows the result"
+    return f"action {found.id} ({found.words}) is {status_words(found)}"
+
+
+def order_command(job: str, action: Action) -> str:
+    """Return the command that orders an action; empty where no command can.
+
+    Accumulated batches can only be accepted: a command has no words for them.
+    """
+    match action:
+        case KillRestart(node=node):
+            option = f"--restart {short_name(node, job)}"
+        case MoveBuckets(ps=ps):
+            option = f"--move {short_name(ps, job)}"
+        case AdjustBatches(sizes=sizes):
+            if action.accumulate:
+                return ""
+            option = f"--batches {','.join(f'{short_name(node, job)}={size}' for node, size in sizes)}"
+        case BackupWorkers(n=n):
+            option = f"--backup {n}"
+        case AdjustRates(factors=factors):
+            option = f"--rates {','.join(f'{short_name(node, job)}={x:.4g}' for node, x in factors)}"
+        case _ as never:
+            assert_never(never)
+    return f"%dlrover mitigate {job} {option}"

@@ -1,0 +1,76 @@
+"""An action against stragglers from names, sizes and factors that people write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import builders
+import pytest
+
+from dlrover_nb.core.client.action_request import ActionRequest
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+)
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.snapshot import NodePhase
+
+JOB = builders.snapshot(
+    nodes=(
+        builders.node("worker-0", Role.WORKER, memory=1.0),
+        builders.node("quick-start-worker-1", Role.WORKER, memory=1.0),
+        builders.node("ps-0", Role.PS, memory=1.0),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "action"),
+    [
+        (ActionRequest(restart="worker-0"), KillRestart("worker-0", Role.WORKER)),
+        (ActionRequest(restart="ps-0"), KillRestart("ps-0", Role.PS)),
+        (ActionRequest(restart="worker-1"), KillRestart("quick-start-worker-1", Role.WORKER)),
+        (ActionRequest(move="ps-0"), MoveBuckets("ps-0")),
+        (
+            ActionRequest(batches={"worker-1": 32, "worker-0": 96}),
+            AdjustBatches((("worker-0", 96), ("quick-start-worker-1", 32))),
+        ),
+        (ActionRequest(backup=0), BackupWorkers(0)),
+        (ActionRequest(rates={"worker-0": 0.5}), AdjustRates((("worker-0", 0.5),))),
+    ],
+)
+def test_each_request_is_the_action_that_it_names(request_, action):
+    assert request_.action(JOB) == action
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (ActionRequest(), "one of restart, move, batches, backup, rates, got none; give exactly one"),
+        (ActionRequest(restart="worker-0", backup=1), "got restart and backup; give exactly one"),
+        (
+            ActionRequest(restart="worker-9"),
+            "restart must name a node of job quick-start, got 'worker-9'; there are: worker-0, quick-start-w",
+        ),
+        (ActionRequest(move="worker-0"), "must name a parameter server .* there are: ps-0"),
+        (ActionRequest(batches={"ps-0": 3}), "batches must name workers .* there are: worker-0"),
+        (ActionRequest(rates={"ps-0": 3.0}), "rates must name workers"),
+        (ActionRequest(batches={}), "sizes must name at least one worker"),
+        (ActionRequest(batches={"worker-0": 0}), "batch size of worker-0"),
+        (ActionRequest(backup=-1), "n must be"),
+        (ActionRequest(rates={"worker-0": 0.0}), "factor of worker-0"),
+    ],
+)
+def test_what_names_no_action_of_the_job_is_told_with_what_would(request_, error):
+    with pytest.raises(InvalidValueError, match=error):
+        request_.action(JOB)
+
+
+def test_a_node_that_is_gone_cannot_be_named():
+    gone = replace(JOB, nodes=tuple(replace(node, phase=NodePhase.GONE) for node in JOB.nodes))
+    with pytest.raises(InvalidValueError, match="there are: none now"):
+        ActionRequest(restart="worker-0").action(gone)
