@@ -6,8 +6,8 @@ like any other: of a user in suggest mode, of auto mode at once. In manual mode 
 proposed. A job of other programs gets no proposals, as nothing here could carry them out.
 
 An open action is kept while the arbiter admits one that does not differ materially, and new sizes for a
-short window in any case, so that it does not change under a user's hands. One at a time: while an action is under way no other is proposed, and a change of
-plan ends both, since both were decided on other nodes.
+short window in any case, so that it does not change under a user's hands. One at a time: while an action is
+under way no other is proposed, and a change of plan ends both, since both were decided on other nodes.
 
 A rejected action, or one that was undone, is not proposed again until its node has recovered once; a global
 one until one of the nodes that were slow then has. After a global action the next one waits for a short
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.slow_nodes import SlowNodes
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.controller.undo_log import UndoLog
-    from dlrover_nb.core.straggler.arbiter import Refusal
+    from dlrover_nb.core.straggler.arbiter import Facts, Refusal
+    from dlrover_nb.core.straggler.solutions import Situation
     from dlrover_nb.core.structs.actions import Action, Proposed
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import PlanApplied
@@ -103,25 +104,26 @@ class Mitigations:
         slow = self._nodes.slow
         self._rejected = {name: nodes for name, nodes in self._rejected.items() if _lasts(nodes, slow)}
         self._told = {name: nodes for name, nodes in self._told.items() if _lasts(nodes, slow)}
-        self._withdraw(at_s)
         is_ours = self._state.mode is not Mode.MANUAL and self._state.spec.foreign is None
-        if may_propose and is_ours:
-            self._propose(at_s)
-
-    def _withdraw(self, at_s: float) -> None:
-        """Close the open action if its node has recovered."""
-        opened = self._book.open
-        if opened is None:
+        may_propose = may_propose and is_ours
+        if not may_propose and self._book.open is None:
             return
-        facts = self._nodes.facts(at_s, self._nodes.situation(at_s), (), {})
-        for refusal in recovered((Order(opened.action.action, opened.why, None),), facts):
-            self.expire(at_s, refusal.reason)
-
-    def _propose(self, at_s: float) -> None:
-        running = self._book.running
-        situation = self._nodes.situation(at_s)
+        running, situation = self._book.running, self._nodes.situation(at_s)
         under_way = () if running is None else (running.action.action,)
         facts = self._nodes.facts(at_s, situation, under_way, self._last_at_s)
+        self._withdraw(facts)
+        if may_propose:
+            self._propose(situation, facts)
+
+    def _withdraw(self, facts: Facts) -> None:
+        """Close the open action if its node has recovered."""
+        opened = self._book.open
+        if opened is not None:
+            for refusal in recovered((Order(opened.action.action, opened.why, None),), facts):
+                self.expire(facts.at_s, refusal.reason)
+
+    def _propose(self, situation: Situation, facts: Facts) -> None:
+        running, at_s = self._book.running, facts.at_s
         try:
             asked = SOLUTIONS[self._state.spec.stragglers](self._nodes.findings, situation)
         except InvalidValueError as error:  # no sizes sum to the global batch

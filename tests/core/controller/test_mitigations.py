@@ -7,6 +7,7 @@ from slow_world import WINDOW_S, SlowJob, actions, plan_of, scales
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.actions import (
+    ActionChoice,
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -118,8 +119,8 @@ def test_where_all_are_slow_nothing_is_done():
 def test_of_two_stragglers_the_slower_one_comes_first_and_then_the_other():
     job = SlowJob(n_worker=8, sync=Sync.ASP, mode=Mode.AUTO)
     job.run(40)
-    job.slow = {"worker-2": 2.0, "worker-5": 4.0}
-    job.run(70)
+    job.slow = {"worker-2": 3.0, "worker-5": 4.0}
+    job.run(100)
     assert actions(job.orders) == ["restart worker-5"]
     job.replace_node("worker-5", "worker-8")
     job.end()
@@ -129,11 +130,11 @@ def test_of_two_stragglers_the_slower_one_comes_first_and_then_the_other():
 
 
 def test_new_sizes_are_proposed_where_workers_keep_in_step_and_a_restart_supersedes_them():
-    job = slow_job(sync=Sync.BSP, seconds=30)
+    job = slow_job(sync=Sync.BSP, seconds=20)
     first = job.open
     assert first.words.startswith("adjust batch sizes to ")
     assert first.action.adjust.total == 4 * 512
-    job.run(WINDOW_S - 10)
+    job.run(WINDOW_S / 2)
     assert job.open == first, "sizes are not replaced while the means of speeds still change"
     job.run(60)
     assert job.statuses[0] == (first.words, "superseded")
@@ -213,7 +214,7 @@ def test_an_accepted_action_is_ordered_and_applied_when_it_is_in_effect():
 
 
 def test_an_action_that_fails_says_why_and_is_not_repeated_at_once():
-    job = slow_job(mode=Mode.AUTO)
+    job = slow_job(mode=Mode.AUTO, seconds=50)
     job.end("no room was found")
     assert job.view.mitigations[0].note == "no room was found"
     job.run(30)
@@ -251,8 +252,9 @@ def test_rejected_sizes_come_again_only_after_the_slow_worker_has_recovered():
     job.slow = {}
     job.run(80)
     job.slow["worker-2"] = 3.0
+    assert job.open is None
     job.run(20)
-    assert [status for _, status in job.statuses] == ["rejected", "pending"]
+    assert job.open is not None
 
 
 def test_a_node_that_recovers_takes_the_open_action_with_it():
@@ -295,14 +297,15 @@ def test_a_node_that_is_killed_takes_its_proposed_restart_with_it():
 
 
 def test_a_refusal_is_told_once_per_node_and_spell():
-    job = slow_job(mode=Mode.AUTO)
-    job.end()
-    for _ in range(2):
-        job.run(50)
+    job = slow_job(mode=Mode.AUTO, seconds=50)
+    for n_spell in (1, 2):
+        job.end()
+        job.run(30)
+        assert len(job.told("not now, as the last action on worker-2")) == n_spell
         job.slow = {}
         job.run(70)
         job.slow = {"worker-2": 3.0}
-    assert len(job.told("not now, as the last action on worker-2")) == 1
+        job.run(50)
 
 
 def test_a_ps_is_relieved_first():
@@ -371,15 +374,11 @@ def test_before_training_begins_nothing_can_be_ordered():
     job = SlowJob()
     first = type(job.controller)(job.journal[0], policy=job.controller.given.policy)
     first.handle(NodeStarted(0.0, "worker-0", Role.WORKER, 1.0))
-    wanted = Decision(Verdict.MITIGATE, "ada", 1.0, action=_restart("worker-0"))
+    wanted = Decision(
+        Verdict.MITIGATE, "ada", 1.0, action=ActionChoice.of(KillRestart("worker-0", Role.WORKER))
+    )
     with pytest.raises(StaleDecisionError, match="still starting"):
         first.handle(Decided(1.0, wanted))
-
-
-def _restart(node: str):
-    from dlrover_nb.core.structs.actions import ActionChoice
-
-    return ActionChoice.of(KillRestart(node, Role.WORKER))
 
 
 def test_a_users_order_takes_the_place_of_the_open_action():
@@ -395,7 +394,10 @@ def test_a_users_order_takes_the_place_of_the_open_action():
 def test_a_change_of_plan_by_a_user_ends_the_open_action_and_the_one_under_way():
     job = slow_job()
     job.decide(Verdict.SCALE, plan=plan_of(5))
-    assert (job.view.mitigations[0].status, job.view.mitigations[0].note) == ("expired", "ada set another plan")
+    assert (job.view.mitigations[0].status, job.view.mitigations[0].note) == (
+        "expired",
+        "ada set another plan",
+    )
     job.plan = plan_of(5)
     job.workers.append("worker-4")
     job.tell(PlanApplied(job.at_s, job.plan, 1.0))
@@ -503,7 +505,7 @@ def test_an_undo_must_lead_back():
     job.run(5)
     job.order(BackupWorkers(2))
     job.end()
-    with pytest.raises(InvalidValueError, match="the undo of d1 must be: .*wait for all workers"):
+    with pytest.raises(InvalidValueError, match=r"the undo of d1 must be: .*wait for all workers"):
         job.order(BackupWorkers(1), undoes="d1")
 
 
