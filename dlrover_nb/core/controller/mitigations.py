@@ -2,8 +2,8 @@
 
 At each review the solution of the job (`JobSpec.stragglers`) is asked what would help, and the arbiter
 whether that may be done now. The first action that it admits is proposed; whether it is done is a decision
-like any other: of a user in suggest mode, of auto mode at once. In manual mode nodes are watched and nothing is
-proposed. A job of other programs gets no proposals, as nothing here could carry them out.
+like any other: of a user in suggest mode, of auto mode at once. In manual mode nodes are watched and
+nothing is proposed. A job of other programs gets no proposals, as nothing here could carry them out.
 
 An open action is kept while the arbiter admits one that does not differ materially, and new sizes for a
 short window in any case, so that it does not change under a user's hands. One at a time: while an action is
