@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import (
     checkpoint_coordinator,
     choices,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import RestorableCheckpoint
+    from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
@@ -247,6 +249,10 @@ class JobMaster:
         """
         choices.apply_choice(self._state, choice, at_s)
         return self._settle(at_s)
+
+    def mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[Order, ...]:  # noqa: ARG002
+        """Refuse: not merged yet."""
+        raise InvalidValueError(f"{choice.action.words}: this master cannot do that")
 
     def rebalance(self, owner: Sequence[int], at_s: float) -> tuple[Order, ...]:
         """Move buckets to these owners within the present PS group; raises as `rebalancing.rebalance`."""
