@@ -39,11 +39,15 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import MAX_PLANS
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Bid, bid, fitted, has_room
 from dlrover_nb.core.structs.events import (
+    BatchSizesSet,
     Decided,
     Event,
     JobSubmitted,
+    MitigationEnded,
+    NodeLeft,
     NodeOutOfMemory,
     NodeReported,
+    NodeStarted,
     PhaseChanged,
     PlanApplied,
     PlanFailed,
@@ -181,7 +185,7 @@ class Controller:
             case ProgressMade(n_sample_done=n_sample_done):
                 self._measured.progress(n_sample_done)
                 return ()
-            case Ticked():
+            case Ticked() | NodeStarted() | NodeLeft() | BatchSizesSet() | MitigationEnded():
                 return ()  # only auto mode and memory depend on time, and both are checked after every event
             case Decided(at_s, decision):
                 return self._decisions.decided(decision, at_s)

@@ -117,6 +117,11 @@ class ShardLedger:
         purpose, holds = self.split.purpose, self._holds
         return tuple(Lease(purpose, shard, holds[shard].grant) for shard in holds.of(owner))
 
+    @property
+    def next_returned(self) -> int | None:
+        """The returned shard that is granted next; None: none was returned."""
+        return self._queue.returned[0] if self._queue.returned else None
+
     # transitions of a shard
 
     def grant(self, owner: str, *, most_batches: int | None = None) -> Shard | None:

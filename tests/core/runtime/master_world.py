@@ -356,14 +356,21 @@ class World:
                 self.granted.append((node.id, shard))
             case m.NoShard():
                 node.wants_shard = True
-            case m.Drain():
+            case m.Drain(at_once):
                 node.is_draining = True
+                if at_once:
+                    self._leave_at_once(node)
             case Resize(cpu, memory_mib, is_ahead):
                 if not is_ahead:
                     self.applied[node.id] = cpu, memory_mib
                     node.say(Resized(node.id, cpu, memory_mib, False, False))
             case m.Stop():
                 node.is_alive = False
+
+    def _leave_at_once(self, node: FakeNode) -> None:
+        lease = node.shard.lease if node.shard is not None else None
+        node.say(m.Left(node.id, lease, node.n_done if node.shard else 0))
+        node.is_alive = node.is_draining = False
 
     def _begin_to_train(self, node: FakeNode, train: m.Train) -> None:
         if train == node.train and not node.granted:
