@@ -50,6 +50,7 @@ from dlrover_nb.core.structs.messages import (
     ToNode,
     Train,
 )
+from dlrover_nb.core.structs.mitigation_messages import SetRate, ShardReturned
 from dlrover_nb.core.structs.resizing import Resize
 
 if TYPE_CHECKING:
@@ -197,6 +198,17 @@ class Worker:
         _log.warning("%s skipped %s", self._config.node, batch)
         self._agent.send(BatchSkipped(self._config.node, work.shard.lease, batch))
 
+    def rewind(self) -> None:
+        """Take batches again that are not done."""
+        self._prefetcher.rewind()
+
+    def give_back(self, work: ShardWork) -> None:
+        """Return the rest of a shard to the queue: the gradients of this worker come too late."""
+        _log.info("%s gives %s back: its gradients came too late", self._config.node, work.shard.lease)
+        self._prefetcher.remove(work)
+        self._orders.ask_at_s = 0.0
+        self._agent.send(ShardReturned(self._config.node, work.shard.lease, work.n_row_done))
+
     def finish(self, work: ShardWork) -> None:
         """Report a finished shard; without another shard this also requests the next."""
         self._prefetcher.remove(work)
@@ -208,6 +220,8 @@ class Worker:
     def _obey(self, order: ToNode) -> None:
         if isinstance(order, Adjust):
             self._trainer.batch_size = dict(order.sizes).get(self._config.node, self._trainer.batch_size)
+        elif isinstance(order, SetRate):
+            self._trainer.rate = order.factor
         elif isinstance(order, Resize):
             self._agent.resize(order)
         else:
