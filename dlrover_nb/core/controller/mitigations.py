@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.controller.undo_log import UndoLog
     from dlrover_nb.core.straggler.arbiter import Facts, Refusal
-    from dlrover_nb.core.straggler.solutions import Situation
+    from dlrover_nb.core.straggler.situation import Situation
     from dlrover_nb.core.structs.actions import Action, Proposed
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import PlanApplied

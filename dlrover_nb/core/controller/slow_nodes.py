@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.straggler.arbiter import Facts
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
-from dlrover_nb.core.straggler.solutions import Situation, WorkerState
+from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, BackupWorkers, MoveBuckets
-from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.stragglers import Pace
 
@@ -144,8 +143,9 @@ class SlowNodes:
 
     def situation(self, at_s: float) -> Situation:
         """Return what a solution knows beside the findings."""
-        speeds = {each.node: each.samples_per_s for each in self._monitor.times(Role.WORKER, at_s)}
-        workers, times = self._names(Role.WORKER), self._times()
+        times = self._monitor.times(Role.WORKER, at_s)
+        speeds = {each.node: each.samples_per_s for each in times}
+        workers, accumulated = self._names(Role.WORKER), self._times()
         return Situation(
             sync=self._spec.sync,
             workers=tuple(
@@ -153,30 +153,30 @@ class SlowNodes:
                     node,
                     self._size(node),
                     speeds.get(node) or None,
-                    times=times.get(node, 1),
+                    times=accumulated.get(node, 1),
                     rate=self._rates.get(node, 1.0),
                 )
                 for node in workers
             ),
             ps=self._names(Role.PS),
-            empty_ps=frozenset(self._relieved),
+            relieved_ps=frozenset(self._relieved),
             is_busy=self._is_busy(at_s),
             n_backup=self._n_backup,
+            exchange_s=sum(each.exchange_s for each in times) / len(times) if times else None,
+            spread=self._monitor.spread(at_s),
         )
 
     def facts(
         self, at_s: float, situation: Situation, running: tuple[Action, ...], last_at_s: Mapping[str, float]
     ) -> Facts:
         """Return what the arbiter knows."""
-        keeps_step = self._spec.sync is not Sync.ASP
         return Facts(
             at_s=at_s,
             iterations={each.node: self._n_iter.get(each.node) for each in situation.workers},
             ps=situation.ps,
             global_batch=sum(each.samples for each in situation.workers),
             findings=self.findings,
-            empty_ps=frozenset(self._relieved),
-            coordinator=next(iter(situation.ps), None) if keeps_step else None,
+            relieved_ps=frozenset(self._relieved),
             running=running,
             last_at_s=last_at_s,
             is_busy=situation.is_busy,

@@ -149,11 +149,6 @@ class Monitor:
         self._pending[self._index(at_s)] = (total_s + pending_s, n + 1)
         self._drop(self._pending)
 
-    def forget(self, node: str) -> None:
-        """Drop all that is known of a node: it has left the job."""
-        for by_node in (*self._parts.values(), *self._errors.values(), *self._since.values()):
-            by_node.pop(node, None)  # type: ignore[attr-defined]  # dictionaries of three kinds of values
-
     def findings(self, at_s: float) -> tuple[Straggler, ...]:
         """Return the stragglers of the windows that end at `at_s`, by role, pace and node."""
         return tuple(

@@ -15,7 +15,8 @@ from dlrover_nb.core.structs.actions import ActionChoice, KillRestart, Mitigatio
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import Mitigate, MitigationEnded, PhaseChanged, Scale, Ticked
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobPhase, JobSpec
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import BatchChoice
 from dlrover_nb.core.structs.snapshot import Evaluation, NodePhase, NodeView
