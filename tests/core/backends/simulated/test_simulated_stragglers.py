@@ -68,9 +68,7 @@ def test_a_user_accepts_what_is_proposed_and_it_is_done(cluster):
 def test_auto_mode_does_it_by_itself_and_training_goes_on(cluster, solution):
     handle = cluster.add(job(mode=Mode.AUTO, sync=Sync.BSP, stragglers=solution))
     until("an end", handle.snapshot, lambda s: by_status(s, ProposalStatus.APPLIED))
-    shown = until(
-        "more training", handle.snapshot, lambda s: s.samples_per_s > 0 and len(s.mitigations) > 1
-    )
+    shown = until("more training", handle.snapshot, lambda s: s.samples_per_s > 0 and len(s.mitigations) > 1)
     assert {decision.by for decision in shown.decisions} == {"auto"}
     assert not by_status(shown, ProposalStatus.FAILED)
 
