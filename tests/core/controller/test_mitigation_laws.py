@@ -165,7 +165,7 @@ def test_whatever_nodes_and_users_do_the_rules_hold_and_a_snapshot_goes_on_the_s
     run_state_machine_as_test(
         SlowLife,
         settings=settings(
-            max_examples=20,
+            max_examples=12,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -10,7 +10,6 @@ from builders import snapshot
 from slow_world import SlowJob
 from test_driver_resume import Comeback
 
-from dlrover_nb.core.client.link import CallLink
 from dlrover_nb.core.controller.proposals import is_closed
 from dlrover_nb.core.driver.finished_job import FinishedJob, pack_snapshot, unpack_snapshot
 from dlrover_nb.core.driver.recorded_controller import RecordedController
@@ -83,8 +82,7 @@ def test_a_finished_job_keeps_its_actions():
     last = replace(snapshot(), stragglers=job.view.stragglers, mitigations=job.view.mitigations)
     kept = unpack_snapshot(pack_snapshot(last, most_bytes=1 << 20))
     assert kept == last
-    link: CallLink = FinishedJob(kept)
-    assert link.snapshot().mitigations == job.view.mitigations
+    assert FinishedJob(kept).snapshot().mitigations == job.view.mitigations
 
 
 DECIDING = """
