@@ -70,7 +70,8 @@ class MitigationBook:
 
     def of_decision(self, decision: str) -> Mitigation | None:
         """Return the action that a decision ordered; None: it ordered none that is kept."""
-        return next((each for each in reversed(self._all.values()) if each.decision == decision), None)
+        ordered = (each for each in reversed(self._all.values()) if each.decision)
+        return next((each for each in ordered if each.decision == decision), None)
 
     def check(self, mitigation: Mitigation, to: ProposalStatus) -> None:
         """Refuse an invalid transition, with the story of the action."""

@@ -128,6 +128,7 @@ class Mitigations:
             asked = SOLUTIONS[self._state.spec.stragglers](self._nodes.findings, situation)
         except InvalidValueError as error:  # no sizes sum to the global batch
             self._tell("solution", "", f"{self._state.spec.stragglers} finds no answer: {error}", at_s)
+            self.expire(at_s, f"{self._state.spec.stragglers} finds no answer any more")
             return
         proposed = [each for each in asked if self._may_propose(each.action, at_s)]
         limits = Limits(cooldown_s=2 * self._state.spec.straggler_window_s)
@@ -157,8 +158,8 @@ class Mitigations:
         opened = self._book.open
         if opened is not None:
             action = opened.action.action
-            if not orders and not action.is_global:
-                return  # its node is still slow
+            if not orders and not action.is_global and self._state.mode is not Mode.AUTO:
+                return  # its node is still slow, and a user may do it nevertheless
             if any(self._stands_for(opened, order.action, at_s) for order in orders):
                 return
             if not orders:

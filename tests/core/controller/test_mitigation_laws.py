@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from slow_world import SlowJob, plan_of
-from test_snapshot import Twins, difference
+from test_snapshot import Twins, difference, restarted
 
 from dlrover_nb.core.controller.proposals import is_closed
 from dlrover_nb.core.errors import DlroverError
@@ -165,9 +165,24 @@ def test_whatever_nodes_and_users_do_the_rules_hold_and_a_snapshot_goes_on_the_s
     run_state_machine_as_test(
         SlowLife,
         settings=settings(
-            max_examples=20,
+            max_examples=12,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_a_snapshot_of_a_release_without_actions_is_read_and_nodes_are_watched_from_then_on():
+    job = SlowJob(sync=Sync.ASP)
+    job.run(40)
+    old = vars(job.controller)
+    for name in ("_nodes", "_actions", "_mitigations"):
+        del old[name]
+        vars(old["_decisions"]).pop(name, None)
+    job.controller = restarted(job.controller)
+    job.slow["worker-2"] = 3.0
+    job.run(120)
+    assert job.open.words == "restart worker-2"
+    job.decide(Verdict.ACCEPT, proposal="m1")
+    assert job.controller.acting is not None

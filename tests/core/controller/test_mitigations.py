@@ -172,11 +172,12 @@ def test_a_job_that_asks_for_nothing_gets_nothing():
 def test_a_solution_that_finds_no_answer_is_told_once_and_ends_nothing():
     job = SlowJob(stragglers=SolutionName.ANTDT_DD)
     job.run(40)
-    job.order(AdjustBatches((("worker-0", 1), ("worker-1", 1), ("worker-2", 1), ("worker-3", 1))))
+    job.order(AdjustBatches((("worker-0", 513), ("worker-1", 512), ("worker-2", 512), ("worker-3", 512))))
     job.end()
-    job.slow["worker-2"] = 2.0
-    job.run(200)
-    assert len(job.told("finds no answer")) <= 1
+    job.run(100)
+    [line] = job.told("antdt-dd finds no answer")
+    assert "must be 4 and a multiple of 4" in line
+    assert job.open is None
 
 
 def test_no_node_is_restarted_while_the_cluster_is_busy():
@@ -452,6 +453,19 @@ def test_auto_mode_orders_what_waited_for_a_user():
     job.run(5)
     assert job.statuses == [("restart worker-2", "applying")]
     assert job.view.decisions[-1].by == "auto"
+
+
+def test_auto_mode_does_not_order_what_waited_for_a_user_and_may_not_be_done_now():
+    job = slow_job()
+    for _ in range(9):
+        job.tell(NodeStarted(job.at_s, "worker-9", Role.WORKER, 300.0))
+        job.tell(NodeLeft(job.at_s, "worker-9", Role.WORKER))
+    job.run(5)
+    assert job.open is not None, "a user may do it nevertheless"
+    job.decide(Verdict.MODE, mode=Mode.AUTO)
+    job.run(5)
+    assert [status for _, status in job.statuses] == ["expired"]
+    assert actions(job.orders) == []
 
 
 # undo

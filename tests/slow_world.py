@@ -40,6 +40,7 @@ class SlowJob:
 
     def __init__(self, *, n_worker: int = 4, n_ps: int = 2, **fields: Any) -> None:
         given = {"mode": Mode.SUGGEST, "sync": Sync.BSP, "straggler_window_s": WINDOW_S} | fields
+        given.setdefault("policy", "fixed-plan")
         self.plan = plan_of(n_worker, n_ps)
         self.spec = JobSpec("clicks", owner="ada", plan=self.plan, batch_size=BATCH, **given)
         first = JobSubmitted(0.0, self.spec, Capacity((NodeShape(8.0, 65536),)), 10**9, 100_000, 16)
