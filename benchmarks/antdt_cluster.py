@@ -17,7 +17,8 @@ import numpy as np
 
 from dlrover_nb.core.straggler.arbiter import Facts, arbitrate
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, RATIO, SHORT_WINDOW_S, heat
-from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
+from dlrover_nb.core.straggler.situation import Situation, WorkerState
+from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.actions import AdjustBatches, BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role

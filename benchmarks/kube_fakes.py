@@ -375,7 +375,8 @@ def run_masters(kubeconfig: str, n_job: int) -> None:
 def _backend(api: Any, job: str) -> Any:
     from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
     from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.pods import PodJob
 
     features = FeatureSpec("label", (), (), n_train=1, n_eval=1)
@@ -385,7 +386,8 @@ def _backend(api: Any, job: str) -> Any:
 
 
 def _start_nodes(job: str, backend: Any) -> None:
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.resources import Role
 

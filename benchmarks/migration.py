@@ -51,7 +51,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 LIMIT_S = 600.0

@@ -49,7 +49,8 @@ from dlrover_nb.core.runtime.trainer import Push
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec, ModelSpec, NumericColumn
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.messages import Hello, Load, Loaded, Stop, Train
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role

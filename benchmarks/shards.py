@@ -48,7 +48,8 @@ from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import CategoricalColumn, DataFormat, DataSpec, FeatureSpec, JobSpec, Mode
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode
 from dlrover_nb.core.structs.messages import (
     Granted,
     Hello,

@@ -133,7 +133,10 @@ def test_decisions_are_made_on_the_open_proposal_or_the_one_named(cluster, memor
         (lambda job: job.pin(), "nothing to change"),
         (lambda job: job.scale(ps=0), "node count must be >= 1, got 0"),
         (lambda job: job.mode("atuo"), "unknown mode 'atuo'; known: manual, suggest, auto"),
-        (lambda job: job.wait(until="then"), "cannot wait for 'then'; known: end, proposal, mitigation, outcome"),
+        (
+            lambda job: job.wait(until="then"),
+            "cannot wait for 'then'; known: end, proposal, mitigation, outcome",
+        ),
     ],
 )
 def test_a_mistake_decides_nothing(cluster, memory, call, message) -> None:

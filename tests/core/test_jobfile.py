@@ -146,6 +146,16 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\npins: {worker: 2}", "unknown key in pins 'worker'; did you mean 'workers'?"),
         ("name: x\npins: {ps: 1.5}", "pins.ps must be a whole number, got 1.5"),
         ("name: x\nbounds: {quota_cpu: [2]}", "bounds.quota_cpu must be a number, got a list"),
+        ("name: x\nstragglers: antdt", "unknown stragglers 'antdt'; did you mean 'antdt-nd'?"),
+        (
+            "name: x\nstragglers: 7",
+            "stragglers must be one of antdt-nd, antdt-dd, backup-workers, adjust-lr, lb-bsp, none, got 7",
+        ),
+        (
+            "name: x\nstragglers: kill",
+            "unknown stragglers 'kill'; known: antdt-nd, antdt-dd, backup-workers, adjust-lr, lb-bsp, none",
+        ),
+        ("name: x\nstraggler_window_s: 0", "straggler_window_s must be > 0, got 0"),
         ("name: x\nsync: bps", "unknown sync 'bps'; did you mean 'bsp'?"),
         ("name: x\nstaleness: 0", "staleness must be >= 1, got 0"),
         ("name: x\noverlap: 1", "overlap must be true or false, got 1"),

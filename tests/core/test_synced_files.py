@@ -20,7 +20,8 @@ from dlrover_nb.core.runtime.write_ahead_log import Entry, WriteAheadLog
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import Decided, Ticked
-from dlrover_nb.core.structs.job import FeatureSpec, JobSpec, Mode
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.usercode import Packed
 
 DECIDED = Decided(1.0, Decision(Verdict.MODE, "ada", 1.0, mode=Mode.AUTO))

@@ -34,7 +34,7 @@ from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.datafiles import ENDINGS, bare
-from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec
+from dlrover_nb.core.structs.job import DataSpec, JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.snapshot import Evaluation
 
     Floats = NDArray[np.float32]

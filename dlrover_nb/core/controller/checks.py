@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.mitigation_book import is_mitigation
+from dlrover_nb.core.controller.mitigation_checks import check_action, check_answer
 from dlrover_nb.core.controller.undo_log import check_undo, check_version
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
@@ -14,6 +16,8 @@ from dlrover_nb.core.structs.job import JobPhase, Mode
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
+    from dlrover_nb.core.controller.mitigation_book import MitigationBook
+    from dlrover_nb.core.controller.mitigation_checks import MitigationContext
     from dlrover_nb.core.controller.undo_log import UndoableChange
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -50,16 +54,31 @@ class DecisionContext:
         return self.running if self.job.must_move else None
 
 
-def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext) -> None:
+def check_decision(
+    decision: Decision,
+    book: ProposalBook,
+    now: DecisionContext,
+    *,
+    actions: MitigationBook,
+    nodes: MitigationContext,
+) -> None:
     """Refuse an invalid decision.
+
+    Parameters
+    ----------
+    book, actions
+        The proposals of the job, and its actions against stragglers.
+    now, nodes
+        The state of the job, and that of its nodes.
 
     Raises
     ------
     StaleDecisionError
-        When the job is over, the proposal is no longer open, what is to be undone is no longer the latest
-        change, or plan, mode or pins have changed since the user saw them.
+        When the job is over, the proposal or action is no longer open, what is to be undone is no longer the
+        latest change, plan, mode or pins have changed since the user saw them, or another action is under
+        way.
     NotFoundError
-        When there is no such proposal, or nothing to undo.
+        When there is no such proposal, action or node, or nothing to undo.
     InvalidValueError
         When something is missing, the request changes nothing, or a plan breaks a pin.
     CapacityError
@@ -75,11 +94,31 @@ def check_decision(decision: Decision, book: ProposalBook, now: DecisionContext)
     if decision.verdict is Verdict.PIN:
         _check_pins(decision, now)
         return
+    if decision.verdict is Verdict.MITIGATE or is_mitigation(decision.proposal):
+        _check_mitigation(decision, now, actions, nodes)
+        return
     if decision.verdict in _STATUS:
         book.check(book.find(decision.proposal), _STATUS[decision.verdict])
     if decision.verdict is Verdict.REJECT:
         return
     check_change(_plan(decision, book), now)
+
+
+def _check_mitigation(
+    decision: Decision, now: DecisionContext, actions: MitigationBook, nodes: MitigationContext
+) -> None:
+    if decision.verdict is Verdict.MITIGATE:
+        check_action(decision, nodes)
+    else:
+        check_answer(decision, actions, nodes)
+    if decision.verdict is Verdict.REJECT:
+        return
+    _check_ready(now, "an action against stragglers")
+    if now.under_way is not None:
+        raise StaleDecisionError(
+            f"job {now.name} must have no change of plan under way for an action against stragglers, but it "
+            f"has {now.under_way}; decide once it is in place"
+        )
 
 
 def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
@@ -89,20 +128,20 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
     """
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
-    _check_ready(now)
+    _check_ready(now, "a change of plan")
     is_cancel = now.under_way is not None and plan == now.running
     if not is_cancel:
         check_plan(plan, now)
 
 
-def _check_ready(now: DecisionContext) -> None:
+def _check_ready(now: DecisionContext, what: str) -> None:
     if now.phase is JobPhase.EVALUATING or not now.is_running:
         state = (
             "is evaluating, training is over"
             if now.is_running
             else "is still starting; decide once it trains"
         )
-        raise StaleDecisionError(f"job {now.name} must be training for a change of plan, but it {state}")
+        raise StaleDecisionError(f"job {now.name} must be training for {what}, but it {state}")
 
 
 def _check_mode(decision: Decision, now: DecisionContext) -> None:

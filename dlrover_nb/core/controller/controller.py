@@ -17,7 +17,7 @@ job's size and age. Fits and forecasts are made at intervals (`ControllerSetting
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.controller.advisor import Advisor
 from dlrover_nb.core.controller.analyst import Analyst
@@ -25,25 +25,33 @@ from dlrover_nb.core.controller.auto_mode import AutoMode
 from dlrover_nb.core.controller.book import ProposalBook
 from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
 from dlrover_nb.core.controller.decision_view import DecisionBrief, DecisionView
+from dlrover_nb.core.controller.given import Given
 from dlrover_nb.core.controller.job_state import JobState
 from dlrover_nb.core.controller.measurement import Measurement
+from dlrover_nb.core.controller.mitigation_book import MitigationBook
+from dlrover_nb.core.controller.mitigations import Mitigations
 from dlrover_nb.core.controller.plan_changes import PlanChanges
 from dlrover_nb.core.controller.plan_queries import MeasurementProgress, PlanQueries
 from dlrover_nb.core.controller.protection import Protection
 from dlrover_nb.core.controller.rollouts import Rollouts
 from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
+from dlrover_nb.core.controller.slow_nodes import SlowNodes
 from dlrover_nb.core.controller.story import Story
 from dlrover_nb.core.controller.undo_log import UndoLog
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import MAX_PLANS
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Bid, bid, fitted, has_room
 from dlrover_nb.core.structs.events import (
+    BatchSizesSet,
     Decided,
     Event,
     JobSubmitted,
+    MitigationEnded,
+    NodeLeft,
     NodeOutOfMemory,
     NodeReported,
+    NodeStarted,
     PhaseChanged,
     PlanApplied,
     PlanFailed,
@@ -56,19 +64,10 @@ from dlrover_nb.core.structs.events import (
 from dlrover_nb.core.structs.snapshot import PlanMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dlrover_nb.core.controller.analyst import Fit
     from dlrover_nb.core.planner import Policy
+    from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.resources import ResourcePlan
-
-
-class Given(NamedTuple):
-    """What a controller is made with beside the job."""
-
-    settings: ControllerSettings
-    policy: Policy
-    fit: Fit
 
 
 class Controller:
@@ -134,6 +133,11 @@ class Controller:
             analyst=self._analyst,
             protection=self._protection,
         )
+        self._nodes = SlowNodes(s, job.spec)
+        self._actions = MitigationBook(job.spec.name, self._story)
+        self._mitigations = Mitigations(
+            state=self._state, story=self._story, undo=self._undo, nodes=self._nodes, book=self._actions
+        )
         self._decisions = DecisionHandler(
             state=self._state,
             story=self._story,
@@ -146,6 +150,8 @@ class Controller:
             auto=self._auto,
             advisor=self._advisor,
             plans=self._plans,
+            actions=self._actions,
+            mitigations=self._mitigations,
         )
         self._told_feasible: bool | None = None  # of the deadline, as the story last said
         self.first_orders = self._submitted(job)
@@ -170,11 +176,12 @@ class Controller:
         if self._measured.publish_memory(at_s):
             self._protection.hasten(at_s)
         orders += self._decisions.protect(at_s) + self._decisions.decide_alone(at_s)
+        orders += self._decisions.mitigate(at_s)
         self._analyst.publish()
         self._tell_deadline(at_s)
         return orders
 
-    def _dispatch(self, event: Event) -> Orders:  # noqa: C901, PLR0911 - one case per event
+    def _dispatch(self, event: Event) -> Orders:  # noqa: C901, PLR0911, PLR0912 - one case per event
         match event:
             case NodeReported():
                 return self._reported(event)
@@ -186,6 +193,7 @@ class Controller:
             case Decided(at_s, decision):
                 return self._decisions.decided(decision, at_s)
             case PlanApplied():
+                self._mitigations.plan_applied(event, self._rollouts)
                 return self._plans.applied(event)
             case PlanFailed():
                 return self._plans.failed(event)
@@ -197,6 +205,9 @@ class Controller:
                 return self._capacity_changed(event)
             case QuotaChanged():
                 return self._quota_changed(event)
+            case NodeStarted() | NodeLeft() | BatchSizesSet() | MitigationEnded():
+                self._mitigations.observe(event)
+                return ()
             case JobSubmitted(spec=spec):
                 raise InvalidValueError(
                     f"a controller serves one job, here {self._state.name}; got {spec.name}; make one per job"
@@ -221,6 +232,11 @@ class Controller:
         """The plan that was ordered and is not in place yet; None while there is none."""
         rollout = self._rollouts.current
         return None if rollout is None else rollout.target
+
+    @property
+    def acting(self) -> MitigationChoice | None:
+        """The action against stragglers that was ordered and has not ended."""
+        return self._mitigations.under_way
 
     def brief(self) -> DecisionBrief:
         """Return what a list of jobs shows of the published state, without laying anything out."""
@@ -256,6 +272,8 @@ class Controller:
             under_way="" if self._rollouts.current is None else self._rollouts.current.decision,
             measuring=self._rollouts.measuring,
             deadline=None if shown is None else shown.deadline,
+            stragglers=self._nodes.findings,
+            mitigations=self._actions.all,
         )
 
     def queries(self) -> PlanQueries:
@@ -313,11 +331,14 @@ class Controller:
         self._state.enter(phase)
         message = event.message and f": {event.message}"
         verb = "has" if phase.is_final else "is"
+        if self._state.is_over:
+            self._mitigations.expire(at_s, f"the job {verb} {phase}")
         self._story.add(at_s, f"the job {verb} {phase}{message}")
         orders: Orders = (Remember(at_s, event),)
         return orders + self._ended(at_s, f"the job has {phase}") if phase.is_final else orders
 
     def _ended(self, at_s: float, why: str) -> Orders:
+        self._mitigations.give_way(at_s, why)
         orders: Orders = self._plans.give_up(at_s, why)
         orders += self._rollouts.score(at_s, least=1) + self._advisor.expire(at_s, why)
         if self._measured.plan is not None:
@@ -338,6 +359,7 @@ class Controller:
     def _reported(self, event: NodeReported) -> Orders:
         at_s = event.at_s
         self._rollup.add(event.sample)
+        self._nodes.reported(event)
         if event.plan != self._measured.plan:
             self._measured.restart(event.plan, at_s)
             if event.plan is not None and not self._rollouts.markers:
@@ -373,26 +395,3 @@ class Controller:
             self._state.change_quota(event.quota)
             self._story.add(event.at_s, f"beside other jobs auto mode may plan with: {event.quota}")
         return ()
-
-
-def replay(
-    events: Iterable[Event],
-    settings: ControllerSettings | None = None,
-    *,
-    policy: Policy = POLICIES[DEFAULT_POLICY],
-) -> Controller:
-    """Return the controller of these events; its orders were carried out before.
-
-    Raises
-    ------
-    InvalidValueError
-        When the first event is not `JobSubmitted`.
-    """
-    rest = iter(events)
-    if not isinstance(first := next(rest, None), JobSubmitted):
-        got = "no event" if first is None else type(first).__name__
-        raise InvalidValueError(f"the first event must be JobSubmitted, got {got}; replay a whole journal")
-    controller = Controller(first, settings, policy=policy)
-    for event in rest:
-        controller.handle(event)
-    return controller

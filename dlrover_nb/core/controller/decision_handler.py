@@ -15,6 +15,7 @@ from dlrover_nb.core import pricing
 from dlrover_nb.core.controller.auto_policy import COOL_DOWN, over_budget
 from dlrover_nb.core.controller.book import NEVER_AGAIN
 from dlrover_nb.core.controller.checks import DecisionContext, check_decision
+from dlrover_nb.core.controller.mitigation_book import is_mitigation
 from dlrover_nb.core.controller.newest import append, next_id
 from dlrover_nb.core.controller.rollouts import Rollout
 from dlrover_nb.core.planner import Frame, axes_key, protect_why, protected
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
     from dlrover_nb.core.controller.job_state import JobState
     from dlrover_nb.core.controller.measurement import Measurement
+    from dlrover_nb.core.controller.mitigation_book import MitigationBook
+    from dlrover_nb.core.controller.mitigations import Mitigations
     from dlrover_nb.core.controller.plan_changes import PlanChanges
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.rollouts import Rollouts
@@ -49,8 +52,10 @@ class DecisionHandler:
     ----------
     state, story, measured, rollouts, book, undo
         What a decision is checked against and changes.
-    analyst, protection, auto, advisor, plans
+    analyst, protection, auto, advisor, plans, mitigations
         The parts that execute it.
+    actions
+        The actions against stragglers.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that a decision concerns, all by keyword
@@ -67,10 +72,13 @@ class DecisionHandler:
         auto: AutoMode,
         advisor: Advisor,
         plans: PlanChanges,
+        actions: MitigationBook,
+        mitigations: Mitigations,
     ) -> None:
         self._state, self._story, self._measured, self._rollouts = state, story, measured, rollouts
         self._book, self._undo, self._analyst, self._protection = book, undo, analyst, protection
         self._auto, self._advisor, self._plans = auto, advisor, plans
+        self._actions, self._mitigations = actions, mitigations
         self._decisions: list[Decision] = []
         self._last_hint = ""
 
@@ -97,22 +105,43 @@ class DecisionHandler:
 
     def decided(self, decision: Decision, at_s: float) -> Orders:
         """Handle a decision, or refuse it without any change; raises as `check_decision` does."""
-        check_decision(decision, self._book, self.context)
+        nodes = self._mitigations.context
+        check_decision(decision, self._book, self.context, actions=self._actions, nodes=nodes)
         decision = replace(decision, id=next_id("d", (known.id for known in self._decisions[-1:])))
         append(self._decisions, decision)
         self._narrate(decision, at_s)
         mode, pins = self._state.mode, self._state.pins
         running, is_replacing = self._rollouts.running, self._rollouts.current is not None
+        if decision.verdict is Verdict.MITIGATE or is_mitigation(decision.proposal):
+            return (Remember(at_s, decision), *self._act(decision, at_s))
         orders = self._obey(decision, at_s)
         is_cancelled = is_replacing and decision.plan is not None and self._rollouts.target == running
         if not is_cancelled:
             self._undo.made(decision, plan=running, mode=mode, pins=pins)
         return (Remember(at_s, decision), *orders)
 
+    def mitigate(self, at_s: float) -> Orders:
+        """Review stragglers when it is due; in auto mode order at once what is proposed."""
+        if not self._mitigations.is_due(at_s):
+            return ()
+        trains = bool(self._rollouts.markers) and self._measured.plan is not None
+        may_change = trains and self._advisor.may_change
+        self._mitigations.review(at_s, may_propose=may_change)
+        opened = self._actions.open
+        if opened is None or not self._auto.is_on or not may_change or self._actions.running is not None:
+            return ()
+        accepted = Decision(Verdict.ACCEPT, "auto", at_s, proposal=opened.id, why=opened.why)
+        return self.decided(accepted, at_s)
+
     def decide_alone(self, at_s: float) -> Orders:
-        """In auto mode, accept the open proposal if allowed; else note the reason once."""
+        """In auto mode, accept the open proposal if allowed; else note the reason once.
+
+        It waits while an action against stragglers is under way, which was decided for the present nodes.
+        """
         proposal = self._book.open
         if not self._auto.is_on or proposal is None or not self._advisor.may_change:
+            return ()
+        if self._actions.running is not None:
             return ()
         refusal = self._auto.refusal(proposal, at_s)
         if refusal is not None and refusal.rule == COOL_DOWN:
@@ -132,6 +161,17 @@ class DecisionHandler:
         orders: Orders = self._advisor.protect(at_s)
         return orders or self._protect_unmeasured(at_s)
 
+    def _act(self, decision: Decision, at_s: float) -> Orders:
+        """Answer a proposed action against stragglers, or order one."""
+        if decision.verdict is Verdict.REJECT:
+            self._mitigations.reject(decision, at_s)
+            return ()
+        self._undo.acted(decision, self._mitigations.inverse(decision))
+        if decision.verdict is Verdict.ACCEPT:
+            return self._mitigations.accept(decision, at_s)
+        is_redo = any(known.undoes for known in self._decisions if known.id == decision.undoes)
+        return self._mitigations.begin(decision, at_s, is_redo=is_redo)
+
     def _obey(self, decision: Decision, at_s: float) -> Orders:
         match decision.verdict:
             case Verdict.MODE:
@@ -149,6 +189,8 @@ class DecisionHandler:
                 if decision.undoes:
                     self._reject_undone(self._rollouts.target, decision.plan)
                 return self._change_plan(decision, decision.plan, ProposalStatus.OVERRIDDEN, at_s)
+            case Verdict.MITIGATE:
+                raise AssertionError(decision)  # it changes no plan: `_act`
             case _:
                 assert_never(decision.verdict)
 
@@ -191,12 +233,14 @@ class DecisionHandler:
         )
         self._warn_of_memory(plan, at_s)
         did = f"undid {decision.undoes}" if decision.undoes else "set another plan"
+        self._mitigations.give_way(at_s, f"{decision.by} {did}")
         return self._plans.order(rollout, status, at_s, by=decision.by, did=did)
 
     def _change_mode(self, decision: Decision, at_s: float) -> Orders:
         assert decision.mode is not None
         self._state.change_mode(decision.mode)
         if decision.mode is Mode.MANUAL:
+            self._mitigations.expire(at_s, "the mode is manual now")
             return self._advisor.expire(at_s, "the mode is manual now")
         self._advisor.allow_experiments()
         self._protection.request_advice()
@@ -217,7 +261,7 @@ class DecisionHandler:
         """
         plan, job = self._rollouts.target, self._state.job
         needs = self._protection.needs(plan)
-        if not needs or self._analyst.has_analysis:
+        if not needs or self._analyst.has_analysis or self._actions.running is not None:
             return ()
         frame = Frame(job.capacity, job.spec.bounds, self._state.pins, plan if job.must_move else None)
         better = protected(plan, needs, frame)
@@ -239,6 +283,7 @@ class DecisionHandler:
 
     def _narrate(self, decision: Decision, at_s: float) -> None:
         known = {proposal.why for proposal in self._book.all}  # auto mode repeats the proposal's reason
+        known |= {action.why for action in self._actions.all}
         because = f" because: {decision.why}" if decision.why and decision.why not in known else ""
         line = f"{decision.id} {decision.words} by {decision.by}{because}"
         logger.info("%s: %s", self._state.name, line)

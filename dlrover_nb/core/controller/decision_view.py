@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
     from dlrover_nb.core.structs.job import Mode
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.samples import ProfileSample
     from dlrover_nb.core.structs.snapshot import Curve, FitReport, MemoryLine, PlanMarker
+    from dlrover_nb.core.structs.stragglers import Straggler
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class DecisionView:
     under_way: str
     measuring: str
     deadline: DeadlineOutlook | None
+    stragglers: tuple[Straggler, ...]
+    mitigations: tuple[Mitigation, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The life cycle of a proposal as a table of transitions.
+"""The life cycle of a proposal, and of an action against stragglers, as a table of transitions.
 
 PENDING -> ACCEPTED | OVERRIDDEN | REJECTED | SUPERSEDED | EXPIRED;
 ACCEPTED | OVERRIDDEN -> APPLYING -> APPLIED | FAILED. There are no other transitions.
@@ -7,15 +7,17 @@ ACCEPTED | OVERRIDDEN -> APPLYING -> APPLIED | FAILED. There are no other transi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions import Proposal, ProposalStatus
+from dlrover_nb.core.structs.mitigations import Mitigation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _S = ProposalStatus
+Decidable = TypeVar("Decidable", Proposal, Mitigation)
 
 TRANSITIONS: dict[ProposalStatus, frozenset[ProposalStatus]] = {
     _S.PENDING: frozenset({_S.ACCEPTED, _S.OVERRIDDEN, _S.REJECTED, _S.SUPERSEDED, _S.EXPIRED}),
@@ -35,7 +37,7 @@ def is_closed(status: ProposalStatus) -> bool:
     return not TRANSITIONS[status]
 
 
-def check_move(proposal: Proposal, to: ProposalStatus, *, story: Iterable[str] = ()) -> None:
+def check_move(proposal: Decidable, to: ProposalStatus, *, story: Iterable[str] = ()) -> None:
     """Refuse a transition that the table does not have; nothing is changed.
 
     Raises
@@ -46,16 +48,16 @@ def check_move(proposal: Proposal, to: ProposalStatus, *, story: Iterable[str] =
     if to in TRANSITIONS[proposal.status]:
         return
     raise StaleDecisionError(
-        f"proposal {proposal.id} must be {_sources(to)} to become {to}, but it is {proposal.status}"
+        f"{_kind(proposal)} {proposal.id} must be {_sources(to)} to become {to}, but it is {proposal.status}"
         f"{proposal.note and ' (' + proposal.note + ')'}; decide on what is open now",
         story,
     )
 
 
 def move(
-    proposal: Proposal, to: ProposalStatus, *, at_s: float, note: str = "", story: Iterable[str] = ()
-) -> Proposal:
-    """Return the proposal in its next status.
+    proposal: Decidable, to: ProposalStatus, *, at_s: float, note: str = "", story: Iterable[str] = ()
+) -> Decidable:
+    """Return the proposal, or the action, in its next status.
 
     Parameters
     ----------
@@ -78,6 +80,10 @@ def move(
         closed_at_s=at_s if is_closed(to) else None,
         note=note or proposal.note,
     )
+
+
+def _kind(proposal: Proposal | Mitigation) -> str:
+    return "proposal" if isinstance(proposal, Proposal) else "action"
 
 
 def _sources(to: ProposalStatus) -> str:

@@ -45,6 +45,9 @@ class ControllerSettings:
         Probability of an OOM kill of a node from which on more memory is proposed.
     memory_check_s
         Time between two forecasts of memory, at first.
+    busy_pending_s
+        The cluster is busy where nodes wait longer than this for their places, in the mean: no node is
+        restarted then.
     row_s
         Time that one row of the rolled-up series spans.
     planner, auto
@@ -74,6 +77,7 @@ class ControllerSettings:
     supersede_gain: float = 0.1
     oom_threshold: float = 0.2
     memory_check_s: float = 30.0
+    busy_pending_s: float = 60.0
     row_s: float = 60.0
     planner: PlannerSettings = field(default_factory=PlannerSettings)
     auto: AutoSettings = field(default_factory=AutoSettings)
@@ -88,5 +92,5 @@ class ControllerSettings:
         _check.at_least("n_kept", self.n_kept, self.n_stable)
         _check.at_least("n_outcome", self.n_outcome, 1)
         _check.fraction("oom_threshold", self.oom_threshold)
-        for name in ("refit_growth", "refit_s", "memory_check_s", "row_s"):
+        for name in ("refit_growth", "refit_s", "memory_check_s", "busy_pending_s", "row_s"):
             _check.above_zero(name, getattr(self, name))

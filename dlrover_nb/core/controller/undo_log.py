@@ -1,12 +1,14 @@
 """Which decision can be undone, and the decision that undoes it.
 
-Undo is a decision like any other: to the plan, the mode or the pins that held before, with the id of what it
+Undo is a decision like any other: to the plan, the mode, the pins, or the sizes and rates of workers that
+held before, with the id of what it
 undoes. So it is checked, journaled, reported and applied as every decision is, and an undo of an undo is a
 redo. Only the latest change can be undone, by any user or auto mode: later changes were decided on the basis
 of earlier ones. Rejected: a stack as in an editor, where repeated undo goes back hours and reverts the
 decisions of other people.
 
-A change that could not be applied leaves nothing to undo, and the one before it is the latest.
+A change that could not be applied leaves nothing to undo, and the one before it is the latest. A restart of a
+node or a move of its parameters cannot be undone: it leaves the log as it is.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.newest import append
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.actions import ActionChoice, named
 from dlrover_nb.core.structs.decisions import FIRST_VERSION, Decision, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dlrover_nb.core.structs.actions import Action
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -50,6 +54,17 @@ class UndoLog:
         """The decision that undoes the latest change; None where there is none."""
         return self._all[-1].back if self._all else None
 
+    def acted(self, decision: Decision, inverse: Action | None) -> None:
+        """Record a decision on an action against stragglers; one that nothing takes back is left out."""
+        if inverse is not None:
+            back = ActionChoice.of(inverse)
+            undo = Decision(Verdict.MITIGATE, "", decision.at_s, action=back, undoes=decision.id)
+            append(self._all, UndoableChange(decision, undo))
+
+    def forget_node(self, node: str) -> None:
+        """Remove changes of a node that has left: nothing of it can be set back."""
+        self._all = [change for change in self._all if node not in _named(change.back)]
+
     def made(self, decision: Decision, *, plan: ResourcePlan, mode: Mode, pins: Pins) -> None:
         """Record a decision and the state before it; one without a change of it (REJECT) is left out."""
         match decision.verdict:
@@ -64,12 +79,16 @@ class UndoLog:
         append(self._all, UndoableChange(decision, back))
 
     def fell_through(self, decision: str) -> None:
-        """Remove a change of plan that could not be applied: there is nothing to undo."""
+        """Remove a change of plan, or an action, that could not be applied: there is nothing to undo."""
         self._all = [change for change in self._all if change.decision.id != decision]
 
     def forget_plans(self) -> None:
         """Remove changes of plan: a plan runs without a decision, so they cannot be undone."""
         self._all = [change for change in self._all if change.back.plan is None]
+
+
+def _named(back: Decision) -> frozenset[str]:
+    return frozenset() if back.action is None else named(back.action.action)
 
 
 def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) -> None:
@@ -102,8 +121,8 @@ def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) 
             f"{since}; undo {later[-1].id}, or set what you want"
         )
     back = changes[-1].back
-    asked = (decision.verdict, decision.plan, decision.mode, decision.pins)
-    if asked != (back.verdict, back.plan, back.mode, back.pins):
+    asked = (decision.verdict, decision.plan, decision.mode, decision.pins, decision.action)
+    if asked != (back.verdict, back.plan, back.mode, back.pins, back.action):
         raise InvalidValueError(
             f"the undo of {decision.undoes} must be: {back.words}, got: {decision.words}; ask for undo alone"
         )

@@ -26,7 +26,8 @@ from dlrover_nb.core.data.files import FilesSource
 from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import MOST_SHOWN, InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.structs.job import CategoricalColumn, Embedding, FeatureSpec
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import Embedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.data.files import OneFile
     from dlrover_nb.core.data.source import Source
-    from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, ModelSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
 N_PLACE, N_ROW = 8, 512  # spread rows: so many places, and rows at each
 N_ENOUGH = 1000  # rows from which distinct values say something

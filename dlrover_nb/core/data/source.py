@@ -35,7 +35,7 @@ from dlrover_nb.core.structs.job import DataFormat, DataSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
 
 CENSUS_FILE = Path(__file__).parent / "census" / "census_income.parquet"
 CENSUS_CODES = ("industry_code", "occupation_code", "own_business", "veterans_benefits", "year")

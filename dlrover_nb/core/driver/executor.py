@@ -13,9 +13,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Generic, assert_never
 
 from dlrover_nb.core.driver.parts import ActionT
-from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime.orders import Emit
-from dlrover_nb.core.structs.events import Mitigate, Remember, Scale
+from dlrover_nb.core.structs.actions import MitigationChoice
+from dlrover_nb.core.structs.events import Mitigate, MitigationEnded, Remember, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,9 +43,14 @@ class OrderExecutor(Generic[ActionT]):
         Returns the master's orders for a plan.
     choose
         Returns the master's orders for other batch sizes; `InvalidValueError` where they are impossible.
+    mitigate
+        Returns the master's orders for an action against stragglers; `InvalidValueError` or
+        `StaleDecisionError` where it cannot be done now.
+    now_s
+        Returns the time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it calls, all by keyword
         self,
         *,
         write_ahead: Callable[[Sequence[ActionT | Emit]], None],
@@ -52,9 +58,12 @@ class OrderExecutor(Generic[ActionT]):
         record: Callable[[Event], tuple[Instruction, ...]],
         set_target: Callable[[ResourcePlan], tuple[ActionT | Emit, ...]],
         choose: Callable[[BatchChoice], tuple[ActionT | Emit, ...]],
+        mitigate: Callable[[MitigationChoice], tuple[ActionT | Emit, ...]],
+        now_s: Callable[[], float],
     ) -> None:
         self._write_ahead, self._perform = write_ahead, perform
         self._record, self._set_target, self._choose = record, set_target, choose
+        self._mitigate, self._now_s = mitigate, now_s
         self._queue: deque[ActionT | Emit] = deque()
         self._is_busy = False
 
@@ -101,14 +110,20 @@ class OrderExecutor(Generic[ActionT]):
                 case Scale(_, target):
                     self.carry_out(self._set_target(target))
                 case Mitigate(choice):
-                    self._mitigate(choice)
+                    self._apply(choice)
                 case Remember():
                     pass  # recorded already
                 case _ as never:
                     assert_never(never)
         return instructions
 
-    def _mitigate(self, choice: BatchChoice) -> None:
+    def _apply(self, choice: BatchChoice | MitigationChoice) -> None:
+        if isinstance(choice, MitigationChoice):
+            self.carry_out(begun(choice, self._mitigate, self._now_s()))
+        else:
+            self._set_batches(choice)
+
+    def _set_batches(self, choice: BatchChoice) -> None:
         """Set workers' batch sizes, unless the master refuses, for example as one of them has exited."""
         try:
             orders = self._choose(choice)
@@ -125,3 +140,14 @@ class OrderExecutor(Generic[ActionT]):
                 self.carry_out(self._perform(order))
         except DlroverError as error:  # not an answer to the user's command during which it may happen
             raise RuntimeError(f"{type(order).__name__} could not be carried out: {error}") from error
+
+
+def begun(
+    choice: MitigationChoice, mitigate: Callable[[MitigationChoice], tuple[ActionT | Emit, ...]], at_s: float
+) -> tuple[ActionT | Emit, ...]:
+    """Return the master's orders for an action; where it refuses, the action has ended with its reason."""
+    try:
+        return mitigate(choice)
+    except (InvalidValueError, StaleDecisionError) as error:
+        logger.warning("%s: not done: %s", choice.action.words, error)
+        return (Emit(MitigationEnded(at_s, choice.decision, str(error))),)

@@ -26,7 +26,7 @@ from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, write_job
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.events import JobSubmitted
-from dlrover_nb.core.structs.job import FeatureSpec
+from dlrover_nb.core.structs.features import FeatureSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,7 +40,18 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.questions import LogLine
 
 MOST_RAW_BYTES = 256 << 20  # that a saved snapshot may unpack to
-_LONG = ("samples", "story", "curves", "nodes", "proposals", "decisions", "outcomes", "markers", "rounds")
+_LONG = (
+    "samples",
+    "story",
+    "curves",
+    "nodes",
+    "proposals",
+    "mitigations",
+    "decisions",
+    "outcomes",
+    "markers",
+    "rounds",
+)
 _SNAPSHOTS: Tagged[JobSnapshot] = Tagged(JobSnapshot)
 _LINES: Tagged[Lines] = Tagged(Lines)
 

@@ -170,4 +170,6 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         under_way=view.under_way,
         measuring=view.measuring,
         deadline=view.deadline,
+        stragglers=view.stragglers,
+        mitigations=view.mitigations,
     )

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary, PastJob
 
 FLOAT_BYTES = 4

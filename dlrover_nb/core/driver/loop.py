@@ -23,7 +23,7 @@ from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.capacity_watcher import CapacityWatcher
 from dlrover_nb.core.driver.command_queue import CommandQueue
-from dlrover_nb.core.driver.executor import OrderExecutor
+from dlrover_nb.core.driver.executor import OrderExecutor, begun
 from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
@@ -83,6 +83,8 @@ class JobLoop(Generic[ActionT]):
             record=parts.recorded.emit,
             set_target=lambda plan: parts.master.set_target(plan, parts.clock.now_s()),
             choose=lambda choice: parts.master.choose(choice, parts.clock.now_s()),
+            mitigate=lambda choice: parts.master.mitigate(choice, parts.clock.now_s()),
+            now_s=parts.clock.now_s,
         )
         self._commands = CommandQueue(
             f"the master of job {self._spec.name}",
@@ -328,5 +330,8 @@ def opened(
         plan := parts.recorded.controller.under_way
     ) is not None:  # an earlier master may have died between the two
         orders += parts.master.set_target(plan, parts.clock.now_s())
+    if (choice := parts.recorded.controller.acting) is not None:  # as above
+        at_s = parts.clock.now_s()
+        orders += begun(choice, lambda each: parts.master.mitigate(each, at_s), at_s)
     parts.persistence.begin()
     return JobLoop(parts, orders, held.pop_all())

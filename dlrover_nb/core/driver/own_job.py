@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.rundir.origin import Origin
     from dlrover_nb.core.runtime.recovery_record import StateRecord
     from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
 
 OwnJob = JobLoop[Action]
 

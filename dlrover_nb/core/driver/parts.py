@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import Backend, NodeExited
     from dlrover_nb.core.driver.recorded_controller import RecordedController
     from dlrover_nb.core.runtime.orders import Emit
+    from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.questions import LogLine
@@ -42,6 +43,14 @@ class Master(Run, Protocol[ActionT_co]):
 
     def choose(self, choice: UserChoice, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
         """Apply a user's choice about a shard or batch sizes; `InvalidValueError` where there is none."""
+        ...
+
+    def mitigate(self, choice: MitigationChoice, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:
+        """Carry out an action against stragglers; no orders follow where it is under way already.
+
+        `MitigationEnded` says later that it is in effect, or why not. Raises `InvalidValueError` or
+        `StaleDecisionError` where it cannot be done now; then nothing has changed.
+        """
         ...
 
     def stop(self, by: str, why: str, at_s: float, /) -> tuple[ActionT_co | Emit, ...]:

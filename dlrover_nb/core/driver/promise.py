@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
 
 
 def promised(

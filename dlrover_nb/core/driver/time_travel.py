@@ -242,5 +242,7 @@ def _moment(walk: Walk, at_s: float, speeds: tuple[tuple[float, float], ...], mi
         None,
         view.memory,
         view.story,
+        view.stragglers,
+        view.mitigations,
         missing,
     )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.recovery_record import ExternalRecord
+    from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import ProgramError
@@ -107,6 +108,13 @@ class ExternalMaster(ExternalState):
         raise InvalidValueError(
             f"job {self._spec.name} runs its own programs, got a {type(choice).__name__}; "
             "those programs choose their shards and batch sizes"
+        )
+
+    def mitigate(self, choice: MitigationChoice, _at_s: float) -> tuple[ExternalOrder, ...]:
+        """Refuse: only jobs of our own workers support this."""
+        raise InvalidValueError(
+            f"job {self._spec.name} runs its own programs, got: {choice.action.words}; "
+            "only workers and parameter servers of ours can do that"
         )
 
     def on_exit(  # noqa: PLR0913 - what is known of it, by keyword

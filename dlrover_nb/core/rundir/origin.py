@@ -26,7 +26,8 @@ from dlrover_nb.core.structs.start_from import BeganFrom
 if TYPE_CHECKING:
     from dlrover_nb.core.rundir.find_checkpoint import FoundCheckpoint
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
-    from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import DataSpec, JobSpec
 
 
 @dataclass(frozen=True, slots=True)

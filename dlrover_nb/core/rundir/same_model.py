@@ -15,7 +15,8 @@ from dlrover_nb.core.structs.job import Embedding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.job import FeatureSpec, ModelSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import ModelSpec
     from dlrover_nb.core.structs.trained import Trained
 
 _ALWAYS = ("name", "embedding_dim", "embedding", "optimizer")

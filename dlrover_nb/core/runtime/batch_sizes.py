@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.structs.events import BatchSizesSet
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.messages import Adjust
 
@@ -22,6 +24,19 @@ def set_sizes(state: JobState, sizes: Mapping[str, int]) -> None:
         for node in state.roster.workers:
             if node.id in sizes:
                 state.send(node, order)
+
+
+def present(state: JobState) -> tuple[tuple[str, int], ...]:
+    """Return the mini-batches of living workers whose size is not the job's."""
+    return tuple(sorted((name, n) for name, n in state.batch_sizes.items() if state.roster.get(name)))
+
+
+def emit(state: JobState, at_s: float) -> None:
+    """Emit the sizes of living workers, when they have changed."""
+    sizes = present(state)
+    if sizes != state.sizes_emitted and not state.is_ended:
+        state.sizes_emitted = sizes
+        state.orders.append(Emit(BatchSizesSet(at_s, sizes)))
 
 
 def share_global_batch(state: JobState) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import skipped_batches
-from dlrover_nb.core.runtime.state import WithoutScore
+from dlrover_nb.core.runtime.state_records import WithoutScore
 from dlrover_nb.core.structs.early_stopping import Metric
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import EvaluationRound

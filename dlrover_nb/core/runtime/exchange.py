@@ -19,7 +19,8 @@ request may be sent again, as the PS applies a step of one connection once only.
 In synchronous training (BSP, SSP) a worker also talks to the coordinator, the PS of index 0 (module
 `round_barrier`): it sends `Join`, `Arrive` in each round and `Leave`, and receives `Proceed` when it may go
 on. In BSP a worker sends `KeepGradients` to all PS before it arrives. The gradients of a finished round are
-applied, once, when the first worker names that round in its next `Exchange`.
+applied, once, when the first worker names that round in its next `Exchange`. Gradients of a worker that came
+too late for its round are named by none, and dropped.
 """
 
 from __future__ import annotations
@@ -52,11 +53,15 @@ class Go:
         The round that ended last: to be applied before rows are read (BSP); None: there was none.
     sizes
         (round, batch size) pairs of this worker: in force from that round on.
+    is_late
+        Whether the round in which the worker arrived had ended before, so that its gradients are not used: it
+        trains the same rows again.
     """
 
     round: int
     done: FinishedRound | None
     sizes: tuple[tuple[int, int], ...]
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +69,17 @@ class Exchange:
     """Worker to PS: apply these gradients, then return the requested rows and the dense slice.
 
     `step` grows by one with each request of a connection (identity) and identifies a repeated request. `done`
-    is the round that ended last (BSP): its gradients are applied first.
+    is the round that ended last (BSP): its gradients are applied first. The gradients of this request are
+    applied with `rate` times the learning rate.
     """
 
     ps_epoch: int
     step: int
     done: FinishedRound | None = None
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check.above_zero("rate", self.rate)
 
 
 @dataclass(frozen=True, slots=True)

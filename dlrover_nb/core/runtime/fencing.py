@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime import quarantine
-from dlrover_nb.core.runtime.state import Fence
+from dlrover_nb.core.runtime.state_records import Fence
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.messages import Forget
 from dlrover_nb.core.structs.resources import Role
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.state import JobState
 
 
-def begin(state: JobState, node: Node) -> None:
+def begin(state: JobState, node: Node, why: str, at_s: float) -> None:
     """Remove a worker that may be alive; its shards stay with it until it is refused everywhere."""
-    state.remove_node(node)
+    state.remove_node(node, at_s, why)
     epoch = state.group.ps_epoch if state.group is not None else 0
     state.fences = (*state.fences, Fence(node.id, epoch))
 

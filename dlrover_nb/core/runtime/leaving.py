@@ -13,10 +13,13 @@ Nothing moves once the job is to stop, as all is saved then anyway, nor between 
 checkpoint, which comes at once. In the final evaluation it does: in pods without storage no checkpoint
 outlives the PS.
 
-The replacement is started without a look at the job's capacity. The target fits by itself, but the machine
-of a PS that is drained is no part of the capacity any more. The cluster says whether there is room; where
-there is none, the change goes through a checkpoint on the disk, unless the last one could not be written.
-Where no checkpoint outlives a pod, the PS serves to its end, and its replacement waits for its room.
+A PS that is replaced, as it is slow, goes the same way (`mitigations`); but it need not go, so it stays where
+nothing has room beside it.
+
+The replacement of one that leaves is started without a look at the job's capacity. The target fits by itself,
+but the machine of a PS that is drained is no part of the capacity any more. The cluster says whether there is
+room; where there is none, the change goes through a checkpoint on the disk, unless the last one could not be
+written. Where no checkpoint outlives a pod, the PS serves to its end, and its replacement waits for its room.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime import checkpoint_coordinator
+from dlrover_nb.core.structs.capacity import n_more
 from dlrover_nb.core.structs.job import Migration
 
 if TYPE_CHECKING:
@@ -46,9 +50,27 @@ def loses_members(state: JobState) -> bool:
     return not is_ending and bool(_leaving(state))
 
 
+def is_forced(state: JobState) -> bool:
+    """Whether PS of the group leave in any case: their cluster ends them."""
+    return loses_members(state) and any(node.is_leaving for node in state.group_nodes)
+
+
 def may_restart(state: JobState) -> bool:
     """Whether PS that leave can be replaced through a checkpoint: not again after one that failed."""
-    return loses_members(state) and state.keeps_checkpoints and not state.n_checkpoint_failed
+    is_wanted = is_forced(state) or state.spec.migration is Migration.RESTART
+    return is_wanted and loses_members(state) and state.keeps_checkpoints and not state.n_checkpoint_failed
+
+
+def lacks_room_beside(state: JobState) -> bool:
+    """Whether no PS fits beside those that serve, where it must: a change may go through a checkpoint."""
+    if state.spec.migration is Migration.RESTART and state.keeps_checkpoints:
+        return False
+    members = () if state.group is None else state.group.nodes
+    want, standby = state.target.ps, [node for node in state.roster.ps if node.id not in members]
+    if standby:
+        return any(node.lacks_room for node in standby)
+    present = [node.need for node in state.roster.nodes if not node.is_leaving]
+    return not n_more(state.capacity, present, (want.cpu, want.memory_mib), at_most=1)
 
 
 def note_move(state: JobState, at_s: float) -> None:
@@ -68,11 +90,13 @@ def note_restart(state: JobState, at_s: float) -> None:
 
 
 def _note(state: JobState, what: str, at_s: float) -> None:
-    names = [node.id for node in _leaving(state)]
-    if names and loses_members(state):
-        verb, whose = ("is", "its") if len(names) == 1 else ("are", "their")
-        state.note(f"{', '.join(names)} {verb} being evicted; {whose} parameters {what}", at_s)
+    nodes = _leaving(state)
+    if nodes and loses_members(state):
+        verb, whose = ("is", "its") if len(nodes) == 1 else ("are", "their")
+        done = "being evicted" if any(node.is_leaving for node in nodes) else "replaced"
+        names = ", ".join(node.id for node in nodes)
+        state.note(f"{names} {verb} {done}; {whose} parameters {what}", at_s)
 
 
 def _leaving(state: JobState) -> tuple[Node, ...]:
-    return tuple(node for node in state.group_nodes if node.is_leaving)
+    return tuple(node for node in state.group_nodes if node.is_going)

@@ -18,11 +18,15 @@ from dlrover_nb.core.runtime import (
     rebalancing,
     resizing,
 )
+from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.runtime.state_records import after_loss, failed
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
+from dlrover_nb.core.structs.events import NodeStarted
 from dlrover_nb.core.structs.failures import counted
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Alive, Drain, Report
+from dlrover_nb.core.structs.mitigation_messages import SetRate
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, is_for_room
 
@@ -69,12 +73,25 @@ def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
     """Record that a node is up, and repeat what may have been lost with an earlier master."""
     if node.is_up:  # a repeated Hello
         return
-    if node.is_draining and node.role is Role.WORKER:
-        state.send(node, Drain())
-    if node.is_adopted and node.role is Role.PS:
-        migration_coordinator.resend_outcome(state, node)
+    if node.is_adopted:
+        _repeat_orders(state, node)
+    else:
+        state.orders.append(Emit(NodeStarted(at_s, node.id, node.role, at_s - node.since_s)))
     state.roster.register(node, hello, at_s)
     state.last_step_s = at_s
+
+
+def _repeat_orders(state: JobState, node: Node) -> None:
+    """Send orders again that may have been lost with an earlier master."""
+    if node.role is Role.PS:
+        migration_coordinator.resend_outcome(state, node)
+        if node is state.coordinator:
+            state.instruct_coordinator()
+        return
+    if node.is_draining:
+        state.send(node, Drain(at_once=node.is_replaced))
+    if state.rates.get(node.id, 1.0) != 1.0:
+        state.send(node, SetRate(state.rates[node.id]))
 
 
 def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
@@ -100,10 +117,12 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
     """
     was_leaving, n_done = node.is_draining and node.role is Role.WORKER, state.n_sample_done
     before = quarantine.isolated(state)
+    state.mitigations = after_loss(state.mitigations, node, why)
     if may_live and node.role is Role.WORKER:
-        fencing.begin(state, node)
+        fencing.begin(state, node, why, at_s)
     else:
-        state.stop_node(node, killed=True)
+        state.remove_node(node, at_s, why, is_retryable=retryable)
+        state.take_back(node.id, killed=True)
     isolated = quarantine.describe_new(state, before)
     ps_group.ps_lost(state, node.id, at_s)
     if was_leaving:
@@ -190,6 +209,9 @@ def _check_plan(state: JobState, at_s: float) -> None:
         state.fail_plan(_why_stuck(state), at_s)
     elif rebalancing.is_under_way(state) and at_s > state.last_step_s + PLAN_LIMIT_S:
         rebalancing.give_up(state, f"no rows moved within {PLAN_LIMIT_S:g} s", at_s)
+    elif at_s > state.last_step_s + PLAN_LIMIT_S:
+        why = f"no node came a step further within {PLAN_LIMIT_S:g} s"
+        state.mitigations = failed(state.mitigations, why, of_moves=False)
 
 
 def _why_stuck(state: JobState) -> str:

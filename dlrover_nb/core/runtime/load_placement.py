@@ -106,6 +106,28 @@ def assign_by_load(
     return tuple(found.tolist())
 
 
+def within_room(
+    previous: Sequence[int], owner: Sequence[int], size: Sequence[float], room: Sequence[float]
+) -> tuple[int, ...]:
+    """Return `owner` without the moves that exceed the room of their PS; small buckets go first.
+
+    Parameters
+    ----------
+    previous, owner
+        Owner of each bucket until now, and wanted.
+    size, room
+        Of each bucket, and what each PS can take beside all that it holds, in the same unit.
+    """
+    found, left = list(owner), list(room)
+    moved = [bucket for bucket, (was, will) in enumerate(zip(previous, owner, strict=True)) if was != will]
+    for bucket in sorted(moved, key=lambda each: size[each]):
+        if size[bucket] <= left[owner[bucket]]:
+            left[owner[bucket]] -= size[bucket]
+        else:
+            found[bucket] = previous[bucket]
+    return tuple(found)
+
+
 def _checked(previous: Sequence[int], load: Sequence[float], capacity: Sequence[float]) -> _Loads:
     loads = _Loads(np.asarray(load, np.float64), np.asarray(capacity, np.float64))
     numbers = np.concatenate([loads.load, loads.capacity])

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
@@ -57,6 +58,11 @@ class LocalClient:
     def end(self) -> None:
         """Do nothing."""
 
+    @property
+    def was_late(self) -> bool:
+        """Nobody is waited for."""
+        return False
+
     def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - all batches are alike
         """Return None: the size is the job's."""
         return None
@@ -64,8 +70,8 @@ class LocalClient:
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Apply gradients and record the requested rows."""
         if push is not None and push.refusal is None:
-            self._store.push(push.batch.rows, push.rows)
-            self._store.push_dense(push.dense)
+            self._store.push(push.batch.rows, push.rows, push.rate)
+            self._store.push_dense(push.dense, push.rate)
         self._pull = pull
 
     def finish(self, dense: Floats) -> Floats:
@@ -106,6 +112,13 @@ class LocalSource:
     def finish(self, work: ShardWork) -> None:
         """Count the rows of a shard."""
         self.n_row_done += work.shard.stop - work.shard.start
+
+    def rewind(self) -> None:
+        """Take batches again that are not done."""
+        self.last.rewind()
+
+    def give_back(self, work: ShardWork) -> None:
+        """Go on: there is nobody else."""
 
     def _begin_next(self) -> bool:
         shard = next(self._shards, None)

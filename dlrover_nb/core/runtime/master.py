@@ -4,22 +4,24 @@ Sans-IO: time is an argument, messages arrive decoded, and all effects are retur
 a test can play every interleaving of deaths, late messages and new decisions, and a real job differs from the
 test by its driver only.
 
-Messages of workers about shards are handled in `shard_requests`, those of PS about checkpoints in
-`checkpoint_coordinator`. After each event the state is reconciled (`_settle`): parameter servers in
-`ps_group`, workers in `worker_set`. No step waits for particular messages in a particular order.
+Messages of nodes are handled in `node_messages`, actions against stragglers in `mitigations`. After each
+event the state is reconciled (`_settle`): parameter servers in `ps_group`, workers in `worker_set`. No step
+waits for particular messages in a particular order.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime import (
+    batch_sizes,
     checkpoint_coordinator,
     choices,
     evaluation,
     fencing,
     liveness,
-    migration_coordinator,
+    mitigations,
+    node_messages,
     oom_recovery,
     plans,
     ps_group,
@@ -35,25 +37,7 @@ from dlrover_nb.core.runtime.worker_set import reconcile_workers
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import (
-    Alive,
-    BatchSkipped,
-    Copied,
-    Forgotten,
-    Hello,
-    Left,
-    Loaded,
-    Moved,
-    NodeFailed,
-    Paused,
-    Report,
-    Saved,
-    ShardAsked,
-    ShardFinished,
-    Stop,
-    StreamEnded,
-)
-from dlrover_nb.core.structs.resizing import Resized
+from dlrover_nb.core.structs.messages import Alive, Left, Report, ShardAsked, ShardFinished, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,11 +46,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.models.score_sums import ScoreSums
-    from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import RestorableCheckpoint
+    from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.failures import ProgramError
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.messages import FromNode
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch, UserChoice
@@ -253,6 +238,11 @@ class JobMaster:
         rebalancing.rebalance(self._state, owner, at_s)
         return self._settle(at_s)
 
+    def mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[Order, ...]:
+        """Begin an action against a straggler; raises as `mitigations.begin`, then nothing has changed."""
+        mitigations.begin(self._state, choice, at_s)
+        return self._settle(at_s)
+
     def fail(self, why: str, at_s: float) -> tuple[Order, ...]:
         """End the job at once after a failure of its driver or backend."""
         if not self._state.is_ended:
@@ -293,7 +283,7 @@ class JobMaster:
         if node is None:
             return (Send(sender, Stop()),) if not isinstance(message, Left) else ()
         liveness.record_message(self._state, node, message, at_s)
-        self._handle_message(node, message, at_s, arrays)
+        node_messages.handle_message(self._state, node, message, at_s, arrays)
         if isinstance(message, Report | Alive | ShardAsked | ShardFinished) and shard_requests.is_calm(
             self._state, node
         ):
@@ -344,37 +334,6 @@ class JobMaster:
         shard_requests.emit_progress(self._state, at_s)
         return self._settle(at_s)
 
-    # messages
-
-    def _handle_message(  # noqa: C901 - one flat branch per message
-        self, node: Node, message: FromNode, at_s: float, arrays: Sequence[NDArray[np.generic]]
-    ) -> None:
-        match message:
-            case Hello():
-                liveness.on_hello(self._state, node, message, at_s)
-            case (Alive() | Report() | ShardAsked() | ShardFinished() | BatchSkipped() | StreamEnded()
-                  | Paused()):  # fmt: skip
-                shard_requests.handle_message(self._state, node, message, at_s, arrays)
-            case Copied():
-                checkpoint_coordinator.on_copied(self._state, node, message, at_s)
-            case Saved():
-                checkpoint_coordinator.on_saved(self._state, node, message, at_s)
-            case Moved():
-                migration_coordinator.on_moved(self._state, node, message, at_s)
-            case Forgotten():
-                fencing.on_forgotten(self._state, node, message.worker)
-            case Loaded():
-                ps_group.on_loaded(self._state, node, message, at_s)
-            case Resized():
-                resizing.on_resized(self._state, node, message, at_s)
-            case Left():
-                self._state.stop_node(node)
-                self._state.last_step_s = at_s
-            case NodeFailed():
-                oom_recovery.node_failed(self._state, node, message, at_s)
-            case _ as never:
-                assert_never(never)
-
     # reconcile
 
     def _take_orders(self) -> tuple[Order, ...]:
@@ -386,6 +345,7 @@ class JobMaster:
         fencing.advance(state, at_s)
         evaluation.advance(state, self._evaluate, at_s)
         resizing.advance(state, at_s)
+        mitigations.give_up_hopeless(state, at_s)
         ps_group.advance(state, at_s)
         reconcile_workers(state, at_s)
         is_over = state.is_evaluating and state.evaluate.finished and state.is_settled
@@ -393,5 +353,7 @@ class JobMaster:
             evaluation.end_job(state, self._evaluate, at_s)
         plans.measure_pause(state, at_s)
         plans.update_running(state, at_s)
+        mitigations.end_done(state, at_s)
+        batch_sizes.emit(state, at_s)
         liveness.update_phase(state, at_s)
         return self._take_orders()

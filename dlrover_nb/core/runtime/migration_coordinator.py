@@ -91,7 +91,7 @@ def leads_to(state: JobState, shape: RolePlan) -> bool:
     if state.move.is_rebalance:
         return False
     members = _nodes(state, state.move.group.nodes)
-    return state.move.group.shape == shape and not any(node.is_leaving for node in members)
+    return state.move.group.shape == shape and not any(node.is_going for node in members)
 
 
 def on_moved(state: JobState, node: Node, moved: Moved, at_s: float) -> None:
@@ -160,7 +160,7 @@ def end_switching(state: JobState, at_s: float) -> None:
         return
     for node in _nodes(state, group.nodes):
         if node.id not in move.group.nodes:
-            state.stop_node(node)
+            state.stop_node(node, at_s)
     state.group, state.bucket_owner, state.move = move.group, move.group.bucket_owner, None
     state.enter(Stage.SERVING, at_s)
     if move.is_rebalance:

@@ -16,7 +16,8 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
-from dlrover_nb.core.structs.job import DataFormat, FeatureSpec, JobSpec
+from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
+from dlrover_nb.core.structs.job import DataFormat, JobSpec
 from dlrover_nb.core.structs.secrets import check_complete
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 

@@ -41,6 +41,7 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     ToNode,
 )
+from dlrover_nb.core.structs.mitigation_messages import Backups
 from dlrover_nb.core.structs.resizing import Resize
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class ParameterServer:
         self._router.close()
         self._path.unlink(missing_ok=True)
 
-    def _obey(self, order: ToNode) -> None:
+    def _obey(self, order: ToNode) -> None:  # noqa: C901 - one flat branch per order
         match order:
             case Load():
                 self._load(order)
@@ -147,6 +148,8 @@ class ParameterServer:
                 self._agent.send(Forgotten(self._name, worker))
             case Adjust(sizes=sizes):
                 self._serving.adjust(dict(sizes))
+            case Backups(n=n):
+                self._serving.set_backups(n)
             case Resize():
                 self._resize(order)
             case Stop():

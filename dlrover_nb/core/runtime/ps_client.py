@@ -114,6 +114,11 @@ class PsClient:
         """Whether an order of the master other than to train is pending."""
         return self._patience_s() < math.inf
 
+    @property
+    def was_late(self) -> bool:
+        """Whether the last gradients came too late: here all are applied."""
+        return False
+
     def init_dense(self, values: Floats) -> None:
         """Send every PS initial values of its dense slice."""
         for i, part in enumerate(self._slices):
@@ -151,9 +156,10 @@ class PsClient:
     ) -> None:
         self._step += 1
         self._asked_s = time.monotonic()
+        rate = 1.0 if push is None else push.rate
         for i in range(len(self._sockets)):
             pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
-            request = Exchange(self._epoch, self._step, done)
+            request = Exchange(self._epoch, self._step, done, rate)
             self._ask(i, Exchanged, request, [*self._gradients(i, push), pull_rows])
 
     def _rows(self, dense: Floats) -> Floats:

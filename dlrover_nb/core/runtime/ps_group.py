@@ -83,7 +83,7 @@ def _assemble(state: JobState, at_s: float) -> None:
         state.end(JobPhase.STOPPED, state.stop_reason, at_s)
         return
     want = state.target.ps
-    _stop_misfits(state, keep=want.count)
+    _stop_misfits(state, want.count, at_s)
     missing = want.count - len(state.roster.ps)
     state.start_nodes(Role.PS, _n_start(state, missing), at_s)
     members = state.roster.ps
@@ -91,20 +91,20 @@ def _assemble(state: JobState, at_s: float) -> None:
         _load(state, members, at_s)
 
 
-def _stop_misfits(state: JobState, *, keep: int) -> None:
+def _stop_misfits(state: JobState, keep: int, at_s: float) -> None:
     """Stop PS that are not as the target says, and those beyond `keep`: those that are not up first."""
     want, coming = state.target.ps, awaited(state, Role.PS)
     fitting = [node for node in state.roster.ps if node.has_shape(want) or node in coming]
     kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
     for node in state.roster.ps:
         if node not in kept:
-            state.stop_node(node)
+            state.stop_node(node, at_s)
 
 
 def _n_start(state: JobState, missing: int, *, without_surplus: bool = False) -> int:
     """Return how many of the missing PS fit now, or when the workers that leave anyway have left."""
     plan = state.target.ps
-    if leaving.loses_members(state) and not _is_outgrown(state):
+    if leaving.is_forced(state) and not _is_outgrown(state):
         return missing  # they replace PS that leave
     present = [node.need for node in state.roster.ps if not node.is_leaving]
     if without_surplus:
@@ -199,7 +199,7 @@ def _is_outgrown(state: JobState) -> bool:
     if state.group is None or is_ending or awaited(state, Role.PS):
         return False
     want = state.target.ps
-    staying = (node for node in state.group_nodes if not node.is_leaving)
+    staying = (node for node in state.group_nodes if not node.is_going)
     return state.group.shape != want or not all(node.has_shape(want) for node in staying)
 
 
@@ -224,7 +224,7 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
     is_led_to = changes_ps(state) and migration_coordinator.leads_to(state, state.target.ps)
     if not is_led_to and (changes_ps(state) or not is_under_way(state)):
         migration_coordinator.cancel_migration(state)
-    _stop_standby(state, keep=state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0)
+    _stop_standby(state, state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0, at_s)
     if not changes_ps(state):
         return keeps_on(state, at_s)
     if _restarts(state) and not state.keeps_checkpoints:
@@ -261,12 +261,12 @@ def _standby(state: JobState) -> tuple[Node, ...]:
     return tuple(node for node in state.roster.ps if node.id not in state.group.nodes)
 
 
-def _stop_standby(state: JobState, *, keep: int) -> None:
+def _stop_standby(state: JobState, keep: int, at_s: float) -> None:
     fitting = [node for node in _standby(state) if node.has_shape(state.target.ps)]
     kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
     for node in _standby(state):
         if node not in kept:
-            state.stop_node(node)
+            state.stop_node(node, at_s)
 
 
 # PAUSING, COPYING and SAVING

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime import migration_coordinator
-from dlrover_nb.core.runtime.load_placement import assign_by_load
+from dlrover_nb.core.runtime.load_placement import assign_by_load, within_room
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.runtime.state_records import failed
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.state import JobState, PsGroup
     from dlrover_nb.core.structs.bucket_loads import BucketLoad
+
+
+SPARE_MEMORY = 0.2  # share of a PS's memory that rows which move to it leave free
 
 
 def rebalance(state: JobState, owner: Sequence[int], at_s: float) -> None:
@@ -44,7 +48,7 @@ def rebalance(state: JobState, owner: Sequence[int], at_s: float) -> None:
         When the plan is not in place, parameters move already, or the job is about to end.
     """
     group = state.group
-    if group is None or state.stage is not Stage.SERVING or state.steady_since_s is None or _is_ending(state):
+    if group is None or state.stage is not Stage.SERVING or state.steady_since_s is None or is_ending(state):
         raise StaleDecisionError(
             f"buckets move between PS while the plan of job {state.spec.name} runs; it does not now "
             f"({state.stage}), so measure again and order later"
@@ -61,7 +65,7 @@ def keeps_on(state: JobState, at_s: float) -> Stage | None:
     """Go on with a move within the group, or give it up; return the stage that completes it, once ready."""
     if state.move is None:
         return None
-    if _is_ending(state):
+    if is_ending(state):
         give_up(state, "the job is about to end", at_s)
         return None
     return Stage.SWITCHING if migration_coordinator.is_ready(state) else None
@@ -75,6 +79,7 @@ def is_under_way(state: JobState) -> bool:
 def give_up(state: JobState, why: str, at_s: float) -> None:
     """Cancel a move within the group."""
     migration_coordinator.cancel_migration(state)
+    state.mitigations = failed(state.mitigations, why, of_moves=True)
     state.note(f"the buckets stay where they are: {why}", at_s)
 
 
@@ -90,6 +95,28 @@ def balanced_owner(state: JobState) -> tuple[int, ...] | None:
     capacity = [speed or median(known) for speed in speeds]
     owner = assign_by_load(group.bucket_owner, _rows_per_s(loads), capacity)
     return None if owner == group.bucket_owner else owner
+
+
+def within_memory(state: JobState, owner: Sequence[int]) -> tuple[int, ...]:
+    """Return owners like these, without the moves for which a PS has no memory.
+
+    A PS has its own rows until a move has ended, so those that it gets come on top of what it uses now. What
+    is not measured counts as nothing.
+    """
+    group, mib = state.group, [0.0] * N_BUCKET
+    assert group is not None
+    for node in state.group_nodes:
+        load, used_mib = node.load, node.last.parameter_mib if node.last is not None else 0.0
+        n_row = 0 if load is None else sum(load.n_held)
+        if load is not None and n_row:
+            row_mib = used_mib / n_row
+            for bucket, n_held in zip(load.buckets, load.n_held, strict=True):
+                mib[bucket] = n_held * row_mib
+    room = [
+        (1 - SPARE_MEMORY) * node.memory_mib - (node.last.memory_mib if node.last is not None else 0.0)
+        for node in state.group_nodes
+    ]
+    return within_room(group.bucket_owner, owner, mib, room)
 
 
 def _measured(state: JobState) -> list[BucketLoad] | None:
@@ -109,7 +136,8 @@ def _rows_per_s(loads: Sequence[BucketLoad]) -> list[float]:
     return rows_per_s
 
 
-def _is_ending(state: JobState) -> bool:
+def is_ending(state: JobState) -> bool:
+    """Whether the job trains no more rows, or is to stop."""
     return bool(state.is_ended or state.is_evaluating or state.train.finished or state.stop_reason)
 
 

@@ -12,6 +12,9 @@ SERVING               continues
 PAUSING ... SAVING    serve again; a checkpoint that is not on the disk yet stays restorable from memory
 SWITCHING             continues: each PS gets the end of the move again, and reports its complete part again
 
+Actions against stragglers go on: a node that is replaced stays so, and its successor is started anew if it
+is gone. Buckets that moved within the group have moved or not, as above, which is emitted.
+
 A node that was being resized is asked for again once it has said Hello (`resizing`).
 
 A move before SWITCHING is cancelled; PS learn that in the answer to their Hello
@@ -27,11 +30,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.runtime import checkpoint_coordinator
+from dlrover_nb.core.runtime import batch_sizes, checkpoint_coordinator
 from dlrover_nb.core.runtime.orders import DropCheckpoint
 from dlrover_nb.core.runtime.roster import Node
 from dlrover_nb.core.runtime.state import (
-    Fence,
     JobState,
     Move,
     PlanChange,
@@ -39,6 +41,7 @@ from dlrover_nb.core.runtime.state import (
     RestorableCheckpoint,
     Stage,
 )
+from dlrover_nb.core.runtime.state_records import Fence, OpenMitigation, failed
 from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
@@ -70,6 +73,7 @@ class NodeRecord:
     memory_enforced: bool
     loaded_epoch: int
     is_leaving: bool = False
+    is_replaced: bool = False
     resizing: tuple[float, int] | None = None
 
 
@@ -109,6 +113,9 @@ class StateRecord:
     skipped: tuple[SkippedBatch, ...] = ()
     n_skipped: int = 0
     skipped_in_pass: tuple[int, int] = (0, 0)
+    backups: int = 0
+    rates: dict[str, float] = field(default_factory=dict)
+    mitigations: tuple[OpenMitigation, ...] = ()
 
 
 def name_of(kept: RestorableCheckpoint) -> KeptName:
@@ -159,6 +166,9 @@ def record_of(state: JobState) -> StateRecord:
         skipped=state.skipped,
         n_skipped=state.n_skipped,
         skipped_in_pass=state.skipped_in_pass,
+        backups=state.backups,
+        rates=dict(state.rates),
+        mitigations=state.mitigations,
     )
 
 
@@ -179,10 +189,14 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.evaluation = record.evaluation
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
+    state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
     state.phase, state.message = record.phase, record.message
     state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)
+    state.sizes_emitted = batch_sizes.present(state)
     state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s
     _make_safe(state, record.move)
+    if state.stage is not Stage.SWITCHING:
+        state.mitigations = failed(state.mitigations, "the master restarted", of_moves=True)
     state.orders.extend(DropCheckpoint(number) for number in record.writing)
     checkpoint_coordinator.sweep(state)
     _begin_evaluation_anew(state)
@@ -236,6 +250,7 @@ def _node_record(node: Node) -> NodeRecord:
         memory_enforced=node.memory_enforced,
         loaded_epoch=node.loaded_epoch,
         is_leaving=node.is_leaving,
+        is_replaced=node.is_replaced,
         resizing=node.resizing,
     )
 
@@ -260,5 +275,6 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         memory_enforced=record.memory_enforced,
         loaded_epoch=record.loaded_epoch,
         is_leaving=record.is_leaving,
+        is_replaced=record.is_replaced,
         resizing=record.resizing,
     )

@@ -47,7 +47,7 @@ def awaited(state: JobState, role: Role) -> tuple[Node, ...]:
 def _staying(state: JobState, role: Role, replaced: Sequence[str]) -> list[Node]:
     servers = state.roster.ps if state.group is None else state.group_nodes
     nodes = servers if role is Role.PS else state.roster.workers
-    return [n for n in nodes if not (n.is_draining or n.is_leaving or n.id in replaced)]
+    return [n for n in nodes if not (n.is_draining or n.is_going or n.id in replaced)]
 
 
 def advance(state: JobState, at_s: float) -> None:

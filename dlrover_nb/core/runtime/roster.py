@@ -40,6 +40,7 @@ class Node:
     is_training: bool = False
     is_draining: bool = False
     is_leaving: bool = False  # its cluster ends it soon
+    is_replaced: bool = False  # another node is to take its place, as it is slow
     has_worked: bool = False  # a worker: batches of it were acknowledged
     asked_s: float = 0.0  # since when it has had capacity to start
     waits_for: str = ""  # what its start waits for; empty: nothing
@@ -60,13 +61,19 @@ class Node:
     n_dropped: int = 0  # messages that it could not decode
     resizing: Need | None = None  # what it is to use in place of its shape; None: it has its shape
     resize_asked_s: float | None = None  # when this master asked for that
+    returned: int | None = None  # a shard that it gave back to others
     rows_per_s: float = 0.0  # training speed; 0: not known
     load: BucketLoad | None = None  # of a PS: its last one, of whatever group
 
     def has_shape(self, plan: RolePlan) -> bool:
-        """Whether its CPU and memory are those of the plan, and about to stay so; none while it leaves."""
-        is_staying = self.resizing is None and not self.is_leaving
+        """Whether its CPU and memory are those of the plan, and about to stay so; none while it goes."""
+        is_staying = self.resizing is None and not self.is_going
         return is_staying and (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
+
+    @property
+    def is_going(self) -> bool:
+        """Whether another node is to take its place, whatever its shape."""
+        return self.is_leaving or self.is_replaced
 
     @property
     def need(self) -> Need:
@@ -79,7 +86,7 @@ class Node:
         """Phase of the node."""
         if not self.is_up:
             return NodePhase.PENDING
-        if self.is_draining or self.is_leaving:
+        if self.is_draining or self.is_going:
             return NodePhase.DRAINING
         if self.role is Role.WORKER and not self.is_training:
             return NodePhase.PAUSED

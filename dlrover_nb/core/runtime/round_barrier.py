@@ -9,6 +9,10 @@ does no input or output: messages of workers and of the master in, releases out.
 join until it leaves (at a pause, or without a batch) or the master declares it dead. A round waits for
 members only, so a worker that leaves releases the others.
 
+With backup workers (BSP) a round ends without its last members, as many as the backups are; one at least
+has to arrive. Who arrives in a round that has ended is told so: its gradients were not used, and it goes on
+in the open round, with the same rows. So each row is in the gradients of exactly one round.
+
 Batch sizes change in the same round on all workers. A worker takes batches ahead of its round, so a change
 applies from a round for which no worker can have taken a batch yet, and every worker gets it before.
 """
@@ -39,8 +43,10 @@ class Release:
 @dataclass(slots=True)
 class _Member:
     round: int  # the next one to arrive in
-    n_row: int = 0  # of its batch in the round before
+    n_row: int = 0  # of its batch in the last round
     waits: bool = False
+    arrived: int | None = None  # the round of its last arrival
+    is_late: bool = False  # that round had ended
 
 
 @dataclass(slots=True)
@@ -57,6 +63,7 @@ class RoundBarrier:
     staleness: int
     _members: dict[str, _Member] = field(default_factory=dict)
     _round: int = 0  # BSP: the open round; else the slowest member's, kept without members
+    _n_backup: int = 0
     _furthest: int = 0
     _done: FinishedRound | None = None
     _sizes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
@@ -90,16 +97,23 @@ class RoundBarrier:
         Raises
         ------
         WireError
-            When it is no member, or the round is neither its present one nor the one before.
+            When it is no member, or the round is neither its present one nor the one of its last arrival.
         """
         member = self._members.get(worker)
-        if member is None or number not in {member.round, member.round - 1}:
+        if member is None or number not in {member.round, member.arrived}:
             at = "no member" if member is None else f"in round {member.round}"
             raise WireError(f"{worker} arrived in round {number}, but is {at}")
         if number == member.round:
-            member.round, member.n_row = number + 1, n_row
+            member.is_late = self.sync is Sync.BSP and number < self._round
+            member.arrived, member.n_row = number, n_row
+            member.round = self._round if member.is_late else number + 1
             self._furthest = max(self._furthest, member.round)
         member.waits = True
+        return self._release()
+
+    def set_backups(self, n: int) -> tuple[Release, ...]:
+        """Let rounds end without their last `n` members, from the open one on; return the releases."""
+        self._n_backup = n
         return self._release()
 
     def adjust(self, sizes: Mapping[str, int]) -> int:
@@ -115,17 +129,26 @@ class RoundBarrier:
         """Release every worker that may continue now."""
         if not self._members:
             return ()
-        slowest = min(member.round for member in self._members.values())
-        if self.sync is Sync.BSP and slowest > self._round:
-            taken_part = tuple((name, member.n_row) for name, member in sorted(self._members.items()))
-            self._done = FinishedRound(self._round, taken_part)
-        self._round = slowest
-        last = slowest + (0 if self.sync is Sync.BSP else self.staleness)
+        if self.sync is Sync.BSP:
+            self._end_round()
+            last = self._round
+        else:
+            self._round = min(member.round for member in self._members.values())
+            last = self._round + self.staleness
         free = [name for name, member in self._members.items() if member.waits and member.round <= last]
         for name in free:
             self._members[name].waits = False
         return tuple(Release(name, self._go(name)) for name in free)
 
+    def _end_round(self) -> None:
+        """End the open round, if enough members have arrived."""
+        arrived = [name for name, member in sorted(self._members.items()) if member.round > self._round]
+        if len(arrived) >= max(1, len(self._members) - self._n_backup):
+            taken_part = tuple((name, self._members[name].n_row) for name in arrived)
+            self._done = FinishedRound(self._round, taken_part)
+            self._round += 1
+
     def _go(self, name: str) -> Go:
         mine = [(first, sizes[name]) for first, sizes in self._sizes if name in sizes]
-        return Go(self._members[name].round, self._done, tuple(mine))
+        member = self._members[name]
+        return Go(member.round, self._done, tuple(mine), member.is_late)

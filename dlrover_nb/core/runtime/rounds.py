@@ -3,7 +3,7 @@
 The gradients of a worker are of the mean loss of its own batch. Weighted by the rows of each batch they sum
 to the gradients of the mean loss of all batches together: a round of n workers is one step with a batch that
 is the union of theirs, without those that were skipped. The coordinator alone decides
-who took part (`round_barrier`); other gradients are dropped.
+who took part (`round_barrier`); other gradients are dropped, with the round of which they were.
 """
 
 from __future__ import annotations

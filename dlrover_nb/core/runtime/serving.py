@@ -126,6 +126,11 @@ class Serving:
         first = self._barrier.adjust(sizes)
         _log.info("%s: batch sizes %s from round %d on", self._name, dict(sizes), first)
 
+    def set_backups(self, n: int) -> None:
+        """Let rounds end without their last `n` members."""
+        _log.info("%s: rounds end without their last %d members", self._name, n)
+        self._send_releases(self._barrier.set_backups(n))
+
     def _requests(self) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
         for _ in range(_REQUESTS_IN_A_ROW):
             try:
@@ -210,9 +215,9 @@ class Serving:
             if request.done is not None:
                 self._rounds.apply(request.done, store)
             if len(push_rows):
-                store.push(push_rows, row_gradients)
+                store.push(push_rows, row_gradients, request.rate)
             if len(dense_gradient):
-                store.push_dense(dense_gradient)
+                store.push_dense(dense_gradient, request.rate)
             self._applied[identity] = request.step
             update_s = self._accounting.switch(Part.LOOKUP)
         self._accounting.switch(Part.LOOKUP)

@@ -29,6 +29,7 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     StreamEnded,
 )
+from dlrover_nb.core.structs.mitigation_messages import ShardReturned
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import MOST_HELD, Purpose
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.structs.messages import Left
     from dlrover_nb.core.structs.shards import Lease
 
     Arrays = Sequence[NDArray[np.generic]]
@@ -52,7 +54,14 @@ IN_FLIGHT_S = 5.0  # longest time until a grant arrives
 def handle_message(
     state: JobState,
     node: Node,
-    message: Alive | Report | ShardAsked | ShardFinished | BatchSkipped | StreamEnded | Paused,
+    message: Alive
+    | Report
+    | ShardAsked
+    | ShardFinished
+    | BatchSkipped
+    | StreamEnded
+    | ShardReturned
+    | Paused,
     at_s: float,
     arrays: Arrays,
 ) -> None:
@@ -70,6 +79,8 @@ def handle_message(
             skipped_batches.on_skipped(state, node, message, at_s)
         case StreamEnded():
             _on_stream_ended(state, node, message, at_s)
+        case ShardReturned():
+            _on_returned(state, node, message)
         case Paused():
             _on_paused(state, node, message, at_s)
         case _ as never:
@@ -139,11 +150,20 @@ def _grant(state: JobState, node: Node, at_s: float) -> None:
     may_work = state.stage is Stage.SERVING and node.is_training and not node.is_draining
     most = piece_batches(node.rows_per_s, state.usual_rows_per_s, state.spec.shard_batches)
     shard = None
-    for ledger in evaluation.ledgers(state) if may_work else ():
+    for ledger in evaluation.ledgers(state) if may_work and not _is_for_others(state, node) else ():
         if shard is None and _has_turn(state, node, ledger):
             shard = ledger.grant(node.id, most_batches=most)
     node.granted_at_s = at_s
     state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
+
+
+def _is_for_others(state: JobState, node: Node) -> bool:
+    """Whether the next shard is the one that a worker gave back, and others can train it."""
+    if node.returned is None or state.train.next_returned != node.returned:
+        node.returned = None
+        return False
+    others = (each for each in state.roster.workers if each.is_training and not each.is_draining)
+    return any(each.returned != node.returned for each in others)
 
 
 def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
@@ -189,6 +209,23 @@ def _on_stream_ended(state: JobState, node: Node, ended: StreamEnded, at_s: floa
             return
         state.note(f"the stream ended after {start + ended.n_row} rows", at_s)
     state.send(node, NoShard(WAIT_S))
+
+
+def on_left(state: JobState, node: Node, left: Left, at_s: float) -> None:
+    """Remove a drained worker; of a shard that it left unfinished others train the remaining rows."""
+    if left.lease is not None and left.n_row_done:
+        node.has_worked |= _ledger(state, left.lease).progress(node.id, left.lease, left.n_row_done)
+    state.stop_node(node, at_s)
+    state.last_step_s = at_s
+
+
+def _on_returned(state: JobState, node: Node, returned: ShardReturned) -> None:
+    """Give the remaining rows of a shard to other workers, if there are any."""
+    ledger, lease = _ledger(state, returned.lease), returned.lease
+    if returned.n_row_done:
+        ledger.progress(node.id, lease, returned.n_row_done)
+    if ledger.give_back(node.id, lease):
+        node.returned = lease.shard
 
 
 def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:

@@ -24,23 +24,24 @@ from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.orders import Emit, Manifest, Order, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
+from dlrover_nb.core.runtime.state_records import Fence, OpenMitigation, WithoutScore
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
+from dlrover_nb.core.structs.events import MitigationEnded, NodeLeft, PhaseChanged, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.messages import Adjust, Forget, Stop
+from dlrover_nb.core.structs.mitigation_messages import Backups
 from dlrover_nb.core.structs.pods import outlives_node
 from dlrover_nb.core.structs.resources import Role, RolePlan
-from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose
+from dlrover_nb.core.structs.shards import Purpose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.failures import CountedError
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.messages import Copied, Moved, Saved, ToNode
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import Lease, SkippedBatch
@@ -145,43 +146,6 @@ class Writing:
         return all(node in self.copied for node in self.group.nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """A worker that was given up and may be alive: it holds its shards until all PS refuse it.
-
-    Parameters
-    ----------
-    worker
-        Its name, which is never used again.
-    ps_epoch
-        The group whose PS it knows: a later one refuses it by the epoch.
-    confirmed
-        PS that refuse it.
-    """
-
-    worker: str
-    ps_epoch: int
-    confirmed: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class WithoutScore:
-    """Rows whose score is not finite: how many, and the numbers of the first `MOST_NAMED`."""
-
-    n_row: int = 0
-    first: tuple[int, ...] = ()
-
-    def add(self, numbers: Sequence[int]) -> None:
-        """Add rows."""
-        self.n_row += len(numbers)
-        self.first = tuple(sorted((*self.first, *numbers))[:MOST_NAMED])
-
-    def __str__(self) -> str:
-        n_more = self.n_row - len(self.first)
-        more = f" and {n_more} more" * (n_more > 0)
-        return f"row{'s' * (self.n_row > 1)} {', '.join(map(str, self.first))}{more}"
-
-
 @dataclass(slots=True)
 class PlanChange:
     """A target that does not run yet. A fallback restores the previous plan and is not reported."""
@@ -268,6 +232,10 @@ class JobState:
     progress_emitted: tuple[float, int] = (float("-inf"), 0)  # when, and how many samples were done
     ticked_s: float = float("inf")  # when this master last checked limits of time; infinite: not yet
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
+    sizes_emitted: tuple[tuple[str, int], ...] = ()  # those of living workers, as last emitted
+    backups: int = 0  # workers without which a round may end (BSP)
+    rates: dict[str, float] = field(default_factory=dict)  # factors of workers' learning rates
+    mitigations: tuple[OpenMitigation, ...] = ()  # that were begun and are not in effect yet
     silent: dict[str, Node] = field(
         default_factory=dict
     )  # lost nodes whose exit the backend has not reported
@@ -284,9 +252,8 @@ class JobState:
         assert stage in NEXT_STAGES[self.stage], f"{self.stage} -> {stage}"
         self.stage, self.stage_since_s = stage, at_s
         if stage is Stage.SERVING and self.group is not None and self.group.ps_epoch != self.n_coordinated:
-            self.n_coordinated = self.group.ps_epoch  # a new coordinator does not know earlier sizes
-            if self.batch_sizes:
-                self.coordinate(Adjust(tuple(sorted(self.batch_sizes.items()))))
+            self.n_coordinated = self.group.ps_epoch
+            self.instruct_coordinator()
 
     def send(self, node: Node, message: ToNode) -> None:
         """Order a message to a node."""
@@ -301,16 +268,17 @@ class JobState:
             node = self.roster.add(role, plan, at_s)
             self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
 
-    def stop_node(self, node: Node, *, killed: bool = False) -> None:
-        """Order the end of a node, remove it and take back its shards, which may have `killed` it."""
-        self.remove_node(node)
-        self.take_back(node.id, killed=killed)
+    def stop_node(self, node: Node, at_s: float) -> None:
+        """Order the end of a node, remove it and take back its shards."""
+        self.remove_node(node, at_s)
+        self.take_back(node.id)
 
-    def remove_node(self, node: Node) -> None:
-        """Order the end of a node and remove it; PS refuse a worker from then on."""
+    def remove_node(self, node: Node, at_s: float, error: str = "", *, is_retryable: bool = True) -> None:
+        """Order the end of a node and remove it, after an `error` or none; PS refuse a worker then."""
         self.send(node, Stop())  # it may be alive behind a broken connection, and a PS outlives SIGTERM
         self.orders.append(StopNode(node.id))
         self.roster.remove(node.id)
+        self.orders.append(Emit(NodeLeft(at_s, node.id, node.role, error, is_retryable)))
         if node.role is Role.WORKER:
             for ps in self.group_nodes:
                 self.send(ps, Forget(node.id))
@@ -321,13 +289,24 @@ class JobState:
         names = () if self.group is None else self.group.nodes
         return tuple(node for name in names if (node := self.roster.get(name)) is not None)
 
-    def coordinate(self, message: Adjust) -> None:
-        """Send a message to the coordinator of synchronous training, if there is one."""
+    @property
+    def coordinator(self) -> Node | None:
+        """The PS that coordinates synchronous training; None: there is none."""
         if self.spec.sync is Sync.ASP or self.group is None:
-            return
-        first = self.roster.get(self.group.nodes[0])
-        if first is not None:
+            return None
+        return self.roster.get(self.group.nodes[0])
+
+    def coordinate(self, message: Adjust | Backups) -> None:
+        """Send a message to the coordinator, if there is one."""
+        if (first := self.coordinator) is not None:
             self.send(first, message)
+
+    def instruct_coordinator(self) -> None:
+        """Send the coordinator what an earlier one, or an earlier master, was told."""
+        if self.batch_sizes:
+            self.coordinate(Adjust(tuple(sorted(self.batch_sizes.items()))))
+        if self.backups:
+            self.coordinate(Backups(self.backups))
 
     def leases(self, node: Node) -> tuple[Lease, ...]:
         """Return the shards that a node holds."""
@@ -379,6 +358,9 @@ class JobState:
         """End the job and stop all of its nodes."""
         self.group = self.move = None  # no PS need refuse anyone any more
         for node in self.roster.nodes:
-            self.stop_node(node)
+            self.stop_node(node, at_s)
+        for each in self.mitigations:
+            self.orders.append(Emit(MitigationEnded(at_s, each.decision, "the job ended before")))
+        self.mitigations = ()
         self.enter(Stage.ENDED, at_s)
         self.set_phase(phase, at_s, message)

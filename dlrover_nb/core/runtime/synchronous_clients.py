@@ -113,6 +113,11 @@ class BspClient(SspClient):
     _push: Push | None = None
     _pull: PreparedBatch | None = None
 
+    @property
+    def was_late(self) -> bool:
+        """Whether the round of the last gradients had ended without them."""
+        return self._push is not None and self._go.is_late
+
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Send gradients for all PS to keep; rows are read when the round has ended."""
         self._push, self._pull = push, pull
@@ -131,6 +136,8 @@ class BspClient(SspClient):
         if self._push is not None:
             self._arrive(self._push)
         self._await_proceed()
+        if self.was_late:
+            self._first_round = self._go.round  # the next batch is of that round
         free_s = time.monotonic()
         self._exchange(None, self._pull, self._go.done)
         rows = self._rows(dense)

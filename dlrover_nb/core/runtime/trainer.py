@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.data import ShardReader
     from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
     from dlrover_nb.core.runtime.exchange import ExchangeCost
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
@@ -70,6 +71,7 @@ class Push:
     dense: Floats
     loss: float
     refusal: Refusal | None = None  # None: they can be used
+    rate: float = 1.0  # factor of the learning rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Computed:
 
 FIRST_STEP_LIMIT_S = 600.0  # a longer first batch counts as hung: heartbeats stop
 POLL_EVERY_S = 0.1
+MOST_LATE = 3  # batches in a row that come too late, before others get the rest of the shard
 
 
 class ParameterClient(Protocol):
@@ -93,6 +96,11 @@ class ParameterClient(Protocol):
     @property
     def interrupted(self) -> bool:
         """Whether an order other than to train is pending."""
+        ...
+
+    @property
+    def was_late(self) -> bool:
+        """Whether the gradients that were sent last came too late to be used."""
         ...
 
     def begin(self) -> None:
@@ -131,6 +139,14 @@ class BatchSource(Protocol):
         """Handle the end of a shard: all its rows are done."""
         ...
 
+    def rewind(self) -> None:
+        """Take batches that were taken and are not done again."""
+        ...
+
+    def give_back(self, work: ShardWork) -> None:
+        """Let others train what is left of a shard."""
+        ...
+
 
 class Trainer:
     """Model and reader of one worker.
@@ -148,6 +164,11 @@ class Trainer:
         Called with each batch's loss, in order.
     folder
         The job's run folder, where a user's own code lies.
+
+    Attributes
+    ----------
+    batch_size, rate
+        Of the next batches: their size, and the factor of the learning rate.
     """
 
     def __init__(
@@ -164,6 +185,8 @@ class Trainer:
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
         self.batch_size, self._n_taken = spec.batch_of(spec.plan.worker.count), 0
         self._clip_norm = spec.gradient_clip_norm
+        self._n_late = 0  # batches in a row that came too late
+        self.rate = 1.0
         self.between: Callable[[], None] = _nothing
         self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
@@ -173,15 +196,16 @@ class Trainer:
 
     def run(self, source: BatchSource, client: ParameterClient) -> None:
         """Train batches, or score those of evaluation shards, until none is ready or `client` interrupts."""
-        self._n_taken = 0
         client.begin()
-        asked = self._take(source, client)
-        if asked is not None:
-            self._stream(source, client, asked)
+        goes_on = True
+        while goes_on:
+            self._n_taken = 0
+            asked = self._take(source, client)
+            goes_on = asked is not None and self._stream(source, client, asked)
         client.end()
 
-    def _stream(self, source: BatchSource, client: ParameterClient, first: TakenBatch) -> None:
-        """Train from a first batch on.
+    def _stream(self, source: BatchSource, client: ParameterClient, first: TakenBatch) -> bool:
+        """Train from a first batch on; return whether to begin again, as gradients came too late.
 
         One exchange is in progress per turn: it brings `sent` to the PS and returns the rows of `asked`.
         `ready` is a batch with its rows. When a last batch is ready an exchange of nothing is sent, once per
@@ -195,15 +219,18 @@ class Trainer:
             done = self._compute(source, *ready) if ready is not None else None
             following = self._take(source, client)
             rows = self._await(client)
+            if sent is not None and client.was_late:
+                self._retake(source, sent)
+                return not client.interrupted
             self._acknowledge(source, sent)
             if client.interrupted:
                 self._flush(source, client, done)
-                return
+                return False
             ready = (asked, rows) if asked is not None else None
             if ready is not None and not self._overlap:
                 done, ready = self._compute(source, *ready), None
             if done is None and following is None and ready is None:
-                return
+                return False
             self._send(client, done.push if done else None, following.batch if following else None)
             sent, asked = done, following
 
@@ -213,6 +240,15 @@ class Trainer:
             self._send(client, done.push, None)
             self._await(client)
             self._acknowledge(source, done)
+
+    def _retake(self, source: BatchSource, late: Computed) -> None:
+        """Train a batch again that came too late; after several in a row others get the rest of its shard."""
+        self._accounting.count(0)
+        self._n_late += 1
+        source.rewind()
+        if self._n_late >= MOST_LATE:
+            self._n_late = 0
+            source.give_back(late.work)
 
     def _compute(self, source: BatchSource, taken: TakenBatch, rows: Floats) -> Computed | None:
         """Return the gradients of a batch; None for one that is only scored."""
@@ -235,7 +271,7 @@ class Trainer:
             self._spare.reverse()
             dense = self._spare[0]
             dense[:] = self.learner.gradients
-        return Push(batch, gradients.rows, dense, gradients.loss)
+        return Push(batch, gradients.rows, dense, gradients.loss, rate=self.rate)
 
     def _step(self, batch: PreparedBatch, rows: Floats) -> Gradients:
         """Compute one batch; the first one in a thread, so that heartbeats go on."""
@@ -261,7 +297,7 @@ class Trainer:
         """Count a batch whose gradients are applied, or that is skipped."""
         if sent is None:
             return
-        push, n_row = sent.push, len(sent.push.batch.labels)
+        push, n_row, self._n_late = sent.push, len(sent.push.batch.labels), 0
         if push.refusal is not None:
             self._accounting.count(n_row)
             source.skip(sent.work, sent.work.skipped(push.refusal.why, push.refusal.is_broken))

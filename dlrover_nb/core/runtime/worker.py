@@ -3,7 +3,8 @@
 The loop in `run` reads the orders received so far and takes the one step that they require. Orders arrive
 whenever the worker waits (`Agent.wait`) and are only recorded then (`Orders`). The training loop returns at
 the next batch boundary when an order is pending, after all computed gradients are applied. So in a pause the
-worker keeps its shards, with an exact count of the rows whose gradients the PS have acknowledged.
+worker keeps its shards, with an exact count of the rows whose gradients the PS have acknowledged. One that
+is to leave at once, as it is slow, gives that count with its last message.
 
 A worker requests its next shard before the current one ends (`shard_prefetcher`) and names the leases that it
 holds, so that a lost grant is found. A drained worker finishes the shard that it has begun; the other one
@@ -49,6 +50,7 @@ from dlrover_nb.core.structs.messages import (
     ToNode,
     Train,
 )
+from dlrover_nb.core.structs.mitigation_messages import SetRate, ShardReturned
 from dlrover_nb.core.structs.resizing import Resize
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Orders:
         self.obeyed: Train | None = None
         self.pause: Pause | None = None
         self.must_drop = False
-        self.drained = False
+        self.drained = self.leaves_at_once = False
         self.stopped = False
         self.granted: deque[Shard] = deque()
         self.ask_at_s = 0.0
@@ -97,7 +99,7 @@ class Orders:
         """Seconds to wait for a PS that does not answer: infinite unless another order is pending."""
         if self.stopped or self.train != self.obeyed:  # other PS serve: the step is void
             return 0.0
-        return GRACE_S if self.pause is not None else math.inf
+        return GRACE_S if self.pause is not None or self.leaves_at_once else math.inf
 
     def note(self, order: ToNode) -> None:
         """Record one order."""
@@ -112,8 +114,9 @@ class Orders:
             case NoShard(wait_s=wait_s):
                 self.ask_at_s = self._clock.now_s() + wait_s
                 self.has_nothing = True
-            case Drain():
+            case Drain(at_once=at_once):
                 self.drained = True
+                self.leaves_at_once |= at_once
             case Stop():
                 self.stopped = True
             case _:
@@ -195,6 +198,17 @@ class Worker:
         _log.warning("%s skipped %s", self._config.node, batch)
         self._agent.send(BatchSkipped(self._config.node, work.shard.lease, batch))
 
+    def rewind(self) -> None:
+        """Take batches again that are not done."""
+        self._prefetcher.rewind()
+
+    def give_back(self, work: ShardWork) -> None:
+        """Return the rest of a shard to the queue: the gradients of this worker come too late."""
+        _log.info("%s gives %s back: its gradients came too late", self._config.node, work.shard.lease)
+        self._prefetcher.remove(work)
+        self._orders.ask_at_s = 0.0
+        self._agent.send(ShardReturned(self._config.node, work.shard.lease, work.n_row_done))
+
     def finish(self, work: ShardWork) -> None:
         """Report a finished shard; without another shard this also requests the next."""
         self._prefetcher.remove(work)
@@ -206,14 +220,18 @@ class Worker:
     def _obey(self, order: ToNode) -> None:
         if isinstance(order, Adjust):
             self._trainer.batch_size = dict(order.sizes).get(self._config.node, self._trainer.batch_size)
+        elif isinstance(order, SetRate):
+            self._trainer.rate = order.factor
         elif isinstance(order, Resize):
             self._agent.resize(order)
         else:
             self._orders.note(order)
 
     def _take_step(self) -> None:
-        """Take one step, by priority: pause, connect, finish, train, leave, or wait for a shard."""
-        if self._orders.pause is not None:
+        """Take one step, by priority: leave at once, pause, connect, finish, train, or wait for a shard."""
+        if self._orders.leaves_at_once:
+            self._leave()
+        elif self._orders.pause is not None:
             self._pause(self._orders.pause)
         elif self._orders.train is not None and self._orders.train is not self._orders.obeyed:
             self._connect(self._orders.train)
@@ -253,14 +271,20 @@ class Worker:
         Waiting for a shard to be granted or read counts as data time, else as idle time.
         """
         if self._orders.drained and not self._prefetcher.is_begun:
-            self._left = True
-            _log.info("%s is drained and leaves", self._config.node)
-            self._agent.send(Left(self._config.node))
+            self._leave()
             return
         self._check_reading()
         is_asking = self._client is not None and not self._orders.has_nothing
         self._accounting.switch(Part.DATA if is_asking else Part.IDLE)
         self._agent.wait(timeout_s)
+
+    def _leave(self) -> None:
+        """End here, with the exact position in the shard that is left unfinished, if any."""
+        self._disconnect()
+        self._left = True
+        position = (None, 0) if self._orders.must_drop else self._prefetcher.position
+        _log.info("%s is drained and leaves", self._config.node)
+        self._agent.send(Left(self._config.node, *position))
 
     def _check_reading(self) -> None:
         """Fail when a shard cannot be read: the thread that reads it cannot be stopped."""

@@ -63,7 +63,23 @@ def worker_set_change(
     n_replaced = min(len(outdated), max(0, n_ready + len(outdated) - want.count))
     if not n_replaced and _is_stuck(workers, fitting, n_missing=missing, n_start=n_start):
         n_replaced = min(1, len(outdated))
-    return WorkerSetChange(n_start, tuple(surplus + _leaving_order(outdated)[:n_replaced]))
+    leave = surplus + _leaving_order(outdated)[:n_replaced]
+    return WorkerSetChange(n_start, tuple(w for w in leave if not _is_needed(w, staying)))
+
+
+def _is_needed(worker: Node, staying: Sequence[Node]) -> bool:
+    """Whether it trains alone, and is replaced only as it is slow."""
+    trains = [each for each in staying if each.is_training]
+    return worker.is_replaced and trains == [worker]
+
+
+def is_last_without_room(state: JobState, worker: Node) -> bool:
+    """Whether no other worker trains, and no other one can start beside it."""
+    want, others = state.target.worker, [w for w in state.roster.workers if w is not worker]
+    if any(w.is_training and not w.is_draining for w in others):
+        return False
+    coming = [w for w in others if w.has_shape(want) and not w.is_draining]
+    return any(w.lacks_room for w in coming) or (not coming and not _room(state, want))
 
 
 def _leaving_order(workers: Sequence[Node]) -> list[Node]:
@@ -114,7 +130,7 @@ def _make_room(state: JobState, at_s: float) -> None:
         return
     if state.roster.workers:
         state.made_room_s = at_s
-        state.stop_node(state.roster.workers[-1])
+        state.stop_node(state.roster.workers[-1], at_s)
 
 
 def _room(state: JobState, want: RolePlan) -> int:
@@ -128,6 +144,6 @@ def _room(state: JobState, want: RolePlan) -> int:
 def _let_go(state: JobState, worker: Node, at_s: float) -> None:
     if worker.is_training:
         worker.is_draining, worker.since_s = True, at_s
-        state.send(worker, Drain())
+        state.send(worker, Drain(at_once=worker.is_replaced))
     else:
-        state.stop_node(worker)
+        state.stop_node(worker, at_s)

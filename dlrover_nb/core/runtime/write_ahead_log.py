@@ -1,9 +1,10 @@
 """The write-ahead log of a job master: what is written before orders are sent, and how a successor reads it.
 
 A log is a list of entries, written and read in order. The first entry holds the complete state. Each later
-one holds the changes of the ledgers since the previous one, and also the state when an order is sent that
-others may act on. So at every moment the log is at least as recent as what any node has received. Grants,
-reports and acknowledged rows are nearly all of the traffic; each costs one small entry without a state.
+one holds the changes of the ledgers since the previous one, and also the state when an order is sent, or an
+event emitted, that others may act on. So at every moment the log is at least as recent as what any node has
+received. Grants, reports and acknowledged rows are nearly all of the traffic; each costs one small entry
+without a state.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dlrover_nb.core.runtime.state import RestorableCheckpoint  # noqa: TC001 - 
 from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerRecord  # noqa: TC001 - as above
+from dlrover_nb.core.structs.events import NodeReported, ProgressMade
 from dlrover_nb.core.structs.messages import Granted, NoShard
 
 if TYPE_CHECKING:
@@ -135,7 +137,7 @@ def read_back(
 def _is_lasting(order: Order) -> bool:
     """Whether the receiver of an order relies on state of the master beyond the ledgers."""
     match order:
-        case Emit() | Send(message=Granted() | NoShard()):
+        case Emit(event=NodeReported() | ProgressMade()) | Send(message=Granted() | NoShard()):
             return False
         case _:
             return True

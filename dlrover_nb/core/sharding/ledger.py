@@ -6,13 +6,12 @@ shard was taken back is refused and counted, and never moves a shard. A shard th
 acknowledged rows. So every row is trained at least once, and twice only where rows were done but not yet
 acknowledged when their worker died.
 
-A shard whose holders die repeatedly at the same row (`deaths`) is put in quarantine, for the reason may be
-its rows: it is not granted any more and keeps the job from finishing until the user decides `retry` or
-`skip`. Dropping it silently was rejected: a finished job must have trained what it reports.
+A shard whose holders die repeatedly at the same row (`deaths`) is put in quarantine: it keeps the job from
+finishing until the user decides `retry` or `skip`. To drop it silently was rejected: a finished job must
+have trained what it reports.
 
-A shard costs one byte; sparse data (a holder, rows of an unfinished shard, deaths) are in dictionaries, and
-the order of one pass is an array of int32. A queue of shard objects was rejected: it takes a hundred times
-the memory and its checkpoint is slow.
+A shard costs one byte; sparse data are in dictionaries, the order of one pass is an array of int32. A queue
+of shard objects was rejected: it takes a hundred times the memory.
 """
 
 from __future__ import annotations
@@ -46,11 +45,6 @@ if TYPE_CHECKING:
 
 class ShardLedger:
     """Grants the shards of one split and accounts for them; see the module for its guarantees.
-
-    Parameters
-    ----------
-    split
-        The shards.
 
     Attributes
     ----------
@@ -116,6 +110,11 @@ class ShardLedger:
         """Return the leases of `owner`, oldest first."""
         purpose, holds = self.split.purpose, self._holds
         return tuple(Lease(purpose, shard, holds[shard].grant) for shard in holds.of(owner))
+
+    @property
+    def next_returned(self) -> int | None:
+        """The returned shard that is granted next; None: none was returned."""
+        return next(iter(self._queue.returned), None)
 
     # transitions of a shard
 

@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.simulator.capacity_watch import CapacityWatch
 from dlrover_nb.core.simulator.change import Change, replaces_nodes, restarts_now
 from dlrover_nb.core.simulator.fault_schedule import FaultSchedule, Losses
+from dlrover_nb.core.simulator.mitigation import SimMitigations
 from dlrover_nb.core.simulator.progress import Progress
 from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
+from dlrover_nb.core.simulator.snapshot_source import SnapshotSource
 from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import (
     Event,
+    NodeLeft,
     NodeOutOfMemory,
+    NodeStarted,
     PhaseChanged,
     PlanApplied,
     PlanFailed,
@@ -32,21 +36,19 @@ from dlrover_nb.core.structs.events import (
 )
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
-from dlrover_nb.core.structs.shards import ShardCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
 
-    from dlrover_nb.core.simulator.cluster import Place, SimCluster
+    from dlrover_nb.core.simulator.cluster import SimCluster
     from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
     from dlrover_nb.core.simulator.engine import Engine
-    from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
-    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
+    from dlrover_nb.core.structs.actions import MitigationChoice
 
 
-class SimJob:
+class SimJob(SnapshotSource):
     """One job on a virtual clock.
 
     Parameters
@@ -96,12 +98,9 @@ class SimJob:
         self.target = job.spec.plan
         self.started_at_s = engine.now_s
         self.ended_at_s: float | None = None
-        # Neither evaluation nor rows that kill workers are simulated.
-        self.evaluation: Evaluation | None = None
-        self.evaluation_counts = ShardCounts()
-        self.rounds: tuple[EvaluationRound, ...] = ()
-        self.quarantined: tuple[QuarantinedShard, ...] = ()
-        self.skipped_batches: tuple[SkippedBatch, ...] = ()
+        self._mitigations = SimMitigations(
+            job.spec, settings.transition, self._sim_nodes, progress=self.progress, engine=engine, emit=emit
+        )
 
     # read access
 
@@ -109,26 +108,6 @@ class SimJob:
     def running(self) -> ResourcePlan | None:
         """The plan that runs; None during a change."""
         return None if self._steady_since_s is None else self.target
-
-    @property
-    def nodes(self) -> tuple[NodeView, ...]:
-        """All living nodes, oldest first."""
-        return tuple(node.view for node in self._sim_nodes.nodes)
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """Machines of its placed nodes."""
-        return tuple(node.place for node in self._sim_nodes.nodes if node.place is not None)
-
-    @property
-    def samples_per_s(self) -> float:
-        """The current speed."""
-        return self.progress.speed
-
-    @property
-    def train_counts(self) -> ShardCounts:
-        """Training shards, as a queue of shards would count them now."""
-        return self.progress.shards(is_over=self.phase.is_final)
 
     # events
 
@@ -159,7 +138,20 @@ class SimJob:
                 return
             self._emit(PlanFailed(now_s, self.target, "a newer decision replaced it"))
         self._advance()
+        self._mitigations.give_up("a change of plan came first")
         self._aim(plan)
+        self._settle()
+
+    def mitigate(self, choice: MitigationChoice) -> None:
+        """Carry out an action against stragglers; one that is impossible has ended with its reason."""
+        self._advance()
+        self._mitigations.begin(choice, self.phase, self._mitigated)
+        self._settle()
+
+    def _mitigated(self) -> None:
+        self._advance()
+        for node in self._sim_nodes.unwanted:
+            self._retire(node)
         self._settle()
 
     def stop(self, phase: JobPhase, why: str) -> None:
@@ -241,6 +233,7 @@ class SimJob:
             return
         self._advance()
         now_s = self._engine.now_s
+        self._emit(NodeStarted(now_s, node.id, node.role, now_s - node.since_s))
         node.is_up, node.since_s, node.reported_s = True, now_s, now_s
         self._fault_schedule.expect(node)
         joins = self._change is None or not self._change.replaces
@@ -256,12 +249,14 @@ class SimJob:
         self._advance()
         if self._change is None or not self._change.replaces:
             node.activate(self._engine.now_s)
+        self._mitigations.joined(node, self._retire)
         self._settle()
 
     def change_speed(self, node: SimNode, factor: float) -> None:
         """Change the speed of a node."""
         self._advance()
         node.factor = factor
+        self._mitigations.speed_changed(node)
         self._settle()
 
     def lose(self, node: SimNode, why: str) -> None:
@@ -269,22 +264,27 @@ class SimJob:
         self._advance()
         n_lost = self._losses.count(self.progress.n_done)
         self.message = f"{node.id} was lost: {why}"
-        self._retire(node, has_report=False)
+        self._retire(node, has_report=False, error=why)
         if n_lost > self._settings.max_lost:
             last = f"the last one, {node.id}: {why}"
             self._end(JobPhase.FAILED, f"{node.role} nodes keep failing; {last}")
             return
         if node.is_wanted:
-            self._sim_nodes.ask(node.role, self.target.role(node.role), self._engine.now_s)
+            new = self._sim_nodes.ask(node.role, self.target.role(node.role), self._engine.now_s)
+            self._mitigations.replaced(node, new)
         self._settle()
 
-    def _retire(self, node: SimNode, *, has_report: bool = True) -> None:
+    def _retire(self, node: SimNode, *, has_report: bool = True, error: str = "") -> None:
+        was_up = node.is_up
         last = self.progress.last_report(node) if has_report else None
         if last is not None:
             self._emit(last)
         self._sim_nodes.remove(node)
         if node.place is not None:
             self._cluster.release((node.place,))
+        if was_up:
+            self._emit(NodeLeft(self._engine.now_s, node.id, node.role, error))
+            self._mitigations.left(node)
 
     # time
 
@@ -390,6 +390,7 @@ class SimJob:
 
     def _end(self, phase: JobPhase, why: str) -> None:
         self._report()
+        self._mitigations.give_up(f"the job has {phase}")
         for node in list(self._sim_nodes.nodes):
             self._retire(node, has_report=False)
         self.progress.refresh(None, is_paused=True)

@@ -8,8 +8,10 @@ over time as it does on machines.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.simulator.pacing import Pacing
 from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.structs.events import NodeReported, ProgressMade
 from dlrover_nb.core.structs.job import Sync
@@ -44,6 +46,11 @@ class Progress:
         Samples trained, and samples per second now.
     core_s, gib_s
         Resources that placed nodes have held so far.
+    sizes, n_backup
+        Samples of each worker in an iteration, where they are not the job's batch; how many of the slowest
+        workers an iteration goes on without.
+    loads
+        Parameters of each PS over an even share, where they are placed by speed.
     """
 
     def __init__(
@@ -51,7 +58,10 @@ class Progress:
     ) -> None:
         self._job, self._nodes, self._faults, self._rng = job, nodes, faults, rng
         self._at_s = at_s
-        self._rate = RunRate()
+        self._rate, self._own_rates = RunRate(), dict[str, RunRate]()
+        self.sizes: dict[str, int] = {}
+        self.n_backup = 0
+        self.loads: dict[str, float] = {}
         self._noise, self._carry = 1.0, 0.0
         self._jitter: dict[str, float] = {}
         self._workers: list[tuple[SimNode, float]] = []  # with their shares of the speed
@@ -129,20 +139,52 @@ class Progress:
         if serving is None or not can_train:
             self._workers, self.speed = [(n, 0.0) for n in workers], 0.0
             return
+        ps_factor = min(self._ps_pace(n) for n in ps)
+        if self.sizes or self.n_backup:
+            self._pace_each(serving, workers, ps_factor)
+            return
         factors = [n.factor for n in workers]
         weights = [n.factor * self._jitter.get(n.id, 1.0) for n in workers]
         slowed = sum(factors) / len(factors)
         if self._job.spec.sync is Sync.BSP:  # all wait for the slowest
             weights, slowed = [1.0] * len(workers), min(factors)
+        self._divide(workers, weights)
+        self._set_rate(serving, len(workers), slowed, ps_factor)
+
+    def _divide(self, workers: list[SimNode], weights: list[float]) -> None:
         total = sum(weights)
         self._workers = [(n, x / total) for n, x in zip(workers, weights, strict=True)]
-        self._set_rate(serving, len(workers), slowed, min(n.factor for n in ps))
+
+    def _ps_pace(self, node: SimNode) -> float:
+        """Return the speed of a PS for its parameters, over the normal one."""
+        return node.factor / self.loads.get(node.id, 1.0)
+
+    def _pace_each(self, serving: ResourcePlan, workers: list[SimNode], ps_factor: float) -> None:
+        """Set the speed of workers whose batches differ, or of which not all are waited for."""
+        n, job, in_step = len(workers), self._job, self._job.spec.sync is Sync.BSP
+        plan, usual = _with_workers(serving, n), job.spec.batch_of(n)
+        sizes = [self.sizes.get(node.id, usual) for node in workers]
+        splits = [job.truth.split(plan, size) for size in sizes]
+        normal_s = [split.total_s for split in splits]
+        paced = Pacing(sizes, normal_s, [n.factor for n in workers], self.n_backup if in_step else None)
+        normal = n * usual / job.truth.split(plan, usual).total_s
+        speeds = paced.speeds
+        self._divide(workers, speeds)
+        self._set_rate(serving, n, sum(speeds) / normal, ps_factor)
+        for i, node in enumerate(workers):
+            is_late = in_step and i in paced.left_out
+            self._own_rates[node.id] = replace(
+                self._rate,
+                batch=sizes[i],
+                split=splits[i],
+                slowest=normal_s[i] / paced.iter_s if in_step and not is_late else None,
+                late_s=paced.own_s[i] / ps_factor if is_late else 0.0,
+            )
+        self._rate = replace(self._rate, batch=sum(sizes) / n)
 
     def _set_rate(self, serving: ResourcePlan, n_worker: int, slowed: float, ps_factor: float) -> None:
-        job, size = self._job, serving.worker
-        plan = serving
-        if n_worker != size.count:
-            plan = ResourcePlan(RolePlan(n_worker, size.cpu, size.memory_mib), serving.ps)
+        self._own_rates = {}
+        job, plan = self._job, _with_workers(serving, n_worker)
         m = job.spec.batch_of(n_worker)
         slowest = slowed if job.spec.sync is Sync.BSP else None
         n_byte = job.dense_bytes + FLOAT_BYTES * m * job.embedding_dim
@@ -154,7 +196,9 @@ class Progress:
         """Return the share of the parameters that a PS holds: slot 0 holds more than its even share."""
         if n_ps < 2:
             return 1.0
-        hot = min((1 + self._job.hot_ps) / n_ps, 1.0)
+        hot, load = min((1 + self._job.hot_ps) / n_ps, 1.0), self.loads.get(node.id)
+        if load is not None:
+            return load / n_ps
         return hot if node.slot == 0 else (1 - hot) / (n_ps - 1)
 
     def made(self) -> ProgressMade | None:
@@ -235,7 +279,8 @@ class Progress:
             memory_mib *= float(self._rng.lognormal(0.0, self._faults.memory_noise))
         memory_mib = min(memory_mib, node.memory_mib)
         if node.role is Role.WORKER:
-            sample = worker_sample(node, n_sample, self._rate, at_s=at_s, memory_mib=memory_mib)
+            rate = self._own_rates.get(node.id, self._rate)
+            sample = worker_sample(node, n_sample, rate, at_s=at_s, memory_mib=memory_mib)
         else:
             sample = ps_sample(
                 node,
@@ -245,8 +290,16 @@ class Progress:
                 memory_mib=memory_mib,
                 parameter_mib=parameter_mib,
                 share=self._share_of(node),
+                pace=self._ps_pace(node),
             )
         is_steady = steady_since_s is not None and node.reported_s >= steady_since_s
         node.last, node.reported_s = sample, at_s
         node.n_trained -= n_sample
         return NodeReported(at_s, sample, plan if is_steady else None)
+
+
+def _with_workers(plan: ResourcePlan, n_worker: int) -> ResourcePlan:
+    size = plan.worker
+    if n_worker == size.count:
+        return plan
+    return ResourcePlan(RolePlan(n_worker, size.cpu, size.memory_mib), plan.ps)

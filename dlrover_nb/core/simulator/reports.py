@@ -36,6 +36,8 @@ class RunRate:
         Speed of the slowest PS over its normal speed.
     slowest
         Relative speed of the slowest worker in synchronous training; None: asynchronous.
+    late_s
+        How long a worker takes whose gradients come too late to count; 0: they count.
     n_byte
         Of one worker's iteration: what it pulls, and as much that it pushes.
     """
@@ -47,6 +49,7 @@ class RunRate:
     ps_factor: float = 1.0
     slowest: float | None = None
     n_byte: float = 0.0
+    late_s: float = 0.0
 
     @property
     def compute_share(self) -> float:
@@ -96,6 +99,8 @@ def worker_sample(
     window_s = at_s - node.reported_s
     n_iter = int(n_sample / rate.batch)
     iter_s = window_s * rate.batch / n_sample if n_sample else 0.0
+    if rate.late_s:
+        n_iter, iter_s = int(window_s / rate.late_s), rate.late_s
     return NodeSample(
         node=node.id,
         role=Role.WORKER,
@@ -105,7 +110,7 @@ def worker_sample(
         n_sample=n_sample,
         iter_s=iter_s,
         split=rate.spread(iter_s, node.factor),
-        cpu_cores=node.cpu * rate.compute_share if n_sample else 0.0,
+        cpu_cores=node.cpu * rate.compute_share if n_iter or n_sample else 0.0,
         memory_mib=memory_mib,
         n_byte_sent=(n_byte := int(rate.n_byte * n_sample / rate.batch)),
         n_byte_received=n_byte,
@@ -121,15 +126,19 @@ def ps_sample(  # noqa: PLR0913 - the state of a node, by keyword
     memory_mib: float,
     parameter_mib: float,
     share: float,
+    pace: float = 1.0,
 ) -> NodeSample:
     """Return a PS's report; `n_sample` is what all workers trained since its last one.
 
-    `share` is its part of the parameters, and so of the bytes that are pulled and pushed.
+    `share` is its part of the parameters, and so of the bytes that are pulled and pushed; `pace` its speed
+    for them over the normal one. The time that a slow one loses is serving, and others are idle meanwhile.
     """
     window_s = at_s - node.reported_s
     n_served = int(n_sample / rate.batch)
     each_s = window_s / n_served if n_served else 0.0
     busy = rate.serve_share
+    lost = max(1 / pace - 1, (1 / pace - 1) * busy)  # one that has less to serve than normal loses none
+    served_s = min(each_s * rate.ps_factor * (busy + lost), each_s)
     return NodeSample(
         node=node.id,
         role=Role.PS,
@@ -139,9 +148,9 @@ def ps_sample(  # noqa: PLR0913 - the state of a node, by keyword
         n_sample=0,
         iter_s=each_s,
         split=TimeSplit(
-            lookup_s=each_s * busy * (1 - rate.update_share),
-            update_s=each_s * busy * rate.update_share,
-            idle_s=each_s * (1 - busy),
+            lookup_s=served_s * (1 - rate.update_share),
+            update_s=served_s * rate.update_share,
+            idle_s=each_s - served_s,
         ),
         cpu_cores=node.cpu * busy if n_served else 0.0,
         memory_mib=memory_mib,

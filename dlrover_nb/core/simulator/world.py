@@ -23,8 +23,9 @@ from dlrover_nb.core.simulator.cluster import SimCluster
 from dlrover_nb.core.simulator.description import WorldSettings
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.job import SimJob
+from dlrover_nb.core.structs.actions import MitigationChoice
 from dlrover_nb.core.structs.capacity import check_fits
-from dlrover_nb.core.structs.events import PhaseChanged, Scale
+from dlrover_nb.core.structs.events import Mitigate, PhaseChanged, Scale
 from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:
@@ -133,9 +134,15 @@ class SimulatedWorld:
         return sim
 
     def obey(self, name: str, instruction: Instruction) -> None:
-        """Execute an instruction of a job's controller now; `Remember` is not for the world."""
+        """Execute an instruction of a job's controller now.
+
+        `Remember` is not for the world, and the batch sizes of a policy are not simulated.
+        """
         if isinstance(instruction, Scale):
             self.job(name).set_target(instruction.target)
+            self._offer_capacity()
+        elif isinstance(instruction, Mitigate) and isinstance(instruction.choice, MitigationChoice):
+            self.job(name).mitigate(instruction.choice)
             self._offer_capacity()
 
     def stop(self, name: str, by: str, why: str = "") -> None:

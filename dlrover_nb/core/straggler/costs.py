@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.straggler.solutions import Situation
+    from dlrover_nb.core.straggler.situation import Situation
     from dlrover_nb.core.structs.actions import Action
     from dlrover_nb.core.structs.stragglers import Straggler
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
-from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
+from dlrover_nb.core.straggler.situation import Situation, WorkerState
+from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.solutions import SolutionName

@@ -162,6 +162,19 @@ GlobalAction = AdjustBatches | BackupWorkers | AdjustRates
 Action = NodeAction | GlobalAction
 
 
+def named(action: Action) -> frozenset[str]:
+    """Return the nodes that an action names."""
+    match action:
+        case AdjustBatches():
+            return frozenset(node for node, _ in action.sizes)
+        case AdjustRates():
+            return frozenset(node for node, _ in action.factors)
+        case BackupWorkers():
+            return frozenset()
+        case KillRestart() | MoveBuckets():
+            return frozenset({action.node})
+
+
 @dataclass(frozen=True, slots=True)
 class ActionChoice:
     """One action as a record of one type, for decisions, journal and wire: one of its fields is set."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dlrover_nb.core.structs.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.failures import ProgramError
+from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate, ShardReturned
 from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import Role
@@ -173,9 +174,11 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A worker ends that was drained, by its master or by SIGTERM."""
+    """A worker that was drained, by its master or by SIGTERM, ends; `lease` is a shard that it leaves."""
 
     node: str
+    lease: Lease | None = None
+    n_row_done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +328,9 @@ class NoShard:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """To a worker: finish the current shard, answer Left and end."""
+    """To a worker: finish the current shard, or only the iteration if `at_once`; answer Left and end."""
+
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +364,7 @@ FromNode = (
     | ShardFinished
     | BatchSkipped
     | StreamEnded
+    | ShardReturned
     | Paused
     | Copied
     | Saved
@@ -382,6 +388,8 @@ ToNode = (
     | Drain
     | Forget
     | Adjust
+    | Backups
+    | SetRate
     | Resize
     | Stop
 )

@@ -7,9 +7,11 @@ from enum import StrEnum
 
 from dlrover_nb.core.structs.decisions import Decision, Outcome, ParetoFront, Proposal
 from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.past import FitSummary
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.core.structs.snapshot import FitReport, MemoryLine
+from dlrover_nb.core.structs.stragglers import Straggler
 
 
 class HappeningKind(StrEnum):
@@ -56,6 +58,8 @@ class Moment:
         Of the analysis as it was published then; the database has `fit_kept` instead.
     outcomes
         Of plans that were measured by then.
+    stragglers, mitigations
+        Nodes that were slow then, and the actions against them so far; in a journal alone.
     missing
         What the source does not have, in words; empty: nothing.
     """
@@ -79,6 +83,8 @@ class Moment:
     fit_kept: FitSummary | None = None
     memory: tuple[MemoryLine, ...] = ()
     story: tuple[str, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
+    mitigations: tuple[Mitigation, ...] = ()
     missing: str = ""
 
     @property

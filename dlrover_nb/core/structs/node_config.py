@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import Role
 
 

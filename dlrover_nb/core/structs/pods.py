@@ -10,7 +10,8 @@ import hmac
 from dataclasses import dataclass, field
 
 from dlrover_nb.core.structs.capacity import Capacity
-from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import STATE
 
 JOB_FOLDER = "/dlrover-nb/job"  # the job's Secret

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, ModelSpec
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from waiting import LIMIT_S, until
 from dlrover_nb.core.driver.backend import NodeAllotted
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.messages import Hello, Stop
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role

@@ -15,7 +15,8 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD, ROLE_BINDING
 from dlrover_nb.core.manifests.rights import USER, binding, role
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role

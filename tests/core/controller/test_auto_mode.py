@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.controller import AutoSettings, ControllerSettings, replay
+from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.decisions import Decision, Proposal, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import Remember, Scale
+from dlrover_nb.core.structs.events import MitigationEnded, Remember, Scale
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.resources import Role, RolePlan
 
 
 def scales(orders):
@@ -162,3 +163,12 @@ def test_auto_decision_gives_the_reason_of_its_proposal(make_job, kinds):
     job = make_job(mode=Mode.AUTO)
     decision = kinds(job.train(60), Decision)[0]
     assert decision.why == job.view.proposals[0].why
+
+
+def test_auto_mode_changes_no_plan_while_an_action_against_stragglers_is_under_way(make_job):
+    job = make_job(mode=Mode.AUTO, n_sample_total=10**9)
+    job.train(5)
+    job.decide(Verdict.MITIGATE, action=ActionChoice.of(KillRestart("w0", Role.WORKER)))
+    assert scales(job.train(60)) == []
+    assert job.open is not None, "plans are proposed meanwhile"
+    assert scales(job.tell(MitigationEnded(job.at_s, "d1"))) == [job.view.proposals[-1].candidate.plan]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.data.encode import MISSING, hash_values, ids_of, labels_of, scale_of, scaled
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import CategoricalColumn
+from dlrover_nb.core.structs.features import CategoricalColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 GOOD_AUC = 0.85

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
 
 MASTER = """
 import sys, time
@@ -49,7 +49,8 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver import own_job
-from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 
 class Tcp(LocalBackend):
     def listen(self):

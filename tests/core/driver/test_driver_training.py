@@ -20,7 +20,7 @@ from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, FeatureSpec, JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, Mode, Sync
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.perf.windows import Samples
+    from dlrover_nb.core.structs.features import FeatureSpec
 
 
 def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(

@@ -11,10 +11,12 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.external import ExternalMaster, OperatorManagedJob, OperatorManagedMaster
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.structs.actions import ActionChoice, KillRestart, MitigationChoice
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import Mitigate, PhaseChanged, Scale, Ticked
+from dlrover_nb.core.structs.events import Mitigate, MitigationEnded, PhaseChanged, Scale, Ticked
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobPhase, JobSpec
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.shards import BatchChoice
 from dlrover_nb.core.structs.snapshot import Evaluation, NodePhase, NodeView
@@ -50,6 +52,8 @@ class Run:
             record=self.record,
             set_target=lambda target: master.set_target(target, self.at_s),
             choose=lambda choice: master.choose(choice, self.at_s),
+            mitigate=lambda choice: master.mitigate(choice, self.at_s),
+            now_s=lambda: self.at_s,
         )
         self.executor.carry_out(master.start(self.at_s))
 
@@ -62,7 +66,7 @@ class Run:
     def record(self, event):
         self.carried_out.append(Emit(event))
         target = self.plans.pop() if self.plans else None
-        if isinstance(target, BatchChoice):
+        if isinstance(target, BatchChoice | MitigationChoice):
             return (Mitigate(target),)
         return () if target is None else (Scale("d1", target),)
 
@@ -180,3 +184,19 @@ def test_batch_sizes_that_the_controller_orders_reach_the_master_and_a_refusal_e
     assert not any("batch sizes" in str(each) for each in run.carried_out)
     run.take((Emit(Ticked(run.at_s)),))
     assert any("auto sets batch sizes: worker-1 256" in str(each) for each in run.carried_out)
+
+
+@pytest.mark.parametrize("kind", MASTERS)
+def test_an_action_that_the_master_refuses_has_ended_with_its_reason_and_the_job_goes_on(kind: str) -> None:
+    run = Run(MASTERS[kind]())
+    action = ActionChoice.of(KillRestart("worker-9", Role.WORKER))
+    run.plans = [MitigationChoice("d1", action, "auto", "it is slow")]
+    run.take((Emit(Ticked(run.at_s)),))
+    ended = [each.event for each in run.carried_out if isinstance(each, Emit)]
+    last = ended[-1]
+    assert isinstance(last, MitigationEnded)
+    assert (last.decision, last.at_s) == ("d1", run.at_s)
+    assert last.why_not
+    assert run.carried_out == run.decided
+    run.time(1)
+    assert not run.master.phase.is_final

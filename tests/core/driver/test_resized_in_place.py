@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 LEAST = 128 << 20  # bytes that a node is given beside what it took before

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
     from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 

@@ -36,6 +36,7 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
+from dlrover_nb.core.structs.solutions import SolutionName
 from dlrover_nb.core.structs.start_from import StartFrom
 
 if TYPE_CHECKING:
@@ -218,6 +219,8 @@ jobs = st.builds(
     warm_start=st.booleans(),
     budget_per_hour=st.none() | numbers,
     link_gbit_per_s=st.none() | numbers,
+    stragglers=st.sampled_from(SolutionName),
+    straggler_window_s=numbers,
     deadline_s=st.none() | numbers,
     sync=st.sampled_from(Sync),
     staleness=st.integers(1, 99),

@@ -25,16 +25,8 @@ from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.runtime.state import ORIGIN, train_split
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import (
-    CategoricalColumn,
-    DataFormat,
-    DataSpec,
-    FeatureSpec,
-    JobPhase,
-    JobSpec,
-    ModelSpec,
-    NumericColumn,
-)
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.secrets import for_storage, without_secrets
 from dlrover_nb.core.structs.start_from import StartFrom
 from dlrover_nb.core.structs.trained import Trained

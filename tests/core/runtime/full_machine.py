@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
 
 
 class FullMachines(World):

@@ -37,11 +37,8 @@ from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.job import (
-    CategoricalColumn,
-    FeatureSpec,
-    JobSpec,
-)
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
@@ -356,14 +353,21 @@ class World:
                 self.granted.append((node.id, shard))
             case m.NoShard():
                 node.wants_shard = True
-            case m.Drain():
+            case m.Drain(at_once):
                 node.is_draining = True
+                if at_once:
+                    self._leave_at_once(node)
             case Resize(cpu, memory_mib, is_ahead):
                 if not is_ahead:
                     self.applied[node.id] = cpu, memory_mib
                     node.say(Resized(node.id, cpu, memory_mib, False, False))
             case m.Stop():
                 node.is_alive = False
+
+    def _leave_at_once(self, node: FakeNode) -> None:
+        lease = node.shard.lease if node.shard is not None else None
+        node.say(m.Left(node.id, lease, node.n_done if node.shard else 0))
+        node.is_alive = node.is_draining = False
 
     def _begin_to_train(self, node: FakeNode, train: m.Train) -> None:
         if train == node.train and not node.granted:

@@ -34,7 +34,8 @@ from dlrover_nb.core.runtime.wire import bind_router, decode, encode, new_keys
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec, ModelSpec, Optimizer
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec, ModelSpec, Optimizer
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit

@@ -17,7 +17,8 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.start_from import StartFrom
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
 
 THERE = 77  # the number under which the files of the other run are known here
 

@@ -59,11 +59,67 @@ def test_a_stale_synchronous_worker_waits_when_it_is_too_far_ahead():
     assert {each.worker: each.go.round for each in told} == {"fast": 3, "slow": 1}
 
 
+def of(*names, backups=0):
+    """Return a barrier with these members."""
+    barrier = RoundBarrier(Sync.BSP, 1)
+    for name in names:
+        barrier.join(name)
+    barrier.set_backups(backups)
+    return barrier
+
+
+def test_with_a_backup_worker_a_round_ends_without_the_last_member():
+    barrier = of("w0", "w1", "w2", backups=1)
+    assert barrier.arrive("w0", 0, 64) == ()
+    done = FinishedRound(0, (("w0", 64), ("w1", 32)))
+    told = barrier.arrive("w1", 0, 32)
+    assert {each.worker: each.go for each in told} == dict.fromkeys(("w0", "w1"), Go(1, done, ()))
+    late = Release("w2", Go(1, done, (), is_late=True))
+    assert barrier.arrive("w2", 0, 64) == (late,)
+    assert barrier.arrive("w2", 0, 64) == (late,), "the answer was lost"
+    barrier.arrive("w2", 1, 64)
+    told = barrier.arrive("w0", 1, 64)
+    assert go_of(told, "w2") == Go(2, FinishedRound(1, (("w0", 64), ("w2", 64))), ())
+
+
+def test_a_late_member_goes_on_in_the_open_round_however_many_have_ended():
+    barrier = of("w0", "w1", backups=1)
+    for number in range(5):
+        assert go_of(barrier.arrive("w0", number, 8), "w0").round == number + 1
+    go = go_of(barrier.arrive("w1", 0, 8), "w1")
+    assert (go.round, go.is_late, go.done) == (5, True, FinishedRound(4, (("w0", 8),)))
+    assert go_of(barrier.arrive("w1", 5, 8), "w1") == Go(6, FinishedRound(5, (("w1", 8),)), ())
+    assert go_of(barrier.arrive("w0", 5, 8), "w0").is_late
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_at_least_one_member_is_waited_for(n):
+    barrier = of("w0", "w1", backups=n)
+    assert barrier.leave("w1") == ()
+    assert go_of(barrier.arrive("w0", 0, 8), "w0").done == FinishedRound(0, (("w0", 8),))
+
+
+def test_more_backup_workers_end_the_open_round_at_once():
+    barrier = of("w0", "w1", "w2")
+    barrier.arrive("w0", 0, 8)
+    assert barrier.set_backups(1) == ()
+    assert go_of(barrier.set_backups(2), "w0").done == FinishedRound(0, (("w0", 8),))
+
+
+def test_who_joins_or_goes_counts_among_those_that_are_waited_for():
+    barrier = of("w0", "w1", "w2", backups=1)
+    barrier.join("w3")
+    barrier.arrive("w0", 0, 8)
+    assert barrier.arrive("w1", 0, 8) == ()
+    assert {each.worker for each in barrier.leave("w3")} == {"w0", "w1"}
+
+
 class Paces(RuleBasedStateMachine):
     """Workers join, train, leave and die in any order; each takes batches as far ahead as it may."""
 
     @initialize(sync=st.sampled_from([Sync.BSP, Sync.SSP]), staleness=st.integers(1, 4))
     def begin(self, sync, staleness):
+        self.n_backup, self.n_ever, self.arrived = 0, 0, {}  # the round of each worker's last arrival
         self.barrier, self.sync, self.staleness = RoundBarrier(sync, staleness), sync, staleness
         self.round, self.waiting = {}, set()  # of members
         self.taken = {}  # worker -> {round: size}
@@ -72,17 +128,39 @@ class Paces(RuleBasedStateMachine):
         self.changes = []
 
     def receive(self, told):
+        n_waited = max(1, len(self.round) - self.n_backup)
         for worker, go in [(each.worker, each.go) for each in told]:
+            if go.is_late:
+                assert worker in self.waiting
+                assert go.round >= self.round[worker]
+                self.round[worker] = go.round
+                self.taken.pop(worker)  # what it had taken it takes again
             assert go.round == self.round.setdefault(worker, go.round)
-            self.waiting.discard(worker)
-            self.take(worker, go)
             if self.sync is Sync.BSP and go.done is not None:
+                if go.done.number not in self.announced:
+                    assert len(go.done.contributors) >= n_waited
                 assert self.announced.setdefault(go.done.number, go.done) == go.done
                 assert go.done.number == go.round - 1
                 for name, n_row in go.done.contributors:
                     assert self.pushed[go.done.number, name] == n_row
+            if worker in self.waiting:
+                self.check_use(worker, go)
+            self.waiting.discard(worker)
+            self.take(worker, go)
             slowest = min(self.round.values())
-            assert go.round - slowest <= (0 if self.sync is Sync.BSP else self.staleness)
+            if self.sync is Sync.SSP or not self.n_ever:
+                assert go.round - slowest <= (0 if self.sync is Sync.BSP else self.staleness)
+
+    def check_use(self, worker, go):
+        """A worker is told the truth about the gradients that it arrived with."""
+        number = self.arrived[worker]
+        if self.sync is Sync.SSP:
+            assert not go.is_late
+        elif go.is_late:
+            assert worker not in dict(self.announced[number].contributors)
+        else:
+            assert worker in dict(go.done.contributors)
+            assert go.done.number == number
 
     def take(self, worker, go):
         """Take what is taken until the next word of the coordinator."""
@@ -105,7 +183,7 @@ class Paces(RuleBasedStateMachine):
     def arrive(self, data, n_row):
         worker = data.draw(st.sampled_from(sorted(set(self.round) - self.waiting)))
         self.pushed[self.round[worker], worker] = n_row
-        number = self.round[worker]
+        number = self.arrived[worker] = self.round[worker]
         self.round[worker] += 1
         self.waiting.add(worker)
         self.receive(self.barrier.arrive(worker, number, n_row))
@@ -122,6 +200,11 @@ class Paces(RuleBasedStateMachine):
         self.waiting.discard(worker)
         self.taken.pop(worker, None)
         self.receive(self.barrier.leave(worker))
+
+    @rule(n=st.integers(0, 4))
+    def back_up(self, n):
+        self.n_backup, self.n_ever = n, self.n_ever + n
+        self.receive(self.barrier.set_backups(n))
 
     @rule(sizes=st.dictionaries(WORKERS, st.integers(1, 9), min_size=1))
     def adjust(self, sizes):

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.straggler.costs import cost_words, gain_of_restart, gain_of_server, seconds_text
-from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
+from dlrover_nb.core.straggler.situation import Situation, WorkerState
+from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,

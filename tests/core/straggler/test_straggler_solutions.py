@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.straggler.solutions import SOLUTIONS, Situation, WorkerState
+from dlrover_nb.core.straggler.situation import Situation, WorkerState
+from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,

@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.manifests.rights import Right
     from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.usercode import Packed
 

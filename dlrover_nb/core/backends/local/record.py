@@ -15,7 +15,8 @@ from dlrover_nb.core.driver.detached import is_alive
 from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.files import replace_synced
-from dlrover_nb.core.structs.job import FeatureSpec, JobSpec  # noqa: TC001 - decoded by its annotations
+from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
+from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - decoded by its annotations
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,7 +27,8 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
-from dlrover_nb.core.structs.job import FeatureSpec, JobSpec
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.calls import Answer, Call

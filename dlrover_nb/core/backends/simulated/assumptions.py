@@ -25,7 +25,8 @@ from dlrover_nb.core.structs.capacity import NodeShape
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.job import DataSpec, FeatureSpec, JobSpec, ModelSpec
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import DataSpec, JobSpec, ModelSpec
     from dlrover_nb.core.structs.schema import DataSchema
 
 MACHINE = NodeShape(32.0, 128 * 1024)

@@ -10,7 +10,14 @@ from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions import Decision, version_of
-from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, ProgressMade, Remember, Scale
+from dlrover_nb.core.structs.events import (
+    Mitigate,
+    NodeOutOfMemory,
+    NodeReported,
+    ProgressMade,
+    Remember,
+    Scale,
+)
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, PastJob
 from dlrover_nb.core.structs.questions import LogLine
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.events import Decided, Event, Instruction, JobSubmitted
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
+WorldOrders = tuple[Scale | Mitigate, ...]
 N_JOB_ROW, N_NODE_ROW = 2000, 10_000  # per job: a hundred jobs share one process
 
 
@@ -85,7 +93,7 @@ class SimulatedRun:
             owner=self._job.job.spec.owner,
         )
 
-    def handle(self, event: Event) -> tuple[Scale, ...]:
+    def handle(self, event: Event) -> WorldOrders:
         """Handle an event; return the orders to the world."""
         self._note(event)
         if isinstance(event, NodeReported):
@@ -99,7 +107,7 @@ class SimulatedRun:
         for instruction in instructions:
             if isinstance(instruction, Remember) and isinstance(instruction.record, FitSummary):
                 self._fit = instruction.record
-        return _scales(instructions)
+        return _of_world(instructions)
 
     def _note(self, event: Event) -> None:
         """Record events of a node as log lines: a simulated node writes none itself."""
@@ -121,11 +129,11 @@ class SimulatedRun:
         for node in gone[:-N_GONE]:
             del self._lines[node]
 
-    def decide(self, event: Decided) -> tuple[Decision, tuple[Scale, ...]]:
+    def decide(self, event: Decided) -> tuple[Decision, WorldOrders]:
         """Handle a decision; return it with its id, and the orders to the world."""
         instructions = self._controller.handle(event)
         records = [i.record for i in instructions if isinstance(i, Remember)]
-        return next(r for r in records if isinstance(r, Decision)), _scales(instructions)
+        return next(r for r in records if isinstance(r, Decision)), _of_world(instructions)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the events of a node, or of all of them; see `logs.newest`."""
@@ -190,6 +198,6 @@ class SimulatedRun:
         return self._telemetry.read(cursor)
 
 
-def _scales(instructions: tuple[Instruction, ...]) -> tuple[Scale, ...]:
+def _of_world(instructions: tuple[Instruction, ...]) -> WorldOrders:
     """Return the orders to the world; records for the history are dropped, as they are simulated."""
-    return tuple(i for i in instructions if isinstance(i, Scale))
+    return tuple(i for i in instructions if isinstance(i, Scale | Mitigate))

@@ -180,7 +180,7 @@ def _at(array: NDArray[Any]) -> int:
     return array.ctypes.data
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _numbers(rule: Rule) -> Floats:
     """Return what `Rule` of kernel.c holds."""
     numbers = (rule.learning_rate, rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2, rule.epsilon)

@@ -14,7 +14,8 @@ import numpy as np
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
+from dlrover_nb.core.runtime.kernels.rates import Rates
+from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.rows import RowTable
@@ -61,8 +62,7 @@ class ParameterStore:
         self, model: ModelSpec, n_table_row: int, dense_length: int, *, index: int = 0, n_ps: int = 1
     ) -> None:
         self._kernel, self._rule = kernel(), Rule.of(model)
-        self._corrections = Corrections(self._rule) if self._rule.is_adam else None
-        self._most_steps = 0  # the largest number of updates of any parameter
+        self._rates = Rates(self._rule)
         self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
@@ -112,18 +112,19 @@ class ParameterStore:
         self.served.count(ids)
         return self._rows.gather(ids)
 
-    def push(self, ids: Ids, gradients: Floats) -> None:
-        """Apply one step of the optimizer to distinct rows."""
+    def push(self, ids: Ids, gradients: Floats, rate: float = 1.0) -> None:
+        """Apply one step of the optimizer to distinct rows, with `rate` times the learning rate."""
         self._check_gradients(ids, gradients)
         self.served.count(ids)
         slots = self._rows.find_or_create(ids)
-        self._kernel.update_rows(self._rows.table, slots, gradients, self._rule, self._next_corrections())
+        step = self._rates.step(rate)
+        self._kernel.update_rows(self._rows.table, slots, gradients, *step)
         self._mark(ids, slots)
 
-    def push_dense(self, gradient: Floats) -> None:
-        """Apply one step of the optimizer to the dense slice."""
+    def push_dense(self, gradient: Floats, rate: float = 1.0) -> None:
+        """Apply one step of the optimizer to the dense slice, with `rate` times the learning rate."""
         self._check_dense(gradient)
-        self._kernel.update_dense(self._dense.table, gradient, self._rule, self._next_corrections())
+        self._kernel.update_dense(self._dense.table, gradient, *self._rates.step(rate))
 
     def check_push(self, ids: Ids, gradients: Floats, dense: Floats) -> None:
         """Raise `WireError` unless these gradients can be applied."""
@@ -175,8 +176,8 @@ class ParameterStore:
                 "a checkpoint fits only the optimizer that it was made with"
             )
         self._dense.load(part.dense_offset, part.dense)
-        if self._corrections is not None:
-            self._saw_steps(part.dense[-1])
+        if self._rule.is_adam:
+            self._rates.saw_steps(part.dense[-1])
 
     def place_dense(self, index: int, n_ps: int) -> None:
         """Hold the dense slice of PS `index` of `n_ps` from now on; the overlap is kept."""
@@ -243,8 +244,8 @@ class ParameterStore:
             slots = self._rows.find_or_create(ids, fill=False)
             self._rows.table[slots] = part.table[chunk][mine]
             self._mark(ids, slots)
-            if self._corrections is not None and len(mine):
-                self._saw_steps(part.table[chunk, -1])
+            if self._rule.is_adam and len(mine):
+                self._rates.saw_steps(part.table[chunk, -1])
             between()
 
     def _check_rows(self, part: StorePart, between: Callable[[], None]) -> None:
@@ -281,15 +282,6 @@ class ParameterStore:
             if not wanted and len(here):
                 self._scan_from = int(here[-1]) + 1
         return np.concatenate(found) if found else np.empty(0, np.int64)
-
-    def _next_corrections(self) -> Floats | None:
-        if self._corrections is None:
-            return None
-        self._most_steps += 1
-        return self._corrections.up_to(self._most_steps)
-
-    def _saw_steps(self, counts: Floats) -> None:
-        self._most_steps = max(self._most_steps, int(counts.max(initial=0)))
 
 
 def _chunks(n: int) -> Iterator[slice]:

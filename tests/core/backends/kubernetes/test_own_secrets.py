@@ -25,7 +25,8 @@ from dlrover_nb.core.backends.kubernetes.own_secrets import LOOK_EVERY_S, SOON_S
 from dlrover_nb.core.backends.kubernetes.submission import create
 from dlrover_nb.core.manifests.kinds import SECRET
 from dlrover_nb.core.manifests.rights import master_rights
-from dlrover_nb.core.structs.job import CategoricalColumn, FeatureSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role

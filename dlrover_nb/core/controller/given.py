@@ -1,0 +1,18 @@
+"""What a controller is made with beside the job: a snapshot has none of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.controller.analyst import Fit
+    from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.planner import Policy
+
+
+class Given(NamedTuple):
+    """Settings, policy, and what fits the throughput model."""
+
+    settings: ControllerSettings
+    policy: Policy
+    fit: Fit

@@ -1,0 +1,67 @@
+"""Steps of the optimizer with other learning rates than the model's, for single pushes (ADJUST_LR).
+
+The rate is a number of the rule, and of Adam's table of step sizes: so each factor has a rule of its own, and
+the kernels know nothing of factors. A push of factor 1 takes the model's own rule, and costs what it did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+MOST_KEPT = 64  # factors whose rule is kept: a job has about as many as workers
+
+
+class Rates:
+    """What kernels need for a step: the rule, and for Adam its step sizes, for each factor of the rate.
+
+    Parameters
+    ----------
+    rule
+        With the model's own learning rate.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule, self._own = rule, _with_corrections(rule)
+        self._others: dict[float, tuple[Rule, Corrections | None]] = {}
+        self._most_steps = 0  # the largest number of updates of any parameter
+
+    def step(self, factor: float) -> tuple[Rule, Floats | None]:
+        """Return the rule and the step sizes of the next step."""
+        rule, corrections = self._own if factor == 1.0 else self._scaled(factor)
+        if corrections is None:
+            return rule, None
+        self._most_steps += 1
+        return rule, corrections.up_to(self._most_steps)
+
+    def saw_steps(self, counts: Floats) -> None:
+        """Record counts of steps of parameters that were not updated here."""
+        self._most_steps = max(self._most_steps, int(counts.max(initial=0)))
+
+    def _scaled(self, factor: float) -> tuple[Rule, Corrections | None]:
+        if factor not in self._others:
+            if len(self._others) >= MOST_KEPT:
+                self._others.pop(next(iter(self._others)))
+            self._others[factor] = _with_corrections(scaled(self._rule, factor))
+        return self._others[factor]
+
+
+def scaled(rule: Rule, factor: float) -> Rule:
+    """Return a rule of `factor` times the learning rate."""
+    rate = rule.learning_rate * factor
+    if rule.added is None:
+        return replace(rule, learning_rate=rate)
+    optimizer, model = rule.added
+    return replace(rule, learning_rate=rate, added=(optimizer, replace(model, learning_rate=rate)))
+
+
+def _with_corrections(rule: Rule) -> tuple[Rule, Corrections | None]:
+    return rule, Corrections(rule) if rule.is_adam else None

@@ -1,0 +1,49 @@
+"""What a snapshot reads of a simulated job; evaluations, and rows that kill workers, are not simulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.shards import ShardCounts
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.simulator.cluster import Place
+    from dlrover_nb.core.simulator.progress import Progress
+    from dlrover_nb.core.simulator.sim_nodes import SimNodes
+    from dlrover_nb.core.structs.job import JobPhase
+    from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
+    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
+
+
+class SnapshotSource:
+    """Read access to a simulated job, of which `_sim_nodes` and `progress` are the nodes and the progress."""
+
+    evaluation: Evaluation | None = None
+    evaluation_counts = ShardCounts()
+    rounds: tuple[EvaluationRound, ...] = ()
+    quarantined: tuple[QuarantinedShard, ...] = ()
+    skipped_batches: tuple[SkippedBatch, ...] = ()
+
+    phase: JobPhase
+    progress: Progress
+    _sim_nodes: SimNodes
+
+    @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """All living nodes, oldest first."""
+        return tuple(node.view for node in self._sim_nodes.nodes)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Machines of its placed nodes."""
+        return tuple(node.place for node in self._sim_nodes.nodes if node.place is not None)
+
+    @property
+    def samples_per_s(self) -> float:
+        """The current speed."""
+        return self.progress.speed
+
+    @property
+    def train_counts(self) -> ShardCounts:
+        """Training shards, as a queue of shards would count them now."""
+        return self.progress.shards(is_over=self.phase.is_final)

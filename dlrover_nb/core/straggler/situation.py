@@ -1,0 +1,100 @@
+"""What a solution knows of a job beside the findings: its workers, its PS, and what was done before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs import _check
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.job import Sync
+    from dlrover_nb.core.structs.stragglers import Spread
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """One worker at the time of a decision.
+
+    Parameters
+    ----------
+    node
+        Its name.
+    size, times
+        Its mini-batch, and how many of them it computes for one update.
+    samples_per_s
+        v_i: samples over the time of its own work, over the short window; None: not measured yet.
+    least, most
+        Bounds on its mini-batch; None: no upper bound.
+    device
+        Series of its device; workers of one device and equal bounds get equal shares from ``antdt-dd``.
+    most_times
+        Bound on `times`.
+    rate
+        Factor on its learning rate.
+    """
+
+    node: str
+    size: int
+    samples_per_s: float | None
+    least: int = 1
+    most: int | None = None
+    device: str = ""
+    times: int = 1
+    most_times: int = 5
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check.at_least(f"size of {self.node}", self.size, 1)
+        _check.at_least(f"times of {self.node}", self.times, 1)
+        if self.samples_per_s is not None:
+            _check.above_zero(f"samples_per_s of {self.node}", self.samples_per_s)
+
+    @property
+    def samples(self) -> int:
+        """Samples in one iteration."""
+        return self.size * self.times
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a solution knows beside the findings.
+
+    Parameters
+    ----------
+    sync
+        How far workers may run ahead of each other.
+    workers
+        The workers that take part.
+    ps
+        All parameter servers.
+    relieved_ps
+        Those that gave buckets away by load, and have not been replaced since.
+    is_busy
+        Whether a new node would wait long for its place in the cluster.
+    n_backup
+        How many of the slowest workers an iteration goes on without.
+    exchange_s
+        Mean time of a worker's exchange with the PS in one iteration; None: unknown, then no gain is told.
+    spread
+        How far workers differ for good; None: they do not.
+    """
+
+    sync: Sync
+    workers: tuple[WorkerState, ...]
+    ps: tuple[str, ...] = ()
+    relieved_ps: frozenset[str] = frozenset()
+    is_busy: bool = False
+    n_backup: int = 0
+    exchange_s: float | None = None
+    spread: Spread | None = None
+
+    @property
+    def measured(self) -> tuple[WorkerState, ...]:
+        """The workers, a new one with the median speed of the others; none while no speed is known."""
+        speeds = [w.samples_per_s for w in self.workers if w.samples_per_s is not None]
+        if not speeds:
+            return ()
+        usual = median(speeds)
+        return tuple(w if w.samples_per_s else replace(w, samples_per_s=usual) for w in self.workers)

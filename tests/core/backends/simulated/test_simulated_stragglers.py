@@ -1,0 +1,96 @@
+"""A straggler on the simulated cluster, from its finding to its end: decided by a user, and by auto mode."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from waiting import LIMIT_S
+
+from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
+from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
+from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
+from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches, AdjustRates
+from dlrover_nb.core.structs.capacity import NodeShape
+from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import JobSpec, Mode, Sync
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.solutions import SolutionName
+
+TRUTH = TermsTruth(grad_s=2e-5, update_s=1e-4, lookup_s=2e-6, constant_s=1e-3)
+PLAN = ResourcePlan(worker=RolePlan(4, 1.0, 2048), ps=RolePlan(2, 1.0, 2048))
+SLOW = Faults(failures_per_day=0, slow_per_day=12.0, slow_factor=(0.3, 0.4), slow_s=1e6)
+
+
+def job(**fields) -> SimulatedJob:
+    spec = JobSpec("ads", owner="ada", plan=PLAN, policy="fixed-plan", **fields)
+    return SimulatedJob(spec, TRUTH, 1 << 40)
+
+
+@pytest.fixture
+def cluster():
+    settings = WorldSettings(report_s=15.0, faults=SLOW)
+    world = SimulatedWorld([NodeShape(16.0, 65_536, 4)], rng=np.random.default_rng(2), settings=settings)
+    made = SimulatedCluster(world, SETTINGS, lambda _spec: job(), speed=6000.0)
+    yield made
+    made.shutdown(force=True)
+
+
+def until(what, snapshot, condition):
+    """Wait for something that virtual time brings; return the snapshot that shows it."""
+    end_s = time.monotonic() + LIMIT_S
+    while not condition(shown := snapshot()):
+        assert time.monotonic() < end_s, f"{what} did not happen: {shown.story[-9:]}"
+        time.sleep(0.01)
+    return shown
+
+
+def by_status(shown, status):
+    return [each for each in shown.mitigations if each.status is status]
+
+
+def test_a_user_accepts_what_is_proposed_and_it_is_done(cluster):
+    handle = cluster.add(job(mode=Mode.SUGGEST, sync=Sync.ASP))
+    shown = until("a proposal", handle.snapshot, lambda s: s.open_mitigation is not None)
+    opened = shown.open_mitigation
+    assert any(each.node in opened.words for each in shown.stragglers)
+    assert opened.why
+    assert opened.cost
+    decided = cluster.decide("ads", Decision(Verdict.ACCEPT, "ada", 0.0, proposal=opened.id))
+    done = until("its end", handle.snapshot, lambda s: by_status(s, ProposalStatus.APPLIED))
+    assert done.mitigations[0].decision == decided.id
+    assert not done.decisions[1:]
+
+
+@pytest.mark.parametrize("solution", [SolutionName.ANTDT_ND, SolutionName.BACKUP_WORKERS])
+def test_auto_mode_does_it_by_itself_and_training_goes_on(cluster, solution):
+    handle = cluster.add(job(mode=Mode.AUTO, sync=Sync.BSP, stragglers=solution))
+    until("an end", handle.snapshot, lambda s: by_status(s, ProposalStatus.APPLIED))
+    shown = until("more training", handle.snapshot, lambda s: s.samples_per_s > 0 and len(s.mitigations) > 1)
+    assert {decision.by for decision in shown.decisions} == {"auto"}
+    assert not by_status(shown, ProposalStatus.FAILED)
+
+
+def test_a_user_orders_sizes_in_manual_mode_and_takes_them_back(cluster):
+    handle = cluster.add(job(mode=Mode.MANUAL, sync=Sync.BSP))
+    shown = until("training", handle.snapshot, lambda s: s.running is not None and s.samples_per_s > 0)
+    workers = [node.id for node in shown.nodes if node.role is Role.WORKER]
+    wanted = AdjustBatches(tuple(zip(workers, (256, 768, 512, 512), strict=True)))
+    cluster.decide("ads", Decision(Verdict.MITIGATE, "ada", 0.0, action=ActionChoice.of(wanted)))
+    done = until("its end", handle.snapshot, lambda s: by_status(s, ProposalStatus.APPLIED))
+    assert done.undo.action.adjust == AdjustBatches(tuple((node, 512) for node in workers))
+    cluster.decide("ads", replace(done.undo, by="ada"))
+    back = until("the undo", handle.snapshot, lambda s: len(by_status(s, ProposalStatus.APPLIED)) == 2)
+    assert back.undo.action.adjust == wanted
+
+
+def test_what_cannot_be_simulated_ends_with_its_reason(cluster):
+    handle = cluster.add(job(mode=Mode.MANUAL, sync=Sync.ASP))
+    shown = until("training", handle.snapshot, lambda s: s.running is not None and s.samples_per_s > 0)
+    rates = AdjustRates(tuple((node.id, 0.5) for node in shown.nodes if node.role is Role.WORKER))
+    cluster.decide("ads", Decision(Verdict.MITIGATE, "ada", 0.0, action=ActionChoice.of(rates)))
+    [failed] = until("its end", handle.snapshot, lambda s: by_status(s, ProposalStatus.FAILED)).mitigations
+    assert failed.note.startswith("a simulated job has no learning rates")
+    assert handle.snapshot().undo is None

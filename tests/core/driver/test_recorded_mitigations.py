@@ -1,0 +1,131 @@
+"""Actions against stragglers in a job's records: what a restart knows of them, and a reader of its past."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from builders import snapshot
+from slow_world import SlowJob
+from test_driver_resume import Comeback
+
+from dlrover_nb.core.controller.proposals import is_closed
+from dlrover_nb.core.driver.finished_job import FinishedJob, pack_snapshot, unpack_snapshot
+from dlrover_nb.core.driver.recorded_controller import RecordedController
+from dlrover_nb.core.driver.time_travel import Replay
+from dlrover_nb.core.rundir import journal
+from dlrover_nb.core.rundir.journal import segments
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import Mode, Sync
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlrover_nb.core.structs.job import FeatureSpec
+
+
+def lived() -> SlowJob:
+    """Return a job in which one action was done and another one is under way."""
+    job = SlowJob(sync=Sync.ASP)
+    job.run(40)
+    job.slow["worker-2"] = 3.0
+    job.run(60)
+    job.decide(Verdict.ACCEPT, proposal="m1")
+    job.replace_node("worker-2", "worker-4")
+    job.end()
+    job.slow["worker-1"] = 4.0
+    job.run(60)
+    job.decide(Verdict.ACCEPT, proposal="m2")
+    job.run(5)
+    return job
+
+
+def recorded(folder: Path, events) -> RecordedController:
+    made = RecordedController("clicks", folder, f"sqlite:///{folder / 'history.db'}")
+    for event in events:
+        made.emit(event)
+    return made
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 20_000])
+def test_a_master_that_continues_a_job_knows_the_action_under_way(tmp_path, monkeypatch, segment_bytes):
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", segment_bytes)
+    job = lived()
+    first = recorded(tmp_path, job.journal)
+    assert first.controller.acting == job.controller.acting is not None
+    first._journal.close()
+    first._memory.close()
+    assert (len(segments(tmp_path)) > 1) == (segment_bytes < 1 << 30)
+    second = RecordedController("clicks", tmp_path, f"sqlite:///{tmp_path / 'history.db'}")
+    second.replay()
+    assert second.controller.acting == job.controller.acting
+    assert second.controller.view() == job.view
+    second.close()
+
+
+def test_a_moment_of_the_past_has_who_was_slow_and_what_was_done(tmp_path):
+    job = lived()
+    recorded(tmp_path, job.journal).close()
+    replay = Replay(tmp_path)
+    replay.read_on()
+    now = replay.at(job.at_s)
+    assert (now.mitigations, now.stragglers) == (job.view.mitigations, job.view.stragglers)
+    then = replay.at(60.0)
+    assert [each.node for each in then.stragglers] == ["worker-2"]
+    assert then.mitigations == ()
+    assert [each.status for each in replay.at(95.0).mitigations] == [ProposalStatus.PENDING]
+
+
+def test_a_finished_job_keeps_its_actions():
+    job = lived()
+    last = replace(snapshot(), stragglers=job.view.stragglers, mitigations=job.view.mitigations)
+    kept = unpack_snapshot(pack_snapshot(last, most_bytes=1 << 20))
+    assert kept == last
+    assert FinishedJob(kept).snapshot().mitigations == job.view.mitigations
+
+
+DECIDING = """
+import threading, time
+from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.runtime.master import JobMaster
+from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.resources import Role
+
+JobMaster.mitigate = lambda self, choice, at_s: ()  # it is killed before it does anything
+begin = own_job.begin
+
+def decide(driver):
+    wanted = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
+    while True:
+        try:
+            driver.decide(Decision(Verdict.MITIGATE, "ada", 0.0, action=wanted))
+            return
+        except DlroverError:
+            time.sleep(0.1)
+
+def deciding(*given, **named):
+    driver = begin(*given, **named)
+    threading.Thread(target=decide, args=(driver,), daemon=True).start()
+    return driver
+
+own_job.begin = deciding
+"""
+
+
+def test_an_action_under_way_is_handed_to_the_next_master_and_ends(
+    tmp_path: Path, features: FeatureSpec
+) -> None:
+    job = Comeback(tmp_path, features, "ipc", before=DECIDING, mode=Mode.SUGGEST, n_epoch=50)
+    try:
+        before = job.until(lambda now: now.mitigations)
+        assert before.mitigations[0].status is ProposalStatus.APPLYING
+        job.kill_master()
+        job.come_back()
+        after = job.until(lambda now: is_closed(now.mitigations[0].status))
+        assert after.mitigations[0].decision == before.mitigations[0].decision
+        assert not after.phase.is_final
+    finally:
+        job.end()

@@ -1,0 +1,146 @@
+"""A job whose nodes are as slow as a test says, in virtual time, under a controller that only watches pace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlrover_nb.core.controller import Controller, replay
+from dlrover_nb.core.planner import POLICIES
+from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.events import (
+    BatchSizesSet,
+    Decided,
+    JobSubmitted,
+    Mitigate,
+    MitigationEnded,
+    NodeLeft,
+    NodeReported,
+    NodeStarted,
+    PhaseChanged,
+    PlanApplied,
+    Scale,
+)
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+
+WINDOW_S = 30.0
+ITER_S = 0.1  # of a node at normal speed with the job's batch
+BATCH = 512
+
+
+def plan_of(n_worker: int = 4, n_ps: int = 2) -> ResourcePlan:
+    return ResourcePlan(RolePlan(n_worker, 0.25, 512), RolePlan(n_ps, 0.25, 512))
+
+
+class SlowJob:
+    """A job; `slow` holds how many times as long each node takes, `ahead_s` by how much its clock is off."""
+
+    def __init__(self, *, n_worker: int = 4, n_ps: int = 2, **fields: Any) -> None:
+        given = {"mode": Mode.SUGGEST, "sync": Sync.BSP, "straggler_window_s": WINDOW_S} | fields
+        given.setdefault("policy", "fixed-plan")
+        self.plan = plan_of(n_worker, n_ps)
+        self.spec = JobSpec("clicks", owner="ada", plan=self.plan, batch_size=BATCH, **given)
+        first = JobSubmitted(0.0, self.spec, Capacity((NodeShape(8.0, 65536),)), 10**9, 100_000, 16)
+        self.journal: list[Any] = [first]
+        self.orders: list[Any] = []
+        self.at_s = 0.0
+        self.workers = [f"worker-{i}" for i in range(n_worker)]
+        self.ps = [f"ps-{i}" for i in range(n_ps)]
+        self.slow: dict[str, float] = {}
+        self.ahead_s: dict[str, float] = {}
+        self.sizes: dict[str, int] = {}
+        self.controller = Controller(first, policy=POLICIES["fixed-plan"])
+        for node, role in self.nodes:
+            self.tell(NodeStarted(0.0, node, role, 1.0))
+        self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
+        self.tell(PlanApplied(0.0, self.plan, 0.0))
+
+    @property
+    def nodes(self) -> list[tuple[str, Role]]:
+        return [(node, Role.WORKER) for node in self.workers] + [(node, Role.PS) for node in self.ps]
+
+    def tell(self, event: Any) -> list[Any]:
+        new = list(self.controller.handle(event))
+        self.journal.append(event)
+        self.orders += new
+        return new
+
+    def run(self, seconds: float) -> list[Any]:
+        """Let all nodes report each second; return what was ordered."""
+        ordered: list[Any] = []
+        for _ in range(round(seconds)):
+            self.at_s += 1.0
+            for node, role in self.nodes:
+                report = self.report(node, role)
+                ordered += self.tell(NodeReported(self.at_s, report, self.plan))
+        return ordered
+
+    def report(self, node: str, role: Role) -> NodeSample:
+        size = self.sizes.get(node, BATCH)
+        own_s = ITER_S * self.slow.get(node, 1.0) * (size / BATCH if role is Role.WORKER else 1.0)
+        n_iter = max(round(1.0 / own_s), 1)
+        n_sample = n_iter * size if role is Role.WORKER else 0
+        at_s = self.at_s + self.ahead_s.get(node, 0.0)
+        return NodeSample(
+            node, role, at_s, 1.0, n_iter, n_sample, own_s, TimeSplit(compute_s=own_s), 0.25, 100.0
+        )
+
+    def decide(self, verdict: Verdict, **fields: Any) -> list[Any]:
+        return self.tell(Decided(self.at_s, Decision(verdict, "ada", self.at_s, **fields)))
+
+    def order(self, action: Any, **fields: Any) -> list[Any]:
+        return self.decide(Verdict.MITIGATE, action=ActionChoice.of(action), **fields)
+
+    def undo(self) -> list[Any]:
+        back = self.view.undo
+        return self.decide(back.verdict, action=back.action, plan=back.plan, undoes=back.undoes)
+
+    def end(self, why_not: str = "") -> None:
+        """Bring about the action that is under way, as a job master does, or fail it."""
+        choice = self.controller.acting
+        assert choice is not None, self.view.mitigations
+        action = choice.action.action
+        if isinstance(action, AdjustBatches) and not why_not:
+            self.sizes = dict(action.samples)
+            self.tell(BatchSizesSet(self.at_s, tuple((n, b) for n, b in action.samples if b != BATCH)))
+        self.tell(MitigationEnded(self.at_s, choice.decision, why_not))
+
+    def replace_node(self, node: str, new: str) -> None:
+        """Let another node take the place of one."""
+        role = Role.PS if node in self.ps else Role.WORKER
+        names = self.ps if role is Role.PS else self.workers
+        names[names.index(node)] = new
+        self.tell(NodeStarted(self.at_s, new, role, 2.0))
+        self.tell(NodeLeft(self.at_s, node, role))
+
+    @property
+    def view(self) -> Any:
+        return self.controller.view()
+
+    @property
+    def statuses(self) -> list[tuple[str, str]]:
+        return [(each.words, str(each.status)) for each in self.view.mitigations]
+
+    @property
+    def open(self) -> Any:
+        return next((each for each in self.view.mitigations if each.is_open), None)
+
+    def told(self, text: str) -> list[str]:
+        return [line for line in self.view.story if text in line]
+
+    def check_replay(self) -> None:
+        """Check that the journal leads to the same state."""
+        again = replay(self.journal, policy=POLICIES["fixed-plan"])
+        assert again.view() == self.view
+        assert again.story() == self.controller.story()
+
+
+def actions(orders: list[Any]) -> list[str]:
+    return [order.choice.action.words for order in orders if isinstance(order, Mitigate)]
+
+
+def scales(orders: list[Any]) -> list[ResourcePlan]:
+    return [order.target for order in orders if isinstance(order, Scale)]
