@@ -11,7 +11,9 @@ from waiting import LIMIT_S, until
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.actions import KillRestart
+from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
@@ -73,6 +75,24 @@ def test_a_job_scaled_out_and_in_loses_no_shard_and_tells_no_secret(place):
     assert [marker.plan for marker in end.markers] == [SMALL, more, SMALL]
     told += place.all_that_is_told() + repr(end)
     assert [secret for secret in secrets if secret in told] == []
+
+
+def test_a_worker_and_its_ps_are_replaced_by_other_pods_by_order(place):
+    spec = job("mitigated", plan=replace(SMALL, worker=RolePlan(2, 0.4, 512)), n_epoch=8)
+    handle = place.cluster.submit(spec)
+    trained(handle, 5_000)
+    for action in (KillRestart("worker-1", Role.WORKER), KillRestart("ps-0", Role.PS)):
+        decision = handle.mitigate(action, why="to see it replaced")
+        told = until(lambda d=decision.id: closed(handle, d), what=lambda: f"{handle.snapshot().mitigations}")
+        assert told is ProposalStatus.APPLIED, handle.snapshot().mitigations
+    assert names_of(handle.snapshot()) == {"worker-0", "worker-2", "ps-1"}
+    assert_exact(spec, handle.wait(LIMIT_S))
+
+
+def closed(handle, decision):
+    """Return how an ordered action ended; None while it has not."""
+    found = (each for each in handle.snapshot().mitigations if each.decision == decision and each.closed_at_s)
+    return next((each.status for each in found), None)
 
 
 def test_a_plan_of_other_sizes_replaces_the_pods_where_the_server_resizes_none(place):

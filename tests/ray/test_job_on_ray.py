@@ -22,8 +22,10 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart
+from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.summary import summarize
 
 pytestmark = pytest.mark.ray
@@ -104,6 +106,33 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
     assert [marker.plan for marker in final.markers] == [PLAN, target, PLAN]
     with pytest.raises(StaleDecisionError):
         handle.scale(PLAN)
+
+
+def test_nodes_are_replaced_by_order_and_no_row_is_lost(cluster, wait_until):
+    two = ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(1, 0.5, 512))
+    spec = job("mitigated", plan=two, sync=Sync.BSP, n_epoch=6)
+    handle = cluster.submit(spec)
+    wait_until(lambda: training(handle, n_sample=5_000), what="training")
+    with pytest.raises(NotFoundError, match="worker-9"):
+        handle.mitigate(KillRestart("worker-9", Role.WORKER))
+    for action in (
+        KillRestart("worker-0", Role.WORKER),
+        AdjustBatches((("worker-1", 700), ("worker-2", 324))),
+        KillRestart("ps-0", Role.PS),
+    ):
+        decision = handle.mitigate(action, why="to see it done")
+        wait_until(
+            lambda d=decision: ended(handle, d.id) or handle.snapshot().phase.is_final, what=action.words
+        )
+        assert ended(handle, decision.id) == ProposalStatus.APPLIED, handle.snapshot().mitigations
+    assert {node.id for node in handle.snapshot().nodes} == {"worker-1", "worker-2", "ps-1"}
+    assert_exact(spec, handle.wait(LIMIT_S))
+
+
+def ended(handle, decision):
+    """Return how an ordered action ended; None while it has not."""
+    found = [each.status for each in handle.snapshot().mitigations if each.decision == decision]
+    return next((each for each in found if each in {ProposalStatus.APPLIED, ProposalStatus.FAILED}), None)
 
 
 def test_a_job_is_found_again_by_name_from_another_process(cluster, wait_until):
