@@ -228,7 +228,7 @@ class Steering(Tabular):
         move
             Name of a parameter server: it gets fewer parameters, the others more.
         batches
-            Samples of one mini-batch by the worker's name: smaller ones relieve a slow worker.
+            Samples of one mini-batch of each worker by its name: a smaller one relieves a slow worker.
         backup
             Without how many slowest workers each round goes on, of a job whose workers wait for each other;
             0: it waits for all.

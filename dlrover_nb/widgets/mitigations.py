@@ -141,7 +141,7 @@ def _sentence(text: str) -> str:
 
 def mitigations_table(snapshot: JobSnapshot) -> Table:
     """Return all actions so far, with who decided them."""
-    by = deciders(snapshot)
+    by = deciders(snapshot.mitigations, snapshot.decisions)
     rows = tuple(
         (
             each.id,
@@ -158,24 +158,22 @@ def mitigations_table(snapshot: JobSnapshot) -> Table:
     return Table("Actions so far", HEAD, rows)
 
 
-def closed_table(snapshot: JobSnapshot) -> Table | None:
+def closed_table(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table | None:
     """Return the actions that wait for no answer, without their reasons; None where there are none."""
-    by = deciders(snapshot)
+    by = deciders(acted, decisions)
     rows = tuple(
         (each.id, each.words, status_words(each), by.get(each.id) or units.MISSING)
-        for each in snapshot.mitigations
+        for each in acted
         if not each.is_open
     )
     return Table("Actions so far", ("id", "action", "status", "by"), rows) if rows else None
 
 
-def deciders(snapshot: JobSnapshot) -> dict[str, str]:
+def deciders(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> dict[str, str]:
     """Return who decided on each action, by its id; those that nobody has are left out."""
-    by_decision = {each.id: each.by for each in snapshot.decisions}
-    answered = {each.proposal: each.by for each in snapshot.decisions if each.proposal}
-    found = {
-        each.id: by_decision.get(each.decision) or answered.get(each.id) for each in snapshot.mitigations
-    }
+    by_decision = {each.id: each.by for each in decisions}
+    answered = {each.proposal: each.by for each in decisions if each.proposal}
+    found = {each.id: by_decision.get(each.decision) or answered.get(each.id) for each in acted}
     return {name: by for name, by in found.items() if by}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.history import N_TWIN_ROW, fits_table
 from dlrover_nb.widgets.marks import Line, Plot
@@ -26,6 +26,8 @@ def moment_words(moment: Moment, start_s: float, last: Happening | None) -> str:
     state = str(moment.phase) if moment.phase else "its state is not recorded"
     open_proposal = moment.open_proposal
     advised = f"{open_proposal.id} is open" if open_proposal else "no proposal is open"
+    if (action := moment.open_mitigation) is not None:
+        advised += f", {action.id} ({action.words}) waits"
     before = f" Last: {last.words}." if last else ""
     speed = units.rate(moment.samples_per_s)
     at = units.elapsed(moment.at_s - start_s)
@@ -38,6 +40,7 @@ def moment_view(moment: Moment, start_s: float, job: str, span_s: float | None =
     if moment.missing:
         blocks.append(Paragraph(moment.missing, Tone.HINT))
     blocks += _advised(moment)
+    blocks += _against_stragglers(moment, job)
     blocks += [speeds_chart(moment, start_s, span_s)] if moment.speeds else []
     blocks += _known(moment, start_s)
     told = told_blocks(moment.proposals, moment.decisions, moment.outcomes)
@@ -79,6 +82,22 @@ def _advised(moment: Moment) -> tuple[Block, ...]:
     blocks: tuple[Block, ...] = (head, Paragraph(f"Proposal {found.id} was open."))
     blocks += proposal_view(found).blocks
     return blocks + (front_view(moment.front).blocks if moment.front is not None else ())
+
+
+def _against_stragglers(moment: Moment, job: str) -> tuple[Block, ...]:
+    """Return who was slow, and the actions against that so far; nothing where there was none."""
+    slow = tuple(
+        Paragraph(mitigations.slow_words(each, job), Tone.WARNING)
+        for each in mitigations.worst(moment.stragglers)
+    )
+    opened = moment.open_mitigation
+    waits: tuple[Block, ...] = ()
+    if opened is not None:
+        head = Paragraph(f"Action {mitigations.head_words(opened)} waited.")
+        waits = (head, Facts(mitigations.facts(opened)))
+    done = mitigations.closed_table(moment.mitigations, moment.decisions)
+    found = (*slow, *waits, *((done,) if done is not None else ()))
+    return (Heading("Stragglers then"), *found) if found else ()
 
 
 def _known(moment: Moment, start_s: float) -> tuple[Block, ...]:

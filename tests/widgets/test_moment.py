@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import builders as b
 import pytest
 from history_records import SPEC
 
+from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.moment import Moment, Source
-from dlrover_nb.widgets.moment import speeds_chart
+from dlrover_nb.widgets.moment import moment_view, moment_words, speeds_chart
 
 START_S = 1_790_000_000.0
 SPEEDS = tuple((START_S + t, float(t)) for t in range(1000))
@@ -31,3 +33,21 @@ def test_a_span_in_which_nothing_was_measured_is_an_empty_chart():
     chart = speeds_chart(moment, START_S, 600.0)
     assert chart.data_table.rows == ()
     assert "<svg" in chart.svg
+
+
+def test_a_moment_tells_who_was_slow_what_waited_and_what_was_done():
+    moment = Moment(
+        START_S + 900,
+        Source.JOURNAL,
+        SPEC.plan,
+        stragglers=(b.straggler(),),
+        mitigations=(b.mitigation("m1", status=ProposalStatus.REJECTED), b.mitigation("m2")),
+        decisions=(Decision(Verdict.REJECT, "ada", START_S + 800, "m1", id="d1"),),
+    )
+    text = moment_view(moment, START_S, "clicks").text()
+    assert "worker-1 is slow: 24.0 ms of its own in an iteration" in text
+    assert "Action m2: restart worker-1 waited." in text
+    assert "rejected" in text
+    assert "m2 (restart worker-1) waits" in moment_words(moment, START_S, None)
+    quiet = moment_view(Moment(START_S + 900, Source.JOURNAL, SPEC.plan), START_S, "clicks").text()
+    assert "Stragglers then" not in quiet

@@ -41,7 +41,7 @@ class ActionRequest:
     move
         Name of the PS that shall hold fewer parameters.
     batches
-        Samples of one mini-batch by the worker's name.
+        Samples of one mini-batch by the worker's name, of each worker: together they are the global batch.
     backup
         Without how many slowest workers an iteration goes on; 0: it waits for all.
     rates
@@ -65,7 +65,7 @@ class ActionRequest:
         Raises
         ------
         InvalidValueError
-            When not exactly one is given, or a node is not there or has another role.
+            When not exactly one is given, a node is not there or has another role, or a worker has no size.
         """
         if len(self.given) != 1:
             known = ", ".join(each.name for each in fields(self))
@@ -77,7 +77,9 @@ class ActionRequest:
         if self.move is not None:
             return MoveBuckets(_node(snapshot, self.move, "move", Role.PS).id)
         if self.batches is not None:
-            return AdjustBatches(_of_workers(snapshot, self.batches, "batches"))
+            sizes = _of_workers(snapshot, self.batches, "batches")
+            _check_all_named(snapshot, sizes)
+            return AdjustBatches(sizes)
         if self.rates is not None:
             return AdjustRates(_of_workers(snapshot, self.rates, "rates"))
         assert self.backup is not None
@@ -88,6 +90,18 @@ def _of_workers(snapshot: JobSnapshot, values: Mapping[str, N], what: str) -> tu
     return tuple(
         (_node(snapshot, name, what, Role.WORKER).id, value) for name, value in sorted(values.items())
     )
+
+
+def _check_all_named(snapshot: JobSnapshot, sizes: tuple[tuple[str, int], ...]) -> None:
+    """Refuse sizes of some workers alone: all of them change at one iteration."""
+    given = {name for name, _ in sizes}
+    trains = [n.id for n in snapshot.nodes if n.role is Role.WORKER and n.phase is NodePhase.READY]
+    missing = [name for name in trains if name not in given]
+    if sizes and missing:
+        raise InvalidValueError(
+            f"batches must name each worker of job {snapshot.spec.name}, got {', '.join(sorted(given))}; "
+            f"give {', '.join(missing)} too"
+        )
 
 
 def _node(snapshot: JobSnapshot, name: str, what: str, role: Role | None = None) -> NodeView:

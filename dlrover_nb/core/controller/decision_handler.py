@@ -130,7 +130,9 @@ class DecisionHandler:
         opened = self._actions.open
         if opened is None or not self._auto.is_on or not may_change or self._actions.running is not None:
             return ()
-        accepted = Decision(Verdict.ACCEPT, "auto", at_s, proposal=opened.id, why=opened.why)
+        accepted = Decision(
+            Verdict.ACCEPT, "auto", at_s, proposal=opened.id, why=opened.why, action=opened.action
+        )
         return self.decided(accepted, at_s)
 
     def decide_alone(self, at_s: float) -> Orders:

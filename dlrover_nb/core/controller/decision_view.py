@@ -44,13 +44,14 @@ class DecisionView:
 
 @dataclass(frozen=True, slots=True)
 class DecisionBrief:
-    """The part of a published state that a list of jobs shows; `opened` waits for a decision."""
+    """The part of a published state that a list of jobs shows; `opened` and `mitigation` wait for answers."""
 
     mode: Mode
     opened: Proposal | None
     analysis: Analysis | None  # None: nothing was measured
     memory: tuple[MemoryLine, ...]
     undo: Decision | None
+    mitigation: Mitigation | None = None
 
     @property
     def current(self) -> Candidate | None:

@@ -77,6 +77,7 @@ class AutoAudit:
             after=after,
             predicted=chosen.prediction if chosen else None,
             cost_per_hour=pricing.cost_per_hour(after, spec.prices) if after else None,
+            mitigation=decision.action.words if decision.action else "",
         )
         key = sha256(f"{run} {decision.id}".encode()).hexdigest()
         row = audit_row(

@@ -88,6 +88,11 @@ class Moment:
     missing: str = ""
 
     @property
+    def open_mitigation(self) -> Mitigation | None:
+        """The action against stragglers that waited for a decision then."""
+        return next((each for each in reversed(self.mitigations) if each.is_open), None)
+
+    @property
     def open_proposal(self) -> Proposal | None:
         """The proposal that waited for a decision then."""
         return next((p for p in reversed(self.proposals) if p.status == "pending"), None)

@@ -34,7 +34,7 @@ def stragglers_html(visit: Visit, snapshot: JobSnapshot, may: May) -> str:
     if opened is not None:
         blocks += [Heading(mitigations.head_words(opened)), Facts(mitigations.facts(opened))]
     shown = _html(blocks) + _answer_html(visit, snapshot, may)
-    if (closed := mitigations.closed_table(snapshot)) is not None:
+    if (closed := mitigations.closed_table(snapshot.mitigations, snapshot.decisions)) is not None:
         shown += _html([closed])
     return shown + _order_html(visit, snapshot, may)
 
@@ -60,8 +60,8 @@ def _answer_html(visit: Visit, snapshot: JobSnapshot, may: May) -> str:
 
 
 def _order_html(visit: Visit, snapshot: JobSnapshot, may: May) -> str:
-    """Return the forms that order an action which nobody proposed."""
-    if not may(Action.MITIGATE):
+    """Return the forms that order an action which nobody proposed; a job of other programs can do none."""
+    if not may(Action.MITIGATE) or snapshot.spec.foreign is not None:
         return ""
     there = [node for node in snapshot.nodes if node.phase is not NodePhase.GONE]
     servers = [node.id for node in there if node.role is Role.PS]

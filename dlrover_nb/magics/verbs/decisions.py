@@ -33,7 +33,7 @@ ACTIONS = (
         "--batches",
         metavar="WORKER=N,...",
         type=worker_sizes,
-        help="samples of one mini-batch of workers, such as worker-0=256,worker-1=128",
+        help="samples of one mini-batch of each worker, such as worker-0=256,worker-1=128",
     ),
     argument(
         "--backup", metavar="N", type=whole, help="go on without the N slowest workers of each iteration"
@@ -83,7 +83,10 @@ def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView
 
 def stragglers(commands: Commands, *, job: str | None, solution: str) -> StragglersView:
     """Show which nodes are slow, with the numbers that say so, and what would help."""
-    return commands.job(job).stragglers(solution)
+    shown = commands.job(job).stragglers(solution)
+    if shown.snapshot.open_mitigation is not None:
+        commands.session.note_shown_action(shown.snapshot)
+    return shown
 
 
 def mitigate(

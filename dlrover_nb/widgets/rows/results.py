@@ -122,7 +122,7 @@ def stragglers(snapshot: JobSnapshot, review: Review) -> Tables:
 
 def mitigations(snapshot: JobSnapshot) -> Tables:
     """Return the actions against stragglers, and who is slow."""
-    by = deciders(snapshot)
+    by = deciders(snapshot.mitigations, snapshot.decisions)
     opened = snapshot.open_mitigation
     tables = {
         "mitigations": c.ACTIONS.table((each, by.get(each.id)) for each in snapshot.mitigations),

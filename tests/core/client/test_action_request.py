@@ -60,7 +60,11 @@ def test_each_request_is_the_action_that_it_names(request_, action):
         (ActionRequest(batches={"ps-0": 3}), "batches must name workers .* there are: worker-0"),
         (ActionRequest(rates={"ps-0": 3.0}), "rates must name workers"),
         (ActionRequest(batches={}), "sizes must name at least one worker"),
-        (ActionRequest(batches={"worker-0": 0}), "batch size of worker-0"),
+        (ActionRequest(batches={"worker-0": 0, "worker-1": 8}), "batch size of worker-0"),
+        (
+            ActionRequest(batches={"worker-0": 96}),
+            "must name each worker .* got worker-0; give quick-start-w",
+        ),
         (ActionRequest(backup=-1), "n must be"),
         (ActionRequest(rates={"worker-0": 0.0}), "factor of worker-0"),
     ],

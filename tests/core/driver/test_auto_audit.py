@@ -58,3 +58,17 @@ def test_the_next_master_writes_the_decisions_that_it_makes_itself(url):
     store = AuditStore(url)
     assert [each.row.answer for each in store.rows()] == ["d1", "d3"]
     store.close()
+
+
+def test_an_action_that_auto_mode_accepts_stands_in_its_row_by_its_words(url):
+    action = builders.mitigation().action
+    writer = HistoryWriter("quick-start", url, "team-ads")
+    writer.remember(Remember(1.0, SPEC))
+    accepted = Decision(Verdict.ACCEPT, "auto", 9.0, proposal="m1", why="slow", id="d1", action=action)
+    writer.remember(Remember(9.0, accepted))
+    writer.close()
+    store = AuditStore(url)
+    (chained,) = store.rows()
+    assert (chained.row.subject, chained.row.mitigation) == ("m1", "restart worker-1")
+    assert chained.row.plan_after == ""
+    store.close()
