@@ -241,7 +241,8 @@ class Controller:
     def brief(self) -> DecisionBrief:
         """Return what a list of jobs shows of the published state, without laying anything out."""
         shown, memory = self._analyst.published, self._measured.published_memory
-        return DecisionBrief(self._state.mode, self._book.open, shown, memory, self._undo.undo)
+        opened = self._book.open, self._actions.open
+        return DecisionBrief(self._state.mode, *opened, shown, memory, self._undo.undo)
 
     @property
     def memory_needs(self) -> tuple[str, ...]:

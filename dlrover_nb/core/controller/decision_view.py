@@ -44,10 +44,11 @@ class DecisionView:
 
 @dataclass(frozen=True, slots=True)
 class DecisionBrief:
-    """The part of a published state that a list of jobs shows; `opened` waits for a decision."""
+    """The part of a published state that a list of jobs shows; what is opened waits for a decision."""
 
     mode: Mode
     opened: Proposal | None
+    opened_action: Mitigation | None
     analysis: Analysis | None  # None: nothing was measured
     memory: tuple[MemoryLine, ...]
     undo: Decision | None

@@ -67,9 +67,7 @@ class SlowNodes:
         self._heard_s: dict[Role, dict[str, float]] = {role: {} for role in Role}
         self._n_iter: dict[str, int | None] = {}  # of workers; None: none yet
         self._sizes: dict[str, int] = {}  # mini-batches that are not the job's
-        self._mean_size: float | None = (
-            None  # of all workers, by the last sizes that were set; None: the job's
-        )
+        self._mean_size: float | None = None  # of all workers, by the last sizes set; None: the job's
         self._adjusted: AdjustBatches | None = None  # the last one in effect: it knows what is accumulated
         self._rates: dict[str, float] = {}
         self._n_backup = 0
@@ -108,10 +106,8 @@ class SlowNodes:
         before, and so does the global batch that the next sizes have to sum to.
         """
         before, self._sizes = self._sizes, dict(event.sizes)
-        if (
-            not self._sizes.items() <= before.items()
-            or before.keys() - self._sizes.keys() & self._n_iter.keys()
-        ):
+        is_back = any(node in self._n_iter for node in before.keys() - self._sizes.keys())
+        if is_back or not self._sizes.items() <= before.items():
             sizes = [self._size(node) for node in self._heard_s[Role.WORKER]]
             self._mean_size = sum(sizes) / len(sizes) if sizes else None
 
@@ -211,7 +207,7 @@ class SlowNodes:
         return None
 
     def _global_batch(self, n_worker: int) -> int | None:
-        """Return the samples of one iteration of so many workers, whichever of them was replaced meanwhile."""
+        """Return the samples of one iteration of so many workers, whichever were replaced meanwhile."""
         if self._spec.global_batch is not None:
             return self._spec.global_batch
         mean = self._spec.batch_size if self._mean_size is None else self._mean_size

@@ -117,7 +117,7 @@ own_job.begin = deciding
 
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_an_action_under_way_is_handed_to_the_next_master_and_ends(
-    tmp_path: Path, features: FeatureSpec, has_begun: bool
+    tmp_path: Path, features: FeatureSpec, *, has_begun: bool
 ) -> None:
     before = DECIDING.replace("JobMaster.mitigate =", "unused =") if has_begun else DECIDING
     job = Comeback(tmp_path, features, "ipc", before=before, mode=Mode.SUGGEST, n_epoch=50)

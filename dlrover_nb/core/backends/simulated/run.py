@@ -190,6 +190,7 @@ class SimulatedRun:
                 nodes=job.nodes,
                 deadline=brief.deadline,
                 version=version_of(brief.undo),
+                mitigation=brief.opened_action,
             ),
         )
 
