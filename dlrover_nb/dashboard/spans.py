@@ -233,7 +233,8 @@ class TracedCommands(CommandService):
 
     def _await_step(self, span: Span, made: Decision) -> None:
         span.set_attribute("dlrover.decision", made.id)
-        changes_plan = made.plan is not None or made.verdict is Verdict.ACCEPT
+        is_of_plan = made.verdict is Verdict.ACCEPT and not (made.proposal or "").startswith("m")
+        changes_plan = made.plan is not None or is_of_plan
         if self._read is None or not (changes_plan and span.is_recording()):
             return
         child = self.tracer.start_span("first step", context=trace.set_span_in_context(span))

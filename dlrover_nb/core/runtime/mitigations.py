@@ -166,24 +166,23 @@ def _replace(state: JobState, action: KillRestart, choice: MitigationChoice, at_
     if node.is_going or node.is_draining:
         raise _stale(state, f"{node.id} leaves already")
     if action.role is Role.WORKER:
-        _check_worker(state)
+        _check_worker(state, node)
     else:
         _check_ps(state, node)
     node.is_replaced = True
-    if action.role is Role.WORKER and worker_set.is_last_without_room(state, node):
-        node.is_replaced = False
-        raise _stale(state, f"no other worker trains, and nothing has room for one beside {node.id}")
     state.note(f"{node.id} is replaced, as {choice.by} decided" + _because(choice), at_s)
     state.steady_since_s, state.last_step_s = None, at_s
     _open(state, OpenMitigation(choice.decision, node.id, action.role, at_s))
 
 
-def _check_worker(state: JobState) -> None:
+def _check_worker(state: JobState, node: Node) -> None:
     is_alone = all(each.role is Role.WORKER for each in state.mitigations)
     if state.move is not None or not is_alone:
         raise _stale(state, "parameters move")
     if state.steady_since_s is None and not state.mitigations:
         raise _stale(state, "its plan is not in place")
+    if worker_set.is_last_without_room(state, node):
+        raise _stale(state, f"no other worker trains, and nothing has room for one beside {node.id}")
 
 
 def _check_ps(state: JobState, node: Node) -> None:

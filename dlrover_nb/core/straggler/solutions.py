@@ -18,8 +18,7 @@ for long where the cluster has room; in ASP only restarts. Four things are more 
   that is slow with its smaller part too is replaced, by another that takes its buckets over; so no
   checkpoint has to be read.
 
-A new size costs all workers an agreement, therefore it has to shorten the slowest worker's time by at least
-`MIN_GAIN`.
+A new size costs all workers an agreement, therefore it has to shorten an iteration by at least `MIN_GAIN`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.solutions import SolutionName
 from dlrover_nb.core.structs.stragglers import Pace, Straggler
 
-MIN_GAIN = 0.05  # of the slowest worker's time: less is within what measured speeds scatter
+MIN_GAIN = 0.05  # of an iteration: less is within what measured speeds scatter
+ALIKE = 1.2  # time of the slowest worker with equal batches over the best one: below it speeds are alike
 MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
 
 
@@ -68,6 +68,8 @@ def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     slow = [finding for finding in findings if finding.role is Role.WORKER]
     if not (slow or is_uneven or situation.spread):
         return nodes
+    if not (slow or situation.spread) and (even := _even_batches(situation)):
+        return (*nodes, *_if_it_pays(situation, even, "workers are about equally fast", MIN_GAIN))
     return (*nodes, *_adjusted(situation, _why_uneven(slow, situation), MIN_GAIN))
 
 
@@ -140,6 +142,25 @@ SOLUTIONS: Mapping[str, Solution] = {
 }
 
 
+def _even_batches(situation: Situation) -> AdjustBatches | None:
+    """Return equal batches where no others would do much better: speeds differ by noise alone; else None.
+
+    Without this, sizes would follow the noise of speeds for as long as a job trains.
+    """
+    workers = situation.measured
+    if len(workers) < 2 or any(worker.times > 1 for worker in workers):
+        return None
+    total = sum(worker.samples for worker in workers)
+    each, rest = divmod(total, len(workers))
+    sizes = [each + (i < rest) for i in range(len(workers))]
+    pairs = list(zip(workers, sizes, strict=True))
+    then_s, best_s = max(size / _speed(w) for w, size in pairs), total / sum(map(_speed, workers))
+    is_within = all(w.least <= size <= (w.most or size) for w, size in pairs)
+    if not is_within or then_s > best_s * ALIKE:
+        return None
+    return AdjustBatches(tuple((w.node, size) for w, size in pairs))
+
+
 def _why_uneven(slow: list[Straggler], situation: Situation) -> str:
     if slow:
         return _said(max(slow, key=lambda f: f.ratio))
@@ -204,7 +225,10 @@ def _if_it_pays(
     samples = dict(action.samples)
     now_s = max(w.samples / _speed(w) for w in situation.measured)
     then_s = max(samples[w.node] / _speed(w) for w in situation.measured)
-    if all(samples[w.node] == w.samples for w in situation.workers) or then_s > now_s * (1 - min_gain):
+    rest_s = situation.exchange_s or 0.0
+    if all(samples[w.node] == w.samples for w in situation.workers):
+        return ()
+    if then_s + rest_s > (now_s + rest_s) * (1 - min_gain):
         return ()
     why = f"{why}: the slowest worker would take {seconds_text(then_s)} instead of {seconds_text(now_s)}"
     return (Proposed(action, why, gain_of(now_s, then_s, situation.exchange_s)),)

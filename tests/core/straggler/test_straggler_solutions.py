@@ -171,3 +171,26 @@ def test_workers_that_differ_for_good_get_sizes_without_being_stragglers():
     assert isinstance(proposed.action, AdjustBatches)
     assert "differ for good" in proposed.reason
     assert actions("antdt-nd", [], replace(where, spread=None)) == []
+
+
+def test_sizes_do_not_follow_the_noise_of_speeds_once_nobody_is_slow():
+    sizes = (90, 110, 100)
+    noisy = tuple(replace(w, size=size) for w, size in zip(workers(85.0, 110.0, 100.0), sizes, strict=True))
+    assert actions("antdt-nd", [], Situation(Sync.BSP, noisy, PS)) == []
+    far = tuple(
+        replace(w, size=size) for w, size in zip(workers(95.0, 105.0, 100.0), (150, 80, 70), strict=True)
+    )
+    assert actions("antdt-nd", [], Situation(Sync.BSP, far, PS)) == [
+        AdjustBatches((("worker-0", 100), ("worker-1", 100), ("worker-2", 100)))
+    ]
+
+
+def test_a_worker_that_is_slow_still_keeps_its_small_batch_though_it_is_no_finding_any_more():
+    leveled = tuple(
+        replace(w, size=size) for w, size in zip(workers(100.0, 100.0, 40.0), (125, 125, 50), strict=True)
+    )
+    assert actions("antdt-nd", [], Situation(Sync.BSP, leveled, PS)) == []
+    changed = tuple(replace(w, size=100) if w.node == "worker-0" else w for w in leveled[:1]) + leveled[1:]
+    assert (
+        actions("antdt-nd", [], Situation(Sync.BSP, (*changed[:2], replace(changed[2], size=75)), PS)) != []
+    )
