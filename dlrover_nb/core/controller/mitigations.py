@@ -269,7 +269,7 @@ class Mitigations:
         """Note that a plan is in place; one that no decision ordered ends all actions."""
         if event.plan != rollouts.target and rollouts.current is None:
             self.give_way(event.at_s, f"the plan is now {event.plan.short}")
-        self._nodes.plan_changed()
+        self._nodes.plan_applied(event.plan)
 
     def _ended(self, event: MitigationEnded) -> None:
         """Record that an action is in effect, or failed; of an unknown decision it is ignored."""

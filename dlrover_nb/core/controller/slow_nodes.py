@@ -67,6 +67,7 @@ class SlowNodes:
         self._heard_s: dict[Role, dict[str, float]] = {role: {} for role in Role}
         self._n_iter: dict[str, int | None] = {}  # of workers; None: none yet
         self._sizes: dict[str, int] = {}  # mini-batches that are not the job's
+        self._mean_size: float | None = None  # of all workers, by the last sizes set; None: the job's
         self._adjusted: AdjustBatches | None = None  # the last one in effect: it knows what is accumulated
         self._rates: dict[str, float] = {}
         self._n_backup = 0
@@ -99,8 +100,16 @@ class SlowNodes:
             self._monitor.note_error(event.node, event.role, event.at_s, is_retryable=event.is_retryable)
 
     def sizes_set(self, event: BatchSizesSet) -> None:
-        """Take the mini-batches of workers."""
-        self._sizes = dict(event.sizes)
+        """Take the mini-batches of workers.
+
+        Where only sizes of nodes that have left are missing, nobody has set any: the mean stays that of
+        before, and so does the global batch that the next sizes have to sum to.
+        """
+        before, self._sizes = self._sizes, dict(event.sizes)
+        is_back = any(node in self._n_iter for node in before.keys() - self._sizes.keys())
+        if is_back or not self._sizes.items() <= before.items():
+            sizes = [self._size(node) for node in self._heard_s[Role.WORKER]]
+            self._mean_size = sum(sizes) / len(sizes) if sizes else None
 
     def in_effect(self, action: Action) -> None:
         """Take an action that is in effect."""
@@ -108,15 +117,16 @@ class SlowNodes:
             case AdjustBatches():
                 self._adjusted = action
             case AdjustRates():
-                self._rates = dict(action.factors)
+                self._rates |= dict(action.factors)
             case BackupWorkers():
                 self._n_backup = action.n
             case MoveBuckets():
                 self._relieved.add(action.ps)
 
-    def plan_changed(self) -> None:
-        """Note that parameters were placed anew."""
-        self._relieved.clear()
+    def plan_applied(self, plan: ResourcePlan) -> None:
+        """Note that a plan is in place: with other PS, parameters were placed anew."""
+        if self._plan is not None and plan.ps != self._plan.ps:
+            self._relieved.clear()
 
     # reviews
 
@@ -164,6 +174,7 @@ class SlowNodes:
             n_backup=self._n_backup,
             exchange_s=sum(each.exchange_s for each in times) / len(times) if times else None,
             spread=self._monitor.spread(at_s),
+            global_batch=self._global_batch(len(workers)),
         )
 
     def facts(
@@ -174,7 +185,7 @@ class SlowNodes:
             at_s=at_s,
             iterations={each.node: self._n_iter.get(each.node) for each in situation.workers},
             ps=situation.ps,
-            global_batch=sum(each.samples for each in situation.workers),
+            global_batch=situation.total,
             findings=self.findings,
             relieved_ps=frozenset(self._relieved),
             running=running,
@@ -194,6 +205,13 @@ class SlowNodes:
             case BackupWorkers():
                 return BackupWorkers(self._n_backup)
         return None
+
+    def _global_batch(self, n_worker: int) -> int | None:
+        """Return the samples of one iteration of so many workers, whichever were replaced meanwhile."""
+        if self._spec.global_batch is not None:
+            return self._spec.global_batch
+        mean = self._spec.batch_size if self._mean_size is None else self._mean_size
+        return round(mean * n_worker) or None
 
     def _is_busy(self, at_s: float) -> bool:
         pending_s = self._monitor.pending_s(Pace.PERSISTENT, at_s)

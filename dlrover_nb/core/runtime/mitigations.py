@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:
-    """Begin an action.
+    """Begin an action; nothing happens where it is under way, as when another master continues the job.
 
     Raises
     ------
@@ -52,6 +52,8 @@ def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:
     StaleDecisionError
         When it cannot be done now: the plan is not in place, parameters move, the job is about to end.
     """
+    if any(each.decision == choice.decision for each in state.mitigations):
+        return
     action = choice.action.action
     if state.applied is None or rebalancing.is_ending(state):
         raise _stale(state, "it does not train" if state.applied is None else "it is about to end")

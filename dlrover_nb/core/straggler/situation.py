@@ -79,6 +79,9 @@ class Situation:
         Mean time of a worker's exchange with the PS in one iteration; None: unknown, then no gain is told.
     spread
         How far workers differ for good; None: they do not.
+    global_batch
+        Samples of one iteration of all workers; None: those that the workers have now. After a worker with a
+        smaller batch was replaced by one with the usual batch, the two differ.
     """
 
     sync: Sync
@@ -89,6 +92,12 @@ class Situation:
     n_backup: int = 0
     exchange_s: float | None = None
     spread: Spread | None = None
+    global_batch: int | None = None
+
+    @property
+    def total(self) -> int:
+        """Samples that the batches of all workers are to sum to."""
+        return self.global_batch or sum(worker.samples for worker in self.workers)
 
     @property
     def measured(self) -> tuple[WorkerState, ...]:

@@ -86,7 +86,7 @@ def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]: 
     groups: dict[tuple[str, int, int | None, int], list[WorkerState]] = defaultdict(list)
     for worker in situation.measured:
         groups[worker.device, worker.least, worker.most, worker.most_times].append(worker)
-    total = sum(worker.samples for worker in situation.workers)
+    total = situation.total
     kinds = [
         Kind(len(group), fmean(_speed(w) for w in group), least, most or total, 1, most_times)
         for (_, least, most, most_times), group in groups.items()
@@ -208,7 +208,7 @@ def _adjusted(situation: Situation, why: str, min_gain: float) -> tuple[Proposed
     if len(workers) < 2:
         return ()
     shares = [Share(_speed(w), w.least * w.times, _most(w), w.samples) for w in workers]
-    sizes = share_batch(shares, sum(worker.samples for worker in workers))
+    sizes = share_batch(shares, situation.total)
     if all(worker.times == 1 for worker in workers):
         action = AdjustBatches(tuple((w.node, size) for w, size in zip(workers, sizes, strict=True)))
         return _if_it_pays(situation, action, why, min_gain)

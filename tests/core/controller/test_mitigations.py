@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.actions import (
 )
 from dlrover_nb.core.structs.decisions import Decision, Verdict, version_of
 from dlrover_nb.core.structs.events import (
+    BatchSizesSet,
     Decided,
     MitigationEnded,
     NodeLeft,
@@ -285,6 +286,29 @@ def test_sizes_are_set_back_when_the_slow_worker_has_recovered():
     done = end_all(job, 150)
     assert done[-1] == "adjust batch sizes to worker-0 512, worker-1 512, worker-2 512, worker-3 512"
     assert job.sizes == dict.fromkeys(job.workers, 512)
+
+
+def test_the_global_batch_stays_when_a_worker_with_a_small_one_is_replaced():
+    job = SlowJob()
+    job.run(40)
+    job.order(SIZES)
+    job.end()
+    job.replace_node("worker-2", "worker-4")
+    job.sizes = {node: 600 for node in job.workers if node != "worker-4"}
+    job.tell(BatchSizesSet(job.at_s, tuple(job.sizes.items())))
+    job.run(60)
+    assert sum(job.sizes.get(node, 512) for node in job.workers) == 2312
+    assert dict(job.open.action.adjust.sizes) == dict.fromkeys(job.workers, 512)
+
+
+def test_sizes_that_a_user_sets_are_the_new_global_batch():
+    job = SlowJob()
+    job.run(40)
+    job.sizes = dict.fromkeys(job.workers, 256)
+    job.tell(BatchSizesSet(job.at_s, tuple(job.sizes.items())))
+    job.slow["worker-2"] = 3.0
+    job.run(20)
+    assert job.open.action.adjust.total == 4 * 256
 
 
 def test_a_node_that_is_killed_takes_its_proposed_restart_with_it():

@@ -115,17 +115,20 @@ own_job.begin = deciding
 """
 
 
+@pytest.mark.parametrize("has_begun", [True, False])
 def test_an_action_under_way_is_handed_to_the_next_master_and_ends(
-    tmp_path: Path, features: FeatureSpec
+    tmp_path: Path, features: FeatureSpec, *, has_begun: bool
 ) -> None:
-    job = Comeback(tmp_path, features, "ipc", before=DECIDING, mode=Mode.SUGGEST, n_epoch=50)
+    before = DECIDING.replace("JobMaster.mitigate =", "unused =") if has_begun else DECIDING
+    job = Comeback(tmp_path, features, "ipc", before=before, mode=Mode.SUGGEST, n_epoch=50)
     try:
-        before = job.until(lambda now: now.mitigations)
-        assert before.mitigations[0].status is ProposalStatus.APPLYING
+        then = job.until(lambda now: now.mitigations)
+        assert then.mitigations[0].status is ProposalStatus.APPLYING
         job.kill_master()
         job.come_back()
         after = job.until(lambda now: is_closed(now.mitigations[0].status))
-        assert after.mitigations[0].decision == before.mitigations[0].decision
+        assert after.mitigations[0].decision == then.mitigations[0].decision
+        assert after.mitigations[0].status is ProposalStatus.APPLIED or not has_begun
         assert not after.phase.is_final
     finally:
         job.end()

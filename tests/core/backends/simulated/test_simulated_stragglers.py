@@ -42,7 +42,7 @@ def until(what, snapshot, condition):
     """Wait for something that virtual time brings; return the snapshot that shows it."""
     end_s = time.monotonic() + LIMIT_S
     while not condition(shown := snapshot()):
-        assert time.monotonic() < end_s, f"{what} did not happen: {shown.story[-9:]}"
+        assert time.monotonic() < end_s, f"{what} did not happen: {shown}"
         time.sleep(0.01)
     return shown
 
@@ -55,6 +55,7 @@ def test_a_user_accepts_what_is_proposed_and_it_is_done(cluster):
     handle = cluster.add(job(mode=Mode.SUGGEST, sync=Sync.ASP))
     shown = until("a proposal", handle.snapshot, lambda s: s.open_mitigation is not None)
     opened = shown.open_mitigation
+    until("its line in the list", lambda: cluster.live_jobs()[0], lambda line: line.open_mitigation)
     assert any(each.node in opened.words for each in shown.stragglers)
     assert opened.why
     assert opened.cost
