@@ -24,8 +24,8 @@ from dlrover_nb.core.runtime.state_records import after_loss, failed
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.events import NodeStarted
 from dlrover_nb.core.structs.failures import counted
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Alive, Drain, Report
+from dlrover_nb.core.structs.job import JobPhase, Sync
+from dlrover_nb.core.structs.messages import Adjust, Alive, Drain, Report
 from dlrover_nb.core.structs.mitigation_messages import SetRate
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, is_for_room
@@ -90,6 +90,8 @@ def _repeat_orders(state: JobState, node: Node) -> None:
         return
     if node.is_draining:
         state.send(node, Drain(at_once=node.is_replaced))
+    if state.spec.sync is Sync.ASP and node.id in state.batch_sizes:
+        state.send(node, Adjust(((node.id, state.batch_sizes[node.id]),)))
     if state.rates.get(node.id, 1.0) != 1.0:
         state.send(node, SetRate(state.rates[node.id]))
 

@@ -159,7 +159,7 @@ def _grant(state: JobState, node: Node, at_s: float) -> None:
 
 def _is_for_others(state: JobState, node: Node) -> bool:
     """Whether the next shard is the one that a worker gave back, and others can train it."""
-    if node.returned is None or state.train.next_returned != node.returned:
+    if node.returned is None or state.train.queue.next_returned != node.returned:
         node.returned = None
         return False
     others = (each for each in state.roster.workers if each.is_training and not each.is_draining)

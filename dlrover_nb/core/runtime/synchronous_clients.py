@@ -139,7 +139,7 @@ class BspClient(SspClient):
         if self.was_late:
             self._first_round = self._go.round  # the next batch is of that round
         free_s = time.monotonic()
-        self._exchange(None, self._pull, self._go.done)
+        self._exchange(None, None if self.was_late else self._pull, self._go.done)  # else it takes others
         rows = self._rows(dense)
         end_s = time.monotonic()
         push_s = held_s - began_s + self.last.push_share * (end_s - free_s)

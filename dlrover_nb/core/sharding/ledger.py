@@ -48,14 +48,14 @@ class ShardLedger:
 
     Attributes
     ----------
-    changes
-        Log of the calls that changed something, for a restarted master.
+    changes, queue
+        Log of the calls that changed something, for a restarted master; and the order of grants, to be read.
     """
 
     def __init__(self, split: Split) -> None:
         self.split = split
         self._state = bytearray(0 if split.is_open else split.n_shard)
-        self._queue = ShardQueue(split)
+        self.queue = ShardQueue(split)
         self._rows, self._holds = RowsDone(), Holds()
         self._deaths = Deaths()
         self._is_closed = False
@@ -111,11 +111,6 @@ class ShardLedger:
         purpose, holds = self.split.purpose, self._holds
         return tuple(Lease(purpose, shard, holds[shard].grant) for shard in holds.of(owner))
 
-    @property
-    def next_returned(self) -> int | None:
-        """The returned shard that is granted next; None: none was returned."""
-        return next(iter(self._queue.returned), None)
-
     # transitions of a shard
 
     def grant(self, owner: str, *, most_batches: int | None = None) -> Shard | None:
@@ -125,7 +120,7 @@ class ShardLedger:
         of it are granted: the rest is granted first when they are done. An evaluation shard is granted whole,
         because its scores are kept whole or not at all.
         """
-        shard = None if self._is_closed else self._queue.pop(self._state)
+        shard = None if self._is_closed else self.queue.pop(self._state)
         self.changes.note(f"grant {owner} {most_batches or 0}")
         if shard is None:
             return None
@@ -170,7 +165,7 @@ class ShardLedger:
         if hold.is_piece:
             self._acknowledge(shard, hold.until)
             self._state[shard] = TODO
-            self._queue.returned.appendleft(shard)
+            self.queue.returned.appendleft(shard)
             return True
         self._state[shard] = DONE
         self._rows.complete(shard, hold.until)
@@ -193,7 +188,7 @@ class ShardLedger:
         if killed and shards and self._deaths.count(shards[0], owner):
             self._state[shards[0]] = QUARANTINED
             self._n_quarantined += 1
-        self._queue.returned.extend(shard for shard in shards if self._state[shard] == TODO)
+        self.queue.returned.extend(shard for shard in shards if self._state[shard] == TODO)
         self._n_returned += len(shards)
         return len(shards)
 
@@ -204,7 +199,7 @@ class ShardLedger:
         self.changes.note(f"give_back {owner} {lease.shard} {lease.grant}")
         self._holds.let_go(lease.shard)
         self._state[lease.shard] = TODO
-        self._queue.returned.append(lease.shard)
+        self.queue.returned.append(lease.shard)
         self._n_returned += 1
         return True
 
@@ -220,7 +215,7 @@ class ShardLedger:
         """
         self._end_quarantine(shard, TODO)
         self.changes.note(f"retry {shard}")
-        self._queue.returned.appendleft(shard)
+        self.queue.returned.appendleft(shard)
 
     def skip(self, shard: int) -> None:
         """Skip a shard in quarantine: its remaining rows are not trained.
@@ -298,7 +293,7 @@ class ShardLedger:
         self._n_done, self._n_quarantined = len(done), self._state.count(QUARANTINED)
         self._n_skipped = self._state.count(SKIPPED)
         self._rows = RowsDone(self.split.n_row_of(done), still_begun(checkpoint, self.split, self._state))
-        self._queue = ShardQueue(split)
+        self.queue = ShardQueue(split)
 
     def record(self) -> LedgerRecord:
         """Return the complete state, for `from_record`."""
@@ -306,9 +301,9 @@ class ShardLedger:
             checkpoint=self.checkpoint(),
             n_known=len(self._state),
             held=self._holds.records(),
-            returned=tuple(self._queue.returned),
-            epoch=self._queue.epoch,
-            place=self._queue.place,
+            returned=tuple(self.queue.returned),
+            epoch=self.queue.epoch,
+            place=self.queue.place,
             deaths=self._deaths.items(),
             n_grant=self._n_grant,
             n_refused=self._n_refused,
@@ -332,7 +327,7 @@ class ShardLedger:
     def _resume(self, record: LedgerRecord) -> None:
         self.restore(record.checkpoint)
         self._state.extend(bytes(max(0, record.n_known - len(self._state))))
-        self._queue = ShardQueue(self.split, record.epoch, record.place, record.returned)
+        self.queue = ShardQueue(self.split, record.epoch, record.place, record.returned)
         for held in record.held:
             if not held.shard < len(self._state):
                 raise CheckpointError(f"expected a shard below {len(self._state)}, got {held}")
@@ -376,8 +371,8 @@ class ShardLedger:
         self.split = split
         del self._state[whole:]
         self._state.extend(bytes(split.n_shard - len(self._state)))
-        kept = [shard for shard in self._queue.returned if shard < whole]
-        self._queue = ShardQueue(split, 0, min(self._queue.place, whole), kept)
+        kept = [shard for shard in self.queue.returned if shard < whole]
+        self.queue = ShardQueue(split, 0, min(self.queue.place, whole), kept)
 
     def _put_aside(self, skipped: set[int]) -> None:
         for shard in skipped:

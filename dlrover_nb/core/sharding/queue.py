@@ -33,6 +33,11 @@ class ShardQueue:
         self.returned = deque(returned)
         self._order: Sequence[int] = self._order_of(epoch)
 
+    @property
+    def next_returned(self) -> int | None:
+        """The returned shard that is granted next; None: none was returned."""
+        return self.returned[0] if self.returned else None
+
     def pop(self, state: bytearray) -> int | None:
         """Remove and return the next shard that is TODO or new to `state`; None without one."""
         if self.returned:

@@ -86,6 +86,7 @@ class Turns:
             assert self._changed.wait_for(lambda: self._is_free or self._is_next(name), LIMIT_S)
             if self._script:
                 self._turn = self._script.pop(0)
+                self._changed.notify_all()
 
     def _is_next(self, name):
         all_came = self._come >= set(self._script)
