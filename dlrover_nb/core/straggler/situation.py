@@ -100,6 +100,12 @@ class Situation:
         return self.global_batch or sum(worker.samples for worker in self.workers)
 
     @property
+    def is_off(self) -> bool:
+        """Whether the batches sum to something else, by more than rounding."""
+        now = sum(worker.samples for worker in self.workers)
+        return bool(self.workers) and abs(now - self.total) > len(self.workers)
+
+    @property
     def measured(self) -> tuple[WorkerState, ...]:
         """The workers, a new one with the median speed of the others; none while no speed is known."""
         speeds = [w.samples_per_s for w in self.workers if w.samples_per_s is not None]

@@ -64,7 +64,7 @@ def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     nodes = (*_restarted_workers(findings, situation), *_moved_ps(findings, situation))
     if situation.sync is not Sync.BSP:
         return nodes
-    is_uneven = len({worker.samples for worker in situation.workers}) > 1
+    is_uneven = len({worker.samples for worker in situation.workers}) > 1 or situation.is_off
     slow = [finding for finding in findings if finding.role is Role.WORKER]
     if not (slow or is_uneven or situation.spread):
         return nodes
@@ -150,7 +150,7 @@ def _even_batches(situation: Situation) -> AdjustBatches | None:
     workers = situation.measured
     if len(workers) < 2 or any(worker.times > 1 for worker in workers):
         return None
-    total = sum(worker.samples for worker in workers)
+    total = situation.total
     each, rest = divmod(total, len(workers))
     sizes = [each + (i < rest) for i in range(len(workers))]
     pairs = list(zip(workers, sizes, strict=True))
@@ -228,10 +228,14 @@ def _if_it_pays(
     rest_s = situation.exchange_s or 0.0
     if all(samples[w.node] == w.samples for w in situation.workers):
         return ()
-    if then_s + rest_s > (now_s + rest_s) * (1 - min_gain):
+    if situation.is_off:
+        now = sum(w.samples for w in situation.workers)
+        why = f"batches sum to {now:,} and not to the global batch of {situation.total:,}; {why}"
+    elif then_s + rest_s > (now_s + rest_s) * (1 - min_gain):
         return ()
     why = f"{why}: the slowest worker would take {seconds_text(then_s)} instead of {seconds_text(now_s)}"
-    return (Proposed(action, why, gain_of(now_s, then_s, situation.exchange_s)),)
+    gain = None if situation.is_off else gain_of(now_s, then_s, situation.exchange_s)
+    return (Proposed(action, why, gain),)
 
 
 def _speed(worker: WorkerState) -> float:
