@@ -114,7 +114,7 @@ class LocalSource:
         self.n_row_done += work.shard.stop - work.shard.start
 
     def rewind(self) -> None:
-        """Take batches again that are not done."""
+        """Take batches of the last shard again; those before it are done, as nothing is late here."""
         self.last.rewind()
 
     def give_back(self, work: ShardWork) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from node_world import FEATURES, SPEC, Gate, World, shard
 from test_nodes_in_step import BSP, ONE_PS, SSP, Together, grant, start
 from waiting import LIMIT_S
 
+from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.batches import ShardWork, prepare_batch
-from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.local import LocalClient, train_single
+from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.trainer import Trainer
+from dlrover_nb.core.runtime.time_accounting import TimeAccounting
+from dlrover_nb.core.runtime.trainer import MOST_LATE, Trainer
 from dlrover_nb.core.structs.job import Optimizer
 from dlrover_nb.core.structs.messages import (
     Drain,
@@ -282,3 +288,65 @@ def test_gradients_of_a_worker_with_half_the_rate_move_parameters_half_as_far(op
     assert not np.allclose(
         losses, train_single(replace(spec, model=model), FEATURES, shards=SHARDS[:1]).losses
     )
+
+
+# laws
+
+
+class LateClient(LocalClient):
+    """Parameters of this process, for which gradients come too late as a list says."""
+
+    def __init__(self, store, is_late):
+        super().__init__(store)
+        self._is_late, self._was_late, self.used = iter(is_late), False, []
+
+    @property
+    def was_late(self):
+        return self._was_late
+
+    def start(self, push, pull):
+        self._was_late = push is not None and next(self._is_late, False)
+        if push is not None and not self._was_late:
+            self.used.append((push.loss, len(push.batch.labels)))
+        super().start(None if self._was_late else push, pull)
+
+
+class ReturningSource:
+    """Shards that are granted again, to the same worker, when it gives them back."""
+
+    def __init__(self, reader, shards):
+        self.prefetcher, self.n_returned = ShardPrefetcher(reader.read, seed=SPEC.seed), 0
+        for each in shards:
+            self.prefetcher.add(each)
+        self.rewind, self.finish = self.prefetcher.rewind, self.prefetcher.remove
+
+    def take(self, size, layout):
+        while self.prefetcher.is_reading:
+            time.sleep(0.001)
+        return self.prefetcher.take(size, layout)
+
+    def give_back(self, work):
+        self.n_returned += 1
+        self.prefetcher.remove(work)
+        self.prefetcher.add(replace(work.shard, offset=work.n_row_done))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.booleans(), max_size=40))
+def test_however_late_a_worker_is_each_row_is_in_exactly_one_gradient_that_is_used(is_late):
+    shards, losses = [shard(n, n_batch=3) for n in (0, 5)], []
+    reader = ShardReader(SPEC.data, FEATURES)
+    trainer = Trainer(BSP, FEATURES, reader, TimeAccounting(SystemClock()), on_loss=losses.append)
+    store = ParameterStore(SPEC.model, FEATURES.n_table_row, len(trainer.learner.values))
+    store.init_dense(trainer.learner.values)
+    client, source = LateClient(store, is_late), ReturningSource(reader, shards)
+    while source.prefetcher.leases:
+        trainer.run(source, client)
+    source.prefetcher.close()
+    assert losses == [loss for loss, _ in client.used]
+    assert sum(n_row for _, n_row in client.used) == 6 * SPEC.batch_size
+    in_a_row = max((len(run) for run in "".join("x" if each else " " for each in is_late).split()), default=0)
+    if in_a_row < MOST_LATE:
+        assert not source.n_returned
+    if is_late[:MOST_LATE] == [True] * MOST_LATE:
+        assert source.n_returned

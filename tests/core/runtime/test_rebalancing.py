@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
+from test_master_laws import acquit
 from test_master_moves import act_once, to
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
@@ -296,6 +297,7 @@ def test_under_any_interleaving_no_update_is_lost_and_every_bucket_has_one_owner
     for _ in range(3000):
         if world.master.stage is Stage.ENDED:
             break
+        acquit(world)
         world.round()
         world.check_parameters()
     assert world.master.phase is JobPhase.SUCCEEDED, world.master.message
