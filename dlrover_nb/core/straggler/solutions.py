@@ -150,7 +150,7 @@ def _even_batches(situation: Situation) -> AdjustBatches | None:
     workers = situation.measured
     if len(workers) < 2 or any(worker.times > 1 for worker in workers):
         return None
-    total = sum(worker.samples for worker in workers)
+    total = situation.total
     each, rest = divmod(total, len(workers))
     sizes = [each + (i < rest) for i in range(len(workers))]
     pairs = list(zip(workers, sizes, strict=True))
