@@ -151,9 +151,7 @@ class Monitor:
 
     def findings(self, at_s: float) -> tuple[Straggler, ...]:
         """Return the stragglers of the windows that end at `at_s`, by role, pace and node."""
-        return tuple(
-            found for role in Role for pace in Pace for found in self._found(role, pace, self._index(at_s))
-        )
+        return tuple(found for role in Role for found in self._found(role, self._index(at_s), *Pace))
 
     def times(self, role: Role, at_s: float) -> tuple[NodeTimes, ...]:
         """Return the means of the nodes of a role over the short window."""
@@ -210,15 +208,24 @@ class Monitor:
         ]
         return sum(map(len, held)) + len(self._pending)
 
-    def _found(self, role: Role, pace: Pace, end: int) -> list[Straggler]:
+    def _found(self, role: Role, end: int, *paces: Pace) -> list[Straggler]:
         nodes = sorted(self._parts[role])
         if len(nodes) < 2:
             return []
+        measures = self._measures(role, nodes, end)  # half of the time of a review, so once for all paces
+        return [each for pace in paces for each in self._found_over(nodes, measures, (role, pace, end))]
+
+    def _found_over(
+        self,
+        nodes: list[str],
+        measures: list[tuple[str, tuple[Floats, Floats]]],
+        where: tuple[Role, Pace, int],
+    ) -> list[Straggler]:
         found: dict[str, Straggler] = {}
-        for what, sums in self._measures(role, nodes, end):
-            for i in np.flatnonzero(self._slow(sums, pace)).tolist():
+        for what, sums in measures:
+            for i in np.flatnonzero(self._slow(sums, where[1])).tolist():
                 if nodes[i] not in found:
-                    found[nodes[i]] = self._finding(nodes, i, (role, pace, end), (what, sums))
+                    found[nodes[i]] = self._finding(nodes, i, where, (what, sums))
         return [found[node] for node in sorted(found)]
 
     def _slow(self, sums: tuple[Floats, Floats], pace: Pace) -> NDArray[np.bool_]:
@@ -291,7 +298,7 @@ class Monitor:
 
     def _remember(self, end: int) -> None:
         for role in Role:
-            found = self._found(role, Pace.TRANSIENT, end)
+            found = self._found(role, end, Pace.TRANSIENT)
             self._since[role] = {each.node: each.since_s for each in found}
 
     def _drop_all(self, nodes: dict[str, dict[int, Part]] | dict[str, dict[int, tuple[int, int]]]) -> None:
