@@ -514,6 +514,26 @@ def test_backup_workers_are_for_bsp_and_fewer_than_workers() -> None:
     unchanged(training(), BackupWorkers(1), InvalidValueError, "got a job with asp")
 
 
+@pytest.mark.parametrize("sync", [Sync.ASP, Sync.BSP])
+def test_what_nodes_were_told_is_repeated_by_a_master_that_restarts(sync: Sync) -> None:
+    world = training(sync=sync)
+    mitigate(world, AdjustBatches((("worker-0", 4), ("worker-1", 16))))
+    if sync is Sync.BSP:
+        mitigate(world, BackupWorkers(1), "d2")
+    world.crash()
+    settled(world)
+    read(world)
+    if sync is Sync.BSP:
+        told = [m.Adjust((("worker-0", 4), ("worker-1", 16))), Backups(1)]
+        assert instructions(world, "ps-0") == told * 2
+    else:
+        assert dict(heard(world, m.Adjust)) == {
+            "worker-0": m.Adjust((("worker-0", 4),)),
+            "worker-1": m.Adjust((("worker-1", 16),)),
+        }
+    finished(world)
+
+
 def test_rates_are_for_asp_and_new_workers_have_the_jobs_own() -> None:
     world = training()
     unchanged(world, AdjustRates((("worker-7", 0.5),)), InvalidValueError, "expected factors of worker-0")
