@@ -214,6 +214,19 @@ def test_an_action_against_a_straggler_reads_at_every_width_and_breaks_no_rule(
             picture(page, f"dashboard-action-{name}-{width}-{scheme}", full_page=True)
 
 
+def test_the_live_frame_is_as_high_as_what_it_shows_after_another_width_too(server, visit):
+    page = visit(server, OPERATOR)
+    live(page)
+    frame_px = "document.querySelector('main iframe').clientHeight"
+    page.set_viewport_size({"width": 1400, "height": 900})
+    until(lambda: page.evaluate(frame_px) > 900)
+    wide = page.evaluate(frame_px)
+    page.set_viewport_size({"width": 360, "height": 900})
+    until(lambda: page.evaluate(frame_px) > 1.5 * wide)
+    page.set_viewport_size({"width": 1400, "height": 900})
+    until(lambda: page.evaluate(frame_px) < 1.5 * wide)
+
+
 def test_an_action_is_accepted_by_keys_and_others_hear_of_it(server, visit, slow):
     vera, otto = visit(server, VIEWER), visit(server, OPERATOR)
     otto.get_by_role("form", name="Answer m1").get_by_label("Reason").fill(HOSTILE)

@@ -8,8 +8,7 @@ Notes
 -----
 NEARCHUS (Tariq et al.) rests on one finding: the training speed of a job follows the cores that its nodes
 use, whatever their number and size. So it raises what is used, step by step, and needs neither a fit nor a
-history. A probe of the network at the start of a job is not here: the capacity of a link is given by the job
-file, or unknown.
+history. The capacity of a link is given by the job file, or measured by workers when they begin.
 """
 
 from dlrover_nb.core.bottleneck.diagnosis import Bottleneck, Diagnosis, diagnose

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 BITS_PER_GBIT = 1e9
 LINK_UNKNOWN = (
-    "whether the network of a PS is full is not known: set link_gbit_per_s to the capacity of a node's link"
+    "whether the network of a PS is full is not known, as no worker has measured its link: set "
+    "link_gbit_per_s to the capacity of a node's link"
 )
 
 
@@ -122,7 +123,7 @@ def _network(use: JobUse, full: NodeUse | None, t: Thresholds) -> str:
     link = use.link_bytes_per_s
     if link is None:
         return LINK_UNKNOWN
-    capacity = f"{t.link:.0%} of {8 * link / BITS_PER_GBIT:g} Gbit/s"
+    capacity = f"{t.link:.0%} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
     if full is None:
         return f"no PS's network exceeds {capacity} in more than {t.link_samples:.0%} of its samples"
     n_sample = len(full.bytes_per_s[-t.n_link :])

@@ -38,12 +38,12 @@ class UseLog:
     settle_s
         Time after a change of plan that is left out.
     link_gbit_per_s
-        Capacity of a node's link; None: unknown.
+        Capacity of a node's link; None: the most that a worker measured when it began, if any did.
     """
 
     def __init__(self, settle_s: float, link_gbit_per_s: float | None) -> None:
         self._settle_s = settle_s
-        self._link = None if link_gbit_per_s is None else link_gbit_per_s * BYTES_PER_GBIT
+        self._given, self._measured = link_gbit_per_s, 0.0
         self._from_s = 0.0
         self._plan: ResourcePlan | None = None
         self._nodes: dict[str, _Reports] = {}
@@ -65,6 +65,7 @@ class UseLog:
         The last report before a change may span a moment in which nothing was finished. It is left out: a
         plan would seem to have used less than it did, and the change after it to be an improvement.
         """
+        self._measured = max(self._measured, sample.link_gbit_per_s)
         if self._plan is None or at_s - sample.window_s < self._from_s:
             return
         if sample.node not in self._nodes:
@@ -93,4 +94,5 @@ class UseLog:
             NodeUse(name, r.role, plan.role(r.role).cpu, tuple(r.cores), tuple(r.bytes_per_s))
             for name, r in self._nodes.items()
         )
-        return JobUse(plan, nodes, tuple(self._earlier), self._link)
+        link = self._given or self._measured
+        return JobUse(plan, nodes, tuple(self._earlier), link * BYTES_PER_GBIT if link else None)

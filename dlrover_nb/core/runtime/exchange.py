@@ -11,6 +11,7 @@ a single worker sees exactly what one process would compute. Arrays travel besid
 `InitDense`      dense float32 [slice]
 `MoveChunk`      ids int64 [n], table float32 [n, width + state], dense float32 [1 + state, m]
 `KeepGradients`  push_rows, push_grads, dense gradient, as of `Exchange`
+`Probe`          int64 [n], which `Probed` returns
 ===============  =================================================================================
 
 Rows of one push are distinct. Nothing in an array counts as applied before its `Exchanged` is here; a
@@ -133,6 +134,20 @@ class InitDense:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Worker to PS: send these bytes back at once, so that the time tells what the connection carries."""
+
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """PS to worker: the bytes of its `Probe`."""
+
+    ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exchanged:
     """PS to worker: the gradients of `step` are applied; the requested values are attached.
 
@@ -222,8 +237,18 @@ class ChunkTaken:
 
 
 BarrierMessage = Join | Arrive | Leave
-ToPs = Exchange | InitDense | KeepGradients | Join | Arrive | Leave
-FromPs = Exchanged | DenseReady | GradientsKept | Proceed | NotMember | StaleEpoch | Fenced | ExchangeRefused
+ToPs = Exchange | InitDense | KeepGradients | Join | Arrive | Leave | Probe
+FromPs = (
+    Exchanged
+    | DenseReady
+    | GradientsKept
+    | Proceed
+    | NotMember
+    | Probed
+    | StaleEpoch
+    | Fenced
+    | ExchangeRefused
+)
 BetweenPs = MoveChunk | ChunkTaken
 
 

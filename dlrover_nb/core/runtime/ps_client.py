@@ -30,6 +30,8 @@ from dlrover_nb.core.runtime.exchange import (
     FinishedRound,
     InitDense,
     NotMember,
+    Probe,
+    Probed,
     StaleEpoch,
     exchange_cost,
 )
@@ -56,6 +58,7 @@ _log = logging.getLogger(__name__)
 ASK_AGAIN_S = 10.0  # far above any iteration: only lost messages are repeated
 _POLL_EVERY_S = 0.5  # polling of the time while PS are silent
 _NO_ROWS = np.empty(0, np.int64)
+PROBE_BYTES, N_PROBE = 1 << 21, 3
 
 
 class ExchangeDroppedError(Exception):
@@ -124,6 +127,24 @@ class PsClient:
         for i, part in enumerate(self._slices):
             self._ask(i, DenseReady, InitDense(self._epoch), [values[part]])
         self._answers(DenseReady)
+
+    def probe_link(self, i: int) -> float:
+        """Return what the connection to PS `i` carries in one direction, in Gbit/s; 0.0: not measurable.
+
+        Encryption and copies count, as they do for each exchange: a fast network behind a slow processor
+        carries no more. The time of a small probe is taken off, and the best of some is taken, since other
+        workers and processes only ever make it slower.
+        """
+        took_s = min(self._probe_s(i, PROBE_BYTES) - self._probe_s(i, 0) for _ in range(N_PROBE))
+        self._n_byte_sent = 0  # they are no cost of the next exchange
+        return 2 * 8 * PROBE_BYTES / took_s / 1e9 if took_s > 0 else 0.0
+
+    def _probe_s(self, i: int, n_probe_byte: int) -> float:
+        """Return how long so many bytes take to PS `i` and back."""
+        began_s = time.monotonic()
+        self._ask(i, Probed, Probe(self._epoch), [np.zeros(n_probe_byte // 8, np.int64)])
+        self._answers(Probed)
+        return time.monotonic() - began_s
 
     def begin(self) -> None:
         """Begin a stream of batches."""

@@ -34,6 +34,8 @@ from dlrover_nb.core.runtime.exchange import (
     Leave,
     MoveChunk,
     NotMember,
+    Probe,
+    Probed,
     Proceed,
     StaleEpoch,
     ToPs,
@@ -182,6 +184,8 @@ class Serving:
                 kept = None if message.is_skipped else (rows, gradients, dense)
                 self._rounds.keep(message.round, message.worker, kept)
                 self._send(identity, GradientsKept(self.epoch, message.step))
+            case Probe():
+                self._send(identity, Probed(self.epoch), _expect(arrays, (("int64", 1),)))
             case Join() | Arrive() | Leave():
                 self._handle_barrier(identity, message)
             case _:

@@ -54,10 +54,16 @@ class TimeAccounting:
         Of wall time; CPU time is that of this process.
     n_byte
         Returns the memory of the node in bytes.
+
+    Attributes
+    ----------
+    link_gbit_per_s
+        What a probe of the node's connection carried; 0: none was made.
     """
 
     def __init__(self, clock: Clock, n_byte: Callable[[], int] = own_memory) -> None:
         self._clock, self.n_byte = clock, n_byte
+        self.link_gbit_per_s = 0.0
         self._part = self._last = Part.IDLE
         self._last_s = self._stretch_s = 0.0
         self._open = dict.fromkeys(Part, 0.0)
@@ -121,6 +127,7 @@ class TimeAccounting:
             loss=self._loss_sum / self._n_loss if role is Role.WORKER and self._n_loss else None,
             n_byte_sent=self._n_byte_sent,
             n_byte_received=self._n_byte_received,
+            link_gbit_per_s=self.link_gbit_per_s,
         )
         self._opened_at_s, self._cpu_s = self._since_s, cpu_s
         self._clear()

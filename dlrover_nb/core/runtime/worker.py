@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
@@ -324,6 +325,19 @@ class Worker:
         self._client = self._new_client(train)
         _log.info("%s trains with %d PS, epoch %d", self._config.node, len(train.endpoints), train.ps_epoch)
         self._client.init_dense(self._trainer.learner.values)
+        self._probe_link(self._client, len(train.endpoints))
+
+    def _probe_link(self, client: PsClient, n_ps: int) -> None:
+        """Measure once what a connection to a PS carries, where the job does not tell.
+
+        One worker for each PS does: all at once would measure each other, and delay the start of a large job.
+        """
+        named = re.search(r"\d+$", self._config.node)
+        number = int(named[0]) if named else n_ps
+        is_known = self._config.spec.link_gbit_per_s is not None or self._accounting.link_gbit_per_s > 0
+        if not is_known and number < n_ps:
+            self._accounting.link_gbit_per_s = client.probe_link(number)
+            _log.info("the connection to PS %d carries %.2g Gbit/s", number, self._accounting.link_gbit_per_s)
 
     def _new_client(self, train: Train) -> PsClient:
         kind: Callable[..., PsClient] = PsClient

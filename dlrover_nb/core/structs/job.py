@@ -255,7 +255,7 @@ class JobSpec:
     deadline_s
         Seconds after submission by which the job should be done; None means no deadline.
     link_gbit_per_s
-        Capacity of each node's network link, one direction; None: unknown, no network is a bottleneck then.
+        Capacity of each node's network link, one direction; None: what a probe carries when workers begin.
     sync, staleness
         How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
     overlap

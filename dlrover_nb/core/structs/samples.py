@@ -41,7 +41,8 @@ class NodeSample:
     `n_iter` and `n_sample` count what was finished in the window of `window_s` seconds (for a PS:
     requests served, and 0). `cpu_cores` is CPU time over wall time. `memory_mib` is resident memory,
     `parameter_mib` what parameters and optimizer state take of it (PS only). `n_byte_sent` and
-    `n_byte_received` are what went between workers and PS in the window.
+    `n_byte_received` are what went between workers and PS in the window. `link_gbit_per_s` is what a probe of
+    its connection to a PS carried when it began; 0: it made none.
 
     All measurements are finite: JSON, and so a journal, holds no others. A loss may be NaN; it is read back
     as unknown.
@@ -62,9 +63,18 @@ class NodeSample:
     loss: float | None = None
     n_byte_sent: int = 0
     n_byte_received: int = 0
+    link_gbit_per_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("at_s", "window_s", "iter_s", "cpu_cores", "memory_mib", "parameter_mib"):
+        for name in (
+            "at_s",
+            "window_s",
+            "iter_s",
+            "cpu_cores",
+            "memory_mib",
+            "parameter_mib",
+            "link_gbit_per_s",
+        ):
             _check.finite(name, getattr(self, name))
         _check.finite("split", self.split.total_s)
 

@@ -47,13 +47,23 @@ function tell(words) {
   news.replaceChildren(`${words} `, link);
 }
 
-// The frame is as high as what it shows; it only grows, so that nothing below a reader moves up.
-setInterval(() => {
+// The frame is as high as what it shows. It only grows, so that nothing below a reader moves up, but for another
+// width of the window, where all moves anyway.
+function fit() {
   const root = live.contentDocument && live.contentDocument.documentElement;
   if (!root) return;
   const wanted = Math.min(root.scrollHeight, 6000);
   if (wanted > live.clientHeight + 8) live.style.height = `${wanted}px`;
-}, 1000);
+}
+setInterval(fit, 1000);
+
+let width = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  live.style.height = "";
+  fit();
+});
 
 const asked = new URLSearchParams({ cluster: page.dataset.cluster, job: page.dataset.job });
 follow(`events/jobs?${asked}`, take, document.getElementById("stale"));

@@ -227,3 +227,15 @@ def test_reports_before_a_plan_has_settled_do_not_count():
     assert len(log.use.nodes) == 1, "a pause of the same plan keeps what was reported"
     assert axes_key(log.use.plan) == axes_key(START)
     assert math.isclose(log.use.cores(), 0.5)
+
+
+def test_the_link_is_what_the_job_tells_or_else_the_most_that_a_worker_measured():
+    given, unknown = UseLog(0.0, 1.0), UseLog(0.0, None)
+    for log in (given, unknown):
+        log.restart(START, 0.0)
+        log.add(sample("s", Role.PS, 1.0), 1.0)
+    assert (given.use.link_bytes_per_s, unknown.use.link_bytes_per_s) == (125e6, None)
+    for gbit_per_s in (2.0, 8.0, 4.0):
+        for log in (given, unknown):
+            log.add(replace(sample("w0", Role.WORKER, 2.0), link_gbit_per_s=gbit_per_s), 2.0)
+    assert (given.use.link_bytes_per_s, unknown.use.link_bytes_per_s) == (125e6, 1e9)

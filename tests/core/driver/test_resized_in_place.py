@@ -51,7 +51,9 @@ def pids(now: JobSnapshot) -> dict[str, int | None]:
 def test_a_job_is_resized_without_a_new_process_or_a_pause_and_every_row_counts_once(
     start: Callable[..., Job],
 ) -> None:
-    job = start(plan=BEFORE, n_epoch=30, backend=Resizing)  # a sample of the new plan has to come before the end
+    job = start(
+        plan=BEFORE, n_epoch=30, backend=Resizing
+    )  # a sample of the new plan has to come before the end
     before = job.until(lambda now: now.running == BEFORE)
     if not all(node.cpu_enforced and node.memory_enforced for node in before.nodes):
         job.driver.stop("ada")

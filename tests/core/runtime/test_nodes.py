@@ -79,6 +79,22 @@ def test_a_worker_and_its_ps_give_the_losses_and_scores_of_one_process(single, n
     np.testing.assert_array_equal(labels, single.labels[:1000])
 
 
+def test_a_worker_measures_once_what_its_connection_carries_where_the_job_does_not_tell():
+    with World() as world:
+        train = world.start_ps(1)
+        for name in ("w0", "w1"):  # one worker for each PS measures it
+            world.start(name, Role.WORKER)
+            world.send(name, train)
+        world.receive(ShardAsked)
+        while not (samples_of(world, "w0") and samples_of(world, "w1")):
+            world.receive(Report)
+        (measured,) = {sample.link_gbit_per_s for sample in samples_of(world, "w0") if sample.link_gbit_per_s}
+        assert measured > 0.01
+        assert not any(
+            sample.link_gbit_per_s for sample in [*samples_of(world, "w1"), *samples_of(world, "ps0")]
+        )
+
+
 def pause(world, gate):
     gate.reached()
     world.send("w0", Pause(world.epoch))
