@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 WORKER_CPU, PS_CPU, WORKER_MIB, PS_MIB = 0.5, 0.4, 512, 256
 TIGHT_MIB = 128  # of a PS whose tables grow by some 2 MiB a second
 SLOW_S = 0.15  # of a step, of which the rest takes milliseconds
-LEAK_BYTE = 400_000  # of a step: what the limit leaves to a worker is full within some 500 steps
+LEAK_BYTE = 400_000  # of a step: what the limit leaves to a worker is full within some 500 steps, slow ones
+# long enough for another worker to start meanwhile on a busy machine
 ROW_WIDTH = 64  # of the embedding in the growing job: some 0.6 KiB of the PS for each id
 KILLED = "was killed for lack of memory"
 
@@ -211,7 +212,7 @@ class LeakConformance(SteeringConformance):
         jobs = [
             api.submit(
                 replace(one, name=name, mode=mode),
-                model=noting_model("", gate=str(gate), slow_s=SLOW_S, leak_byte=LEAK_BYTE),
+                model=noting_model("", gate=str(gate), slow_s=2 * SLOW_S, leak_byte=LEAK_BYTE),
                 data=Numbered,
             )
             for name, mode in (("warned", Mode.AUTO), ("unwarned", Mode.MANUAL))
