@@ -113,7 +113,7 @@ def test_a_real_jobs_nodes_are_slowed_as_asked_and_speed_up_again(start: Callabl
 
 
 def test_a_job_that_is_slowed_to_its_end_trains_every_row_once(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=1)
+    job = start(n_epoch=4)
     with slow(job.driver, "ps-0", Latency(0.05)):
         next_reports(job, "worker-0")
     fault = slow(job.driver, "worker-1", Persistent(0.05))

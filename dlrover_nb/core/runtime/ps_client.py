@@ -132,12 +132,12 @@ class PsClient:
         """Return what the connection to PS `i` carries in one direction, in Gbit/s; 0.0: not measurable.
 
         Encryption and copies count, as they do for each exchange: a fast network behind a slow processor
-        carries no more. The time of a small probe is taken off, and the best of some is taken, since other
-        workers and processes only ever make it slower.
+        carries no more. The time of an empty probe is taken off, and of each kind the fastest counts, since
+        other workers and processes only ever make them slower.
         """
-        took_s = min(self._probe_s(i, PROBE_BYTES) - self._probe_s(i, 0) for _ in range(N_PROBE))
+        full_s, empty_s = (min(self._probe_s(i, n) for _ in range(N_PROBE)) for n in (PROBE_BYTES, 0))
         self._n_byte_sent = 0  # they are no cost of the next exchange
-        return 2 * 8 * PROBE_BYTES / took_s / 1e9 if took_s > 0 else 0.0
+        return 2 * 8 * PROBE_BYTES / (full_s - empty_s) / 1e9 if full_s > empty_s else 0.0
 
     def _probe_s(self, i: int, n_probe_byte: int) -> float:
         """Return how long so many bytes take to PS `i` and back."""

@@ -37,7 +37,12 @@ class WorkerSetChange:
 
 
 def worker_set_change(
-    workers: Sequence[Node], want: RolePlan, room: int, coming: Collection[str] = ()
+    workers: Sequence[Node],
+    want: RolePlan,
+    room: int,
+    coming: Collection[str] = (),
+    *,
+    none_trains: bool = False,
 ) -> WorkerSetChange:
     """Return the next step from `workers` (oldest first) to `want`.
 
@@ -47,6 +52,9 @@ def worker_set_change(
         How many more workers of the wanted shape fit into the cluster now.
     coming
         Names of workers that get the wanted shape in place: they stay.
+    none_trains
+        Whether no worker can train, as there are no PS: then one that is up replaces another as well. Else an
+        outdated one would wait for a replacement that trains, and keep the room that the PS need.
 
     Notes
     -----
@@ -59,7 +67,7 @@ def worker_set_change(
     missing = want.count - len(fitting)
     n_start = max(0, min(missing, room))
     surplus = _leaving_order(fitting)[: max(0, -missing)]
-    n_ready = sum(w.is_training for w in fitting)
+    n_ready = sum(w.is_training or (none_trains and w.is_up) for w in fitting)
     n_replaced = min(len(outdated), max(0, n_ready + len(outdated) - want.count))
     if not n_replaced and _is_stuck(workers, fitting, n_missing=missing, n_start=n_start):
         n_replaced = min(1, len(outdated))
@@ -117,7 +125,8 @@ def reconcile_workers(state: JobState, at_s: float) -> None:
     if len(workers) == want.count and all(w.has_shape(want) and not w.is_draining for w in workers):
         return  # complete, or starting
     coming = {worker.id for worker in resizing.awaited(state, Role.WORKER)}
-    change = worker_set_change(workers, want, _room(state, want), coming)
+    none_trains = state.stage is Stage.ASSEMBLING
+    change = worker_set_change(workers, want, _room(state, want), coming, none_trains=none_trains)
     state.start_nodes(Role.WORKER, change.n_start, at_s)
     for worker in change.leave:
         _let_go(state, worker, at_s)

@@ -197,6 +197,8 @@ def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]))
 # a worker paused with a void shard while a grant was on its way to it: both must go
 @example(9617, plan(1, 1, ps_cpu=0.5), [plan(1, 1), plan(1, 1, ps_cpu=0.5)], 4.6)
+# a worker of the plan before in the room of a PS, without which no worker trains that could replace it
+@example(0, plan(1, 2), [plan(3, 3, worker_cpu=1.0, ps_cpu=0.5), plan(3, 1, worker_cpu=1.0)], 4.6)
 def test_any_interleaving_keeps_the_invariants_and_ends_with_every_row_trained(
     seed: int, first: object, plans: list[object], cpu: float
 ) -> None:
