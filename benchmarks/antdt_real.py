@@ -25,7 +25,7 @@ from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.testing import faults
 
 METHODS = ("none", RESTART, "antdt-nd", "backup-workers", "lb-bsp")
-N_EPOCH = 6
+N_EPOCH = 10
 SLEEP_S, TRANSIENT_S = 0.06, 0.03  # an iteration takes some 30 ms here, as it takes 2.5 s in the paper
 
 

@@ -27,7 +27,7 @@ from dlrover_nb.testing import faults
 
 METHODS = ("none", RESTART, "antdt-nd")
 SHARE = 0.25
-N_EPOCH = 6
+N_EPOCH = 14
 
 
 def measured(name: str, node: str, n: int) -> tuple[dict[str, Any], list[float], bool]:

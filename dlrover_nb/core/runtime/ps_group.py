@@ -247,9 +247,15 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
 
 
 def _kept(state: JobState) -> tuple[str, ...]:
-    """Return the PS that both the current and the next group contain."""
-    want = state.target.ps
-    return tuple(node.id for node in state.group_nodes if node.has_shape(want))[: want.count]
+    """Return the PS that both the current and the next group contain; those that are resized stay too.
+
+    A move that has begun decides that: others may get the wanted shape meanwhile, and leave nevertheless.
+    """
+    if state.move is not None and not state.move.is_rebalance:
+        return tuple(node.id for node in state.group_nodes if node.id in state.move.group.nodes)
+    want, coming = state.target.ps, awaited(state, Role.PS)
+    staying = (node.id for node in state.group_nodes if node.has_shape(want) or node in coming)
+    return tuple(staying)[: want.count]
 
 
 def _n_missing(state: JobState) -> int:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 from test_master_laws import PLANS, check, disturb
@@ -266,6 +266,9 @@ def test_a_record_of_a_node_from_before_resizing_can_be_read() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]), st.booleans())
+# a PS is evicted while others are resized; a PS gets its shape while its successor takes over
+@example(29021, plan(1, 3, ps_cpu=0.5), [plan(1, 3), plan(3, 1, worker_cpu=1.0, ps_cpu=0.5)], 4.6, False)
+@example(29021, plan(1, 2, ps_cpu=0.5), [plan(1, 1), plan(2, 1, worker_cpu=1.0, ps_cpu=0.5)], 4.6, False)
 def test_any_interleaving_with_resizing_ends_with_every_row_trained(
     seed: int,
     first: ResourcePlan,
