@@ -247,10 +247,7 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
 
 
 def _kept(state: JobState) -> tuple[str, ...]:
-    """Return the PS that both the current and the next group contain; those that are resized stay too.
-
-    A move that has begun decides that: others may get the wanted shape meanwhile, and leave nevertheless.
-    """
+    """Return the PS of this group and the next; a move decides, whatever shape others get meanwhile."""
     if state.move is not None and not state.move.is_rebalance:
         return tuple(node.id for node in state.group_nodes if node.id in state.move.group.nodes)
     want, coming = state.target.ps, awaited(state, Role.PS)
