@@ -119,7 +119,7 @@ class Mitigations:
         """Close the open action if its node has recovered."""
         opened = self._book.open
         if opened is not None:
-            for refusal in recovered((Order(opened.action.action, opened.why, None),), facts):
+            for refusal in recovered((Order(opened.action.action, opened.why),), facts):
                 self.expire(facts.at_s, refusal.reason)
 
     def _propose(self, situation: Situation, facts: Facts) -> None:

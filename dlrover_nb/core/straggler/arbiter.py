@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.stragglers import Straggler
 
-LEAD = 20  # iterations: two reports, in which each worker learns of a global action
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -65,7 +63,7 @@ class Facts:
     at_s
         Now.
     iterations
-        The workers that take part, and the iteration that each was in at its last report; None: none yet.
+        The workers that take part, and how many iterations each has reported; None: none yet.
     ps
         All parameter servers.
     relieved_ps
@@ -100,11 +98,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An admitted action; `at_iteration` is when each worker takes a global one, None for a node action."""
+    """An admitted action."""
 
     action: Action
     reason: str
-    at_iteration: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +289,7 @@ def arbitrate(proposed: Iterable[Proposed], facts: Facts, limits: Limits | None 
         case = _Case(item.action, facts, limits, tuple(order.action for order in orders))
         refusal = _refusal(case)
         if refusal is None:
-            orders.append(Order(item.action, item.reason, _at_iteration(item.action, facts)))
+            orders.append(Order(item.action, item.reason))
             continue
         refusals.append(refusal)
         if refusal.rule == "relieved first":
@@ -315,12 +312,6 @@ def _refusal(case: _Case) -> Refusal | None:
         if why is not None:
             return Refusal(case.action, rule.name, why)
     return None
-
-
-def _at_iteration(action: Action, facts: Facts) -> int | None:
-    if not action.is_global:
-        return None
-    return max(iteration or 0 for iteration in facts.iterations.values()) + LEAD
 
 
 def _restarting(case: _Case, role: Role) -> frozenset[str]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.straggler.arbiter import LEAD, RULES, Facts, Limits, Order, arbitrate, recovered
+from dlrover_nb.core.straggler.arbiter import RULES, Facts, Limits, Order, arbitrate, recovered
 from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,
@@ -53,14 +53,9 @@ def sizes(n=8, size=10):
     return AdjustBatches(tuple((f"worker-{i}", size) for i in range(n)))
 
 
-def test_a_global_action_gets_one_iteration_that_no_worker_has_passed():
+def test_what_is_admitted_keeps_its_reason():
     (order,) = arbitrate([Proposed(sizes(), "because")], facts()).orders
-    assert order == Order(sizes(), "because", 107 + LEAD)
-
-
-def test_a_node_action_has_no_iteration():
-    (order,) = arbitrate([Proposed(kill("worker-3"), "because")], facts(slow=["worker-3"])).orders
-    assert order.at_iteration is None
+    assert order == Order(sizes(), "because")
 
 
 def test_restarts_of_a_quarter_go_together_and_the_others_wait():
@@ -131,7 +126,7 @@ def test_node_actions_and_global_ones_do_not_share_a_round():
 
 
 def test_an_order_that_has_not_begun_is_withdrawn_when_its_node_recovers():
-    orders = [Order(kill("worker-1"), "", None), Order(kill("worker-2"), "", None), Order(sizes(), "", 120)]
+    orders = [Order(kill("worker-1"), ""), Order(kill("worker-2"), ""), Order(sizes(), "")]
     withdrawn = recovered(orders, facts(slow=["worker-2"]))
     assert [refusal.action for refusal in withdrawn] == [kill("worker-1")]
     assert [refusal.reason for refusal in withdrawn] == ["worker-1 has recovered"]
@@ -195,7 +190,6 @@ class Executor:
     def check(self, order, where, limits):
         action = order.action
         if action.is_global:
-            assert order.at_iteration > max(where.iterations.values())
             assert not isinstance(action, AdjustBatches) or action.total == where.global_batch
             assert not set(self.workers) <= where.slow or len(self.workers) == 1
             return
