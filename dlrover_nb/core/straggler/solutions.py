@@ -107,14 +107,26 @@ def lb_bsp(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  #
 
 
 def backup_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
-    """Go on without as many workers as are slow, at most `MOST_BACKUP` of them and at least one."""
+    """Go on without as many workers as are slow, at most `MOST_BACKUP` of them and at least one.
+
+    Who comes too late has few samples counted and may be no finding any more. So all are waited for again only
+    when all of them keep up, else the number would change at each decision.
+    """
     slow = {finding.node for finding in findings if finding.role is Role.WORKER}
     most = max(int(MOST_BACKUP * len(situation.workers)), 1)
     n = min(len(slow), most, len(situation.workers) - 1)
     if situation.sync is not Sync.BSP or n == situation.n_backup:
         return ()
+    if n < situation.n_backup and not _keep_up(situation):
+        return ()
     why = f"{_counted(len(slow))} slow, and at most {most} of {len(situation.workers)} may be left out"
     return (Proposed(BackupWorkers(n), why),)
+
+
+def _keep_up(situation: Situation) -> bool:
+    """Whether all workers have trained about as many samples in the same time of own work."""
+    speeds = [worker.samples_per_s or 0.0 for worker in situation.workers]
+    return bool(speeds) and max(speeds) < RATIO * min(speeds)
 
 
 def adjust_rates(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:

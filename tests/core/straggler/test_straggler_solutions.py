@@ -194,3 +194,11 @@ def test_a_worker_that_is_slow_still_keeps_its_small_batch_though_it_is_no_findi
     assert (
         actions("antdt-nd", [], Situation(Sync.BSP, (*changed[:2], replace(changed[2], size=75)), PS)) != []
     )
+
+
+def test_backup_workers_stay_until_all_keep_up():
+    late = situation(100.0, 100.0, 20.0, n_backup=1)
+    unknown = situation(100.0, 100.0, None, n_backup=1)
+    assert actions("backup-workers", [], late) == actions("backup-workers", [], unknown) == []
+    again = situation(100.0, 100.0, 90.0, n_backup=1)
+    assert actions("backup-workers", [], again) == [BackupWorkers(0)]
