@@ -28,7 +28,7 @@ from dlrover_nb.core.straggler.parts import Part, part_of, shares
 from dlrover_nb.core.straggler.rules import DEFAULT_RULE, RULES, Thresholds, Window, excesses
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace, Spread, Straggler
+from dlrover_nb.core.structs.stragglers import LEAST_SPREAD, Pace, Spread, Straggler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 N_PART = 10  # of the short window
-LEAST_SPREAD = 1.2  # of the slowest worker over the fastest: less is not worth other batch sizes
 STEADY = 4  # how many times its own scatter workers differ by
 _NOTHING = Part()
 _COVERED = {

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from statistics import fmean
 
 from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated
@@ -43,7 +44,7 @@ from dlrover_nb.core.structs.actions import (
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.stragglers import LEAST_SPREAD, Pace, Straggler
 
 MIN_GAIN = 0.05  # of an iteration: less is within what measured speeds scatter
 ALIKE = 1.2  # time of the slowest worker with equal batches over the best one: below it speeds are alike
@@ -76,6 +77,8 @@ def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
 def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
     """Give each kind of device full mini-batches and as many of them as it has time for (Eq. 4).
 
+    Where devices are not told, workers that differ for good are of kinds by their speed.
+
     Raises
     ------
     InvalidValueError
@@ -84,7 +87,7 @@ def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]: 
     if situation.sync is not Sync.BSP or not situation.measured:
         return ()
     groups: dict[tuple[str, int, int | None, int], list[WorkerState]] = defaultdict(list)
-    for worker in situation.measured:
+    for worker in _with_devices(situation):
         groups[worker.device, worker.least, worker.most, worker.most_times].append(worker)
     total = situation.total
     kinds = [
@@ -101,6 +104,22 @@ def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]: 
     return _if_it_pays(situation, action, why, MIN_GAIN)
 
 
+def _with_devices(situation: Situation) -> tuple[WorkerState, ...]:
+    """Return the measured workers with their device; one that is not told is named after the speed.
+
+    In the order of speeds a new kind begins where a worker is faster than the slowest of its kind by
+    `LEAST_SPREAD`: so within a kind speeds are alike.
+    """
+    workers = situation.measured
+    if situation.spread is None or any(worker.device for worker in workers):
+        return workers
+    kind_of, slowest = dict[str, str](), 0.0
+    for worker in sorted(workers, key=_speed):
+        slowest = slowest if _speed(worker) < LEAST_SPREAD * slowest else _speed(worker)
+        kind_of[worker.node] = f"{slowest:.4g} samples/s"
+    return tuple(replace(worker, device=kind_of[worker.node]) for worker in workers)
+
+
 def lb_bsp(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
     """Set sizes by speeds at each decision, straggler or not (LB-BSP, a baseline)."""
     return _adjusted(situation, "sizes follow speeds", 0.0) if situation.sync is Sync.BSP else ()
@@ -109,8 +128,8 @@ def lb_bsp(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  #
 def backup_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     """Go on without as many workers as are slow, at most `MOST_BACKUP` of them and at least one.
 
-    Who comes too late has few samples counted and may be no finding any more. So all are waited for again only
-    when all of them keep up, else the number would change at each decision.
+    Who comes too late has few samples counted, and may be no finding any more. So all are waited for again
+    only when all of them keep up, else the number would change at each decision.
     """
     slow = {finding.node for finding in findings if finding.role is Role.WORKER}
     most = max(int(MOST_BACKUP * len(situation.workers)), 1)

@@ -64,6 +64,9 @@ class Straggler:
         return self.iter_s / self.peers_s
 
 
+LEAST_SPREAD = 1.2  # of the slowest worker over the fastest: less is not worth other batch sizes
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """Workers that differ for good, as on machines of several kinds: none of them is a straggler.
