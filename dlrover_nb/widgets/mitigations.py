@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.straggler.costs import seconds_text
 from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,
@@ -69,15 +70,10 @@ def slow_words(found: Straggler, job: str) -> str:
     """Say who is slow: its time, that of its peers, since when, and by which rule."""
     what = "a request" if found.role == "ps" else "an iteration"
     return (
-        f"{short_name(found.node, job)} is slow: {seconds(found.iter_s)} of its own in {what}, its peers "
-        f"{seconds(found.peers_s)} ({found.ratio:.1f} times), since {units.clock(found.since_s)}, "
+        f"{short_name(found.node, job)} is slow: {seconds_text(found.iter_s)} of its own in {what}, its "
+        f"peers {seconds_text(found.peers_s)} ({found.ratio:.1f} times), since {units.clock(found.since_s)}, "
         f"{found.pace} ({found.rule})."
     )
-
-
-def seconds(value_s: float) -> str:
-    """Return the time of an iteration or a request."""
-    return f"{1000 * value_s:.1f} ms" if value_s < 1 else f"{value_s:.2f} s"
 
 
 def gain_words(gain: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.straggler.costs import seconds_text
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.series import short_name
@@ -59,10 +60,10 @@ def _row(node: NodeTimes, review: Review, job: str) -> tuple[str, ...]:
     found = [each for each in review.findings if each.node == node.node]
     return (
         short_name(node.node, job),
-        mitigations.seconds(node.work_s),
-        units.MISSING if others_s is None else mitigations.seconds(others_s),
+        seconds_text(node.work_s),
+        units.MISSING if others_s is None else seconds_text(others_s),
         ratio,
-        mitigations.seconds(node.exchange_s),
+        seconds_text(node.exchange_s),
         units.number(node.samples_per_s) if node.samples_per_s else units.MISSING,
         "; ".join(_finding(each) for each in found) or units.MISSING,
     )

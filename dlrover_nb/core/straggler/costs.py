@@ -61,8 +61,8 @@ def gain_of_server(found: Straggler, situation: Situation, times: float) -> floa
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a duration with a unit in which it can be read: ``12 ms``, ``1.20 s``."""
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
+    """Return a duration with a unit in which it can be read: ``24.0 ms``, ``1.20 s``."""
+    return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def cost_words(action: Action) -> str:

@@ -104,4 +104,4 @@ def test_each_action_says_what_it_costs(action, words):
 
 
 def test_durations_are_told_in_units_that_can_be_read():
-    assert [seconds_text(s) for s in (0.0123, 0.1, 12.3)] == ["12.3 ms", "0.10 s", "12.30 s"]
+    assert [seconds_text(s) for s in (0.0123, 0.1, 12.3)] == ["12.3 ms", "100.0 ms", "12.30 s"]
