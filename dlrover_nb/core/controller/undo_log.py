@@ -1,11 +1,10 @@
 """Which decision can be undone, and the decision that undoes it.
 
 Undo is a decision like any other: to the plan, the mode, the pins, or the sizes and rates of workers that
-held before, with the id of what it
-undoes. So it is checked, journaled, reported and applied as every decision is, and an undo of an undo is a
-redo. Only the latest change can be undone, by any user or auto mode: later changes were decided on the basis
-of earlier ones. Rejected: a stack as in an editor, where repeated undo goes back hours and reverts the
-decisions of other people.
+held before, with the id of what it undoes. So it is checked, journaled, reported and applied as every
+decision is, and an undo of an undo is a redo. Only the latest change can be undone, by any user or auto mode:
+later changes were decided on the basis of earlier ones. Rejected: a stack as in an editor, where repeated
+undo goes back hours and reverts the decisions of other people.
 
 A change that could not be applied leaves nothing to undo, and the one before it is the latest. A restart of a
 node or a move of its parameters cannot be undone: it leaves the log as it is.

@@ -58,7 +58,7 @@ class OrderExecutor(Generic[ActionT]):
         record: Callable[[Event], tuple[Instruction, ...]],
         set_target: Callable[[ResourcePlan], tuple[ActionT | Emit, ...]],
         choose: Callable[[BatchChoice], tuple[ActionT | Emit, ...]],
-        mitigate: Callable[[MitigationChoice], tuple[ActionT | Emit, ...]],
+        mitigate: Callable[[MitigationChoice, float], tuple[ActionT | Emit, ...]],
         now_s: Callable[[], float],
     ) -> None:
         self._write_ahead, self._perform = write_ahead, perform
@@ -143,11 +143,13 @@ class OrderExecutor(Generic[ActionT]):
 
 
 def begun(
-    choice: MitigationChoice, mitigate: Callable[[MitigationChoice], tuple[ActionT | Emit, ...]], at_s: float
+    choice: MitigationChoice,
+    mitigate: Callable[[MitigationChoice, float], tuple[ActionT | Emit, ...]],
+    at_s: float,
 ) -> tuple[ActionT | Emit, ...]:
     """Return the master's orders for an action; where it refuses, the action has ended with its reason."""
     try:
-        return mitigate(choice)
+        return mitigate(choice, at_s)
     except (InvalidValueError, StaleDecisionError) as error:
         logger.warning("%s: not done: %s", choice.action.words, error)
         return (Emit(MitigationEnded(at_s, choice.decision, str(error))),)

@@ -83,7 +83,7 @@ class JobLoop(Generic[ActionT]):
             record=parts.recorded.emit,
             set_target=lambda plan: parts.master.set_target(plan, parts.clock.now_s()),
             choose=lambda choice: parts.master.choose(choice, parts.clock.now_s()),
-            mitigate=lambda choice: parts.master.mitigate(choice, parts.clock.now_s()),
+            mitigate=parts.master.mitigate,
             now_s=parts.clock.now_s,
         )
         self._commands = CommandQueue(
@@ -331,7 +331,6 @@ def opened(
     ) is not None:  # an earlier master may have died between the two
         orders += parts.master.set_target(plan, parts.clock.now_s())
     if (choice := parts.recorded.controller.acting) is not None:  # as above
-        at_s = parts.clock.now_s()
-        orders += begun(choice, lambda each: parts.master.mitigate(each, at_s), at_s)
+        orders += begun(choice, parts.master.mitigate, parts.clock.now_s())
     parts.persistence.begin()
     return JobLoop(parts, orders, held.pop_all())

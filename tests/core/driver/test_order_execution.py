@@ -52,7 +52,7 @@ class Run:
             record=self.record,
             set_target=lambda target: master.set_target(target, self.at_s),
             choose=lambda choice: master.choose(choice, self.at_s),
-            mitigate=lambda choice: master.mitigate(choice, self.at_s),
+            mitigate=master.mitigate,
             now_s=lambda: self.at_s,
         )
         self.executor.carry_out(master.start(self.at_s))
