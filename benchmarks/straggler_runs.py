@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SHORT_S = 5.0
 LIMIT_S = 900.0
-LOOK_S = 0.1
+LOOK_S = 0.1  # between two snapshots: the moment at which training ends is known no better
 RESTART = "stop-and-restart"  # of the whole job, when the straggler is known: the baseline of practice
 
 
