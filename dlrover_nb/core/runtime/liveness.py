@@ -76,7 +76,7 @@ def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
     if node.is_adopted:
         _repeat_orders(state, node)
     else:
-        state.orders.append(Emit(NodeStarted(at_s, node.id, node.role, at_s - node.since_s)))
+        state.orders.append(Emit(NodeStarted(at_s, node.id, node.role, node.asked_s - node.since_s)))
     state.roster.register(node, hello, at_s)
     state.last_step_s = at_s
 

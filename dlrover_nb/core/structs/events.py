@@ -111,7 +111,7 @@ class QuotaChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeStarted:
-    """A node is up; it waited for its place in the cluster for `pending_s`."""
+    """A node is up; it waited for its place in the cluster for `pending_s`, its own start not counted."""
 
     at_s: float
     node: str

@@ -597,11 +597,18 @@ def test_a_shard_that_all_have_given_back_is_granted_again() -> None:
 
 def test_starts_and_ends_of_nodes_are_told() -> None:
     world = World(spec(plan(2, 1)), features(8000))
+    world.do(
+        world.master.set_waiting({"worker-1": ""}, world.at_s + 4.0)
+    )  # for room, and not for its own start
     world.tick(3.0)
     world.run_until(lambda: in_place(world, world.master.target))
     started = {each.node: each for each in world.told(NodeStarted)}
-    assert started.keys() == {"worker-0", "worker-1", "ps-0"}
-    assert all(each.pending_s == pytest.approx(each.at_s) and each.at_s >= 3.0 for each in started.values())
+    assert {name: each.pending_s for name, each in started.items()} == {
+        "ps-0": 0.0,
+        "worker-0": 0.0,
+        "worker-1": pytest.approx(4.0),
+    }
+    assert all(each.at_s >= 3.0 for each in started.values())
     world.kill("worker-0", "exit code 3")
     world.run_until(lambda: in_place(world, world.master.target))
     world.do(world.master.set_target(plan(1, 1), world.at_s))
