@@ -167,12 +167,16 @@ def free_place(control_plane, namespace, shared_state, monkeypatch):
 
 
 def add_machine(core, name):
-    """Write down a machine that nobody has; it is never missed (`kube.control_plane`)."""
+    """Write down a machine that nobody has; it is never missed (`kube.control_plane`).
+
+    A new machine is tainted as not ready until a controller has seen that it is.
+    """
     room = {"cpu": "8", "memory": "16Gi", "pods": "50"}
     ready = {"type": "Ready", "status": "True", "reason": "OnPaper"}
     with contextlib.suppress(ApiException):  # it is there already
         core.create_node({"metadata": {"name": name}})
     core.patch_node_status(name, {"status": {"capacity": room, "allocatable": room, "conditions": [ready]}})
+    until(lambda: not core.read_node(name).spec.taints, what=f"{name} to take pods")
 
 
 @pytest.fixture

@@ -68,8 +68,9 @@ def test_a_user_accepts_what_is_proposed_and_it_is_done(cluster):
 @pytest.mark.parametrize("solution", [SolutionName.ANTDT_ND, SolutionName.BACKUP_WORKERS])
 def test_auto_mode_does_it_by_itself_and_training_goes_on(cluster, solution):
     handle = cluster.add(job(mode=Mode.AUTO, sync=Sync.BSP, stragglers=solution))
-    until("an end", handle.snapshot, lambda s: by_status(s, ProposalStatus.APPLIED))
-    shown = until("more training", handle.snapshot, lambda s: s.samples_per_s > 0 and len(s.mitigations) > 1)
+    done = until("an end", handle.snapshot, lambda s: by_status(s, ProposalStatus.APPLIED))
+    n_done = done.train.n_sample_done
+    shown = until("more training", handle.snapshot, lambda s: s.train.n_sample_done > n_done)
     assert {decision.by for decision in shown.decisions} == {"auto"}
     assert not by_status(shown, ProposalStatus.FAILED)
 
