@@ -5,14 +5,17 @@ alert stays as it is, so a measurement that swings around one does not begin and
 Rejected: a number of readings in a row instead of two thresholds, since how often jobs are read depends on
 how many there are.
 
-What one snapshot cannot tell, since when there was no progress and since when a worker is slow, is carried
-from one reading to the next in a `JobMemory`. It counts on the clock of the job's master, which also dates
-what the job reports; a simulated job's runs faster than ours.
+What one snapshot cannot tell, since when there was no progress, is carried from one reading to the next in a
+`JobMemory`. It counts on the clock of the job's master, which also dates what the job reports; a simulated
+job's runs faster than ours.
+
+Who is slow is what the job's controller finds, which watches all the time: an alert says nothing else than
+the views and the action that is proposed. A master of a release without findings has no alerts of this kind.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -21,15 +24,17 @@ from dlrover_nb.core.structs.alerts import Alert, AlertKind
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.stragglers import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from dlrover_nb.core.structs.alerts import AboutJob, AlertRules
     from dlrover_nb.core.structs.commands import SecondRequest
     from dlrover_nb.core.structs.decisions import Proposal
     from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.stragglers import Straggler
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 
@@ -53,25 +58,20 @@ class JobMemory:
     ----------
     progress_at_s, n_sample_done
         When it last got on, and how far it was; None: it has not been read.
-    slow_since_s
-        Since when each slow worker is slow.
     """
 
     progress_at_s: float | None = None
     n_sample_done: int = -1
-    slow_since_s: Mapping[str, float] = field(default_factory=dict)
 
 
-def remembered(before: JobMemory, snapshot: JobSnapshot, rules: AlertRules) -> JobMemory:
+def remembered(before: JobMemory, snapshot: JobSnapshot) -> JobMemory:
     """Return the memory after a reading."""
-    is_slow = {name for name, ratio in slowness(snapshot).items() if ratio >= rules.straggler_ratio}
-    slow = {name: before.slow_since_s.get(name, snapshot.at_s) for name in is_slow}
     reports = [node.last.at_s for node in _workers(snapshot) if node.last is not None and node.last.n_iter]
     at_s = max(reports, default=None)
     if not _should_get_on(snapshot) or snapshot.train.n_sample_done != before.n_sample_done:
         at_s = snapshot.at_s
     known = [each for each in (at_s, before.progress_at_s) if each is not None]
-    return JobMemory(max(known, default=snapshot.at_s), snapshot.train.n_sample_done, slow)
+    return JobMemory(max(known, default=snapshot.at_s), snapshot.train.n_sample_done)
 
 
 def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tuple[Finding, ...]:
@@ -81,7 +81,7 @@ def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tup
         return (*over, _failed(snapshot))
     return (
         _oom(snapshot, rules),
-        _straggler(snapshot, memory, rules),
+        _straggler(snapshot, rules),
         _stall(snapshot, memory, rules),
         _budget(snapshot, rules),
         _deadline(snapshot, rules),
@@ -117,23 +117,6 @@ def changes(
         if finding.is_bad and (before is None or is_another):
             begins.append(Alert(about, finding.kind, at_s, finding.text, finding.subject))
     return tuple(ends), tuple(begins)
-
-
-def slowness(snapshot: JobSnapshot) -> dict[str, float]:
-    """Return for each worker its own iteration time over the mean of the others'; empty for fewer than two.
-
-    The wait for peers is taken off, as in `core.straggler`: in step, one slow worker makes all slow.
-    """
-    own = {
-        node.id: node.last.iter_s - node.last.split.peers_s
-        for node in _workers(snapshot)
-        if node.phase is NodePhase.READY and node.last is not None and node.last.n_iter
-    }
-    if len(own) < 2:
-        return {}
-    total = sum(own.values())
-    others = {name: (total - own_s) / (len(own) - 1) for name, own_s in own.items()}
-    return {name: own_s / others[name] for name, own_s in own.items() if others[name] > 0}
 
 
 def request_finding(requests: Iterable[SecondRequest], at_s: float, rules: AlertRules) -> Finding:
@@ -181,20 +164,37 @@ def _oom(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     )
 
 
-def _straggler(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> Finding:
-    ratios = slowness(snapshot)
+def _straggler(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    """Return what the rule says of the nodes that the job's controller finds slow."""
     late = [
-        name
-        for name, since_s in memory.slow_since_s.items()
-        if name in ratios and snapshot.at_s - since_s >= rules.straggler_for_s
+        each
+        for each in snapshot.stragglers
+        if each.pace is Pace.PERSISTENT or snapshot.at_s - each.since_s >= rules.straggler_for_s
     ]
-    is_good = max(ratios.values(), default=0.0) < rules.straggler_ratio * (1 - rules.hysteresis)
     if not late:
-        return Finding(AlertKind.STRAGGLER, is_bad=False, is_good=is_good)
-    worst = max(late, key=lambda name: ratios[name])
-    for_s = duration(snapshot.at_s - memory.slow_since_s[worst])
-    text = f"{worst} takes {ratios[worst]:.1f} times as long as the others, for {for_s}"
+        return Finding(AlertKind.STRAGGLER, is_bad=False, is_good=not snapshot.stragglers)
+    worst = max(late, key=lambda each: (each.window_s, each.ratio))  # the longest window says the most
+    n_more = len({each.node for each in late}) - 1
+    text = (
+        f"{worst.node} ({worst.role}) takes {worst.ratio:.2f} times as long as its peers, {worst.pace} over "
+        f"{duration(worst.window_s)}" + (f", and {n_more} more are slow" if n_more else "")
+    )
+    text = "; ".join((text, *_answers(worst, snapshot)))
     return Finding(AlertKind.STRAGGLER, is_bad=True, is_good=False, text=text)
+
+
+def _answers(slow: Straggler, snapshot: JobSnapshot) -> list[str]:
+    """Say what is proposed and what is being done about a slow node."""
+    told = []
+    for each in snapshot.mitigations:
+        action = each.action.action
+        if not (slow.role is Role.WORKER if action.is_global else action.node == slow.node):
+            continue
+        if each.is_open:
+            told.append(f"{each.id} ({each.words}) waits for an answer")
+        elif each.is_under_way:
+            told.append(f"{each.id} ({each.words}) is under way")
+    return told
 
 
 def _stall(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> Finding:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import panel as pn
 
-from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.widgets import mitigations
 from dlrover_nb.widgets.blocks import Facts, block_html, escape
 from dlrover_nb.widgets.parts import pane, press_button, relabel, text
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.job_view_model import ViewState
     from dlrover_nb.widgets.review import PendingAction, Review
-
-_UNDER_WAY = {ProposalStatus.ACCEPTED, ProposalStatus.APPLYING}
 
 
 class ActionCard:
@@ -71,7 +68,7 @@ def shown_action(snapshot: JobSnapshot, asked: PendingAction | None) -> Mitigati
         return snapshot.open_mitigation
     answered = asked.proposal if asked is not None else ""
     return next(
-        (each for each in reversed(snapshot.mitigations) if each.id == answered or each.status in _UNDER_WAY),
+        (each for each in reversed(snapshot.mitigations) if each.id == answered or each.is_under_way),
         None,
     )
 

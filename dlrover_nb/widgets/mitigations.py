@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 NONE_YET = "No action against stragglers was proposed or ordered yet."
 NONE_OPEN = "No action against stragglers waits for an answer."
@@ -74,6 +74,20 @@ def slow_words(found: Straggler, job: str) -> str:
         f"peers {seconds_text(found.peers_s)} ({found.ratio:.1f} times), since {units.clock(found.since_s)}, "
         f"{found.pace} ({found.rule})."
     )
+
+
+def error_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return the errors of each node of late, a line each; nothing of a job that has ended."""
+    if snapshot.phase.is_final:
+        return ()
+    return tuple(Paragraph(error_words(each, snapshot.spec.name)) for each in snapshot.node_errors)
+
+
+def error_words(errors: NodeErrors, job: str) -> str:
+    """Say how many errors a node had: those that another node may get over, and others."""
+    n, n_other = errors.n_retryable, errors.n_unretryable
+    counts = f"{n} retryable error{'s' * (n != 1)}, {n_other} other{'s' * (n_other != 1)}"
+    return f"{short_name(errors.node, job)}: {counts} in {units.duration(errors.window_s)}"
 
 
 def gain_words(gain: float | None) -> str:

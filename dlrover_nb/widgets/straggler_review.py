@@ -28,11 +28,11 @@ def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
     """
     job = snapshot.spec.name
     title = f"Stragglers of {job}"
-    opened = mitigations.open_blocks(snapshot)
+    opened, errors = mitigations.open_blocks(snapshot), mitigations.error_blocks(snapshot)
     if not review.times:
         told = mitigations.slow_blocks(snapshot)
         nothing = Paragraph("No node has reported an iteration yet.", Tone.HINT)
-        return View(title, (*told, nothing, *opened))
+        return View(title, (*told, nothing, *errors, *opened))
     rows = tuple(_row(each, review, job) for each in review.times)
     settings = review.settings
     windows = f"windows of {units.duration(settings.short_s)} and {units.duration(settings.long_s)}"
@@ -41,6 +41,7 @@ def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
         *mitigations.slow_blocks(snapshot),
     ]
     blocks.append(Table(f"Time of an iteration by node, {windows}", HEAD, rows))
+    blocks += errors
     blocks += opened or [block for each in review.proposed for block in _proposed(each, job)]
     if review.findings and not (review.proposed or opened):
         blocks.append(Paragraph(f"{review.solution} asks for nothing: see its rules.", Tone.HINT))

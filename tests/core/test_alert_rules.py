@@ -8,6 +8,7 @@ import pytest
 from builders import START_S, mitigation, node, proposal, snapshot
 from hypothesis import given
 from hypothesis import strategies as st
+from slow_world import SlowJob
 
 from dlrover_nb.core.alerts import (
     JobMemory,
@@ -16,18 +17,21 @@ from dlrover_nb.core.alerts import (
     lost_finding,
     remembered,
     request_finding,
-    slowness,
     spent_per_hour,
 )
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pricing import cost_per_hour
+from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind, AlertRules
 from dlrover_nb.core.structs.commands import Action, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
+from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.stragglers import Pace, Straggler
 
 RULES = AlertRules()
 ABOUT = AboutJob("ray", "quick-start")
@@ -35,7 +39,7 @@ NOW_S = START_S + 300
 
 
 def found(kind, told, rules=RULES, memory=None):
-    memory = remembered(JobMemory(), told, rules) if memory is None else memory
+    memory = remembered(JobMemory(), told) if memory is None else memory
     (finding,) = [each for each in findings(told, memory, rules) if each.kind is kind]
     return finding
 
@@ -68,35 +72,110 @@ def test_memory_that_fills_up_within_the_hour_is_an_alert_with_its_numbers():
     assert found(AlertKind.OOM, full_in(None)).is_good
 
 
-def test_a_worker_is_a_straggler_once_it_has_been_slow_for_long_enough():
-    memory = JobMemory()
-    for after_s, is_bad in ((0, False), (60, False), (120, True)):
-        at_s = NOW_S + after_s
-        told = snapshot(at_s=at_s, nodes=(worker("w-0", 0.1, at_s=at_s), worker("w-1", 0.2, at_s=at_s)))
-        memory = remembered(memory, told, RULES)
-        assert found(AlertKind.STRAGGLER, told, memory=memory).is_bad is is_bad
-    quick = snapshot(at_s=at_s + 1, nodes=(worker("w-0", 0.1), worker("w-1", 0.1)))
-    memory = remembered(memory, quick, RULES)
-    assert found(AlertKind.STRAGGLER, quick, memory=memory).is_good
-    assert not memory.slow_since_s
+def slow(node="worker-1", *, role=Role.WORKER, pace=Pace.PERSISTENT, ratio=2.0, for_s=600.0):
+    window_s = 600.0 if pace is Pace.PERSISTENT else 300.0
+    return Straggler(node, role, pace, 0.1 * ratio, 0.1, window_s, NOW_S - for_s, "own work")
 
 
-def test_the_wait_for_peers_makes_no_straggler_and_one_worker_has_none():
-    slow, waits = worker("w-0", 0.2), worker("w-1", 0.2)
-    waits = replace(waits, last=replace(waits.last, split=replace(waits.last.split, peers_s=0.1)))
-    ratios = slowness(snapshot(nodes=(slow, waits)))
-    assert ratios["w-0"] == pytest.approx(2.0)
-    assert slowness(snapshot(nodes=(slow,))) == {}
+def straggling(*stragglers, **changes):
+    return found(AlertKind.STRAGGLER, snapshot(at_s=NOW_S, stragglers=stragglers, **changes))
+
+
+def test_a_persistent_straggler_is_an_alert_with_its_numbers_until_nobody_is_slow():
+    finding = straggling(slow(), mitigations=())
+    assert finding.is_bad
+    assert finding.text == "worker-1 (worker) takes 2.00 times as long as its peers, persistent over 10 min"
+    alert = Alert(ABOUT, AlertKind.STRAGGLER, NOW_S, finding.text)
+    still = straggling(slow(pace=Pace.TRANSIENT, for_s=1.0))
+    assert changes(ABOUT, [alert], [still], NOW_S) == ((), ()), "it is slow still"
+    assert changes(ABOUT, [alert], [straggling()], NOW_S) == ((alert,), ())
+
+
+@pytest.mark.parametrize(("for_s", "is_bad"), [(0.0, False), (119.0, False), (120.0, True), (5000.0, True)])
+def test_a_transient_straggler_is_an_alert_once_it_has_been_slow_for_long_enough(for_s, is_bad):
+    finding = straggling(slow("ps-0", role=Role.PS, pace=Pace.TRANSIENT, ratio=1.3, for_s=for_s))
+    assert (finding.is_bad, finding.is_good) == (is_bad, False)
+    if is_bad:
+        assert finding.text == "ps-0 (ps) takes 1.30 times as long as its peers, transient over 5 min"
+
+
+def test_of_several_stragglers_the_one_of_the_longest_window_is_named_and_each_node_counts_once():
+    told = (
+        slow("worker-2", pace=Pace.TRANSIENT, ratio=9.0),
+        slow("worker-1", pace=Pace.TRANSIENT, ratio=3.0),
+        slow("worker-1", ratio=1.5),
+        slow("worker-3", ratio=1.2),
+        slow("worker-4", pace=Pace.TRANSIENT, for_s=1.0),
+    )
+    assert straggling(*told, mitigations=()).text == (
+        "worker-1 (worker) takes 1.50 times as long as its peers, persistent over 10 min, and 2 more are slow"
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "words"),
+    [
+        (
+            KillRestart("worker-1", Role.WORKER),
+            ProposalStatus.PENDING,
+            "(restart worker-1) waits for an answer",
+        ),
+        (KillRestart("worker-1", Role.WORKER), ProposalStatus.APPLYING, "(restart worker-1) is under way"),
+        (BackupWorkers(1), ProposalStatus.PENDING, "waits for an answer"),
+        (KillRestart("worker-2", Role.WORKER), ProposalStatus.PENDING, ""),
+        (MoveBuckets("ps-0"), ProposalStatus.APPLYING, ""),
+        (KillRestart("worker-1", Role.WORKER), ProposalStatus.APPLIED, ""),
+    ],
+)
+def test_the_alert_says_what_is_proposed_or_done_about_its_straggler(action, status, words):
+    text = straggling(slow(), mitigations=(mitigation("m1", action, status=status),)).text
+    assert ("; m1 (" in text) == bool(words)
+    assert text.endswith(words)
+
+
+def test_sizes_of_workers_are_no_answer_to_a_slow_ps():
+    text = straggling(slow("ps-0", role=Role.PS), mitigations=(mitigation("m1", BackupWorkers(1)),)).text
+    assert "m1" not in text
+
+
+@pytest.mark.parametrize(
+    "foreign", [None, ExternalSpec(ExternalRole(("run",)), 100_000, ps=ExternalRole(("run",)))]
+)
+def test_the_alert_follows_what_the_controller_of_a_job_finds(foreign):
+    """Also that of a job of other programs, whose slow nodes nothing of ours can answer."""
+    job = SlowJob(foreign=foreign)
+
+    def now():
+        told = job.view
+        return snapshot(at_s=job.at_s, stragglers=told.stragglers, mitigations=told.mitigations)
+
+    job.run(70)
+    assert found(AlertKind.STRAGGLER, now()).is_good
+    job.slow = {"worker-2": 3.0}
+    job.run(70)
+    finding = found(AlertKind.STRAGGLER, now())
+    assert finding.is_bad
+    assert finding.text.startswith("worker-2 (worker) takes ")
+    assert finding.text.endswith("(restart worker-2) waits for an answer") == (foreign is None)
+    job.slow = {}
+    job.run(70)
+    assert found(AlertKind.STRAGGLER, now()).is_good
+
+
+def test_a_slow_report_alone_is_no_alert_as_of_a_master_without_findings():
+    told = snapshot(nodes=(worker("w-0", 0.1), worker("w-1", 0.9)))
+    assert told.stragglers == ()
+    assert found(AlertKind.STRAGGLER, told).is_good
 
 
 def stalled(after_s, **changed):
     """Return a job whose last iteration ended so long ago, and its memory."""
     first = snapshot(nodes=(worker("w-0", 0.5),))
-    memory = remembered(JobMemory(), first, RULES)
+    memory = remembered(JobMemory(), first)
     told = replace(
         first, at_s=NOW_S + after_s, nodes=(worker("w-0", 0.5, at_s=NOW_S + after_s, n_iter=0),), **changed
     )
-    return told, remembered(memory, told, RULES)
+    return told, remembered(memory, told)
 
 
 def test_no_iteration_for_many_times_the_usual_one_is_a_stall():
@@ -107,7 +186,7 @@ def test_no_iteration_for_many_times_the_usual_one_is_a_stall():
     assert finding.is_bad
     assert "0.5 s" in finding.text
     on = replace(told, nodes=(worker("w-0", 0.5, at_s=told.at_s),))
-    assert found(AlertKind.STALL, on, memory=remembered(memory, on, RULES)).is_good
+    assert found(AlertKind.STALL, on, memory=remembered(memory, on)).is_good
 
 
 def test_slow_iterations_are_given_their_time():
@@ -136,7 +215,7 @@ def test_a_job_that_waits_or_pauses_does_not_stall(changed):
 def test_a_job_with_a_waiting_worker_does_not_stall(state):
     told, memory = stalled(10_000.0)
     told = replace(told, nodes=(worker("w-0", 0.5, n_iter=0, **state),))
-    assert found(AlertKind.STALL, told, memory=remembered(memory, told, RULES)).is_good
+    assert found(AlertKind.STALL, told, memory=remembered(memory, told)).is_good
 
 
 def test_a_budget_is_exceeded_by_the_plan_or_by_the_run_so_far():
@@ -225,7 +304,7 @@ def test_a_job_that_has_ended_ends_all_its_alerts_and_a_failed_one_begins_its_ow
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"oom_within_s": -1}, {"straggler_ratio": 0.5}, {"hysteresis": 1.0}, {"cool_down_s": float("nan")}],
+    [{"oom_within_s": -1}, {"straggler_for_s": -1}, {"hysteresis": 1.0}, {"cool_down_s": float("nan")}],
 )
 def test_thresholds_that_make_no_sense_are_refused(wrong):
     with pytest.raises(InvalidValueError):

@@ -19,6 +19,7 @@ from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
 from dlrover_nb.core.structs.people import Person
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.stragglers import NodeErrors
 from dlrover_nb.dashboard.settings import ServeSettings
 
 HOSTILE = "<script>alert('x')</script>"
@@ -139,6 +140,7 @@ def slow(master):
         nodes=(*workers, *(b.node(f"ps-{i}", Role.PS, memory=1.0) for i in range(2))),
         mitigations=(action,),
         stragglers=(b.straggler(),),
+        node_errors=(NodeErrors("ps-1", Role.PS, 2, 0, 600.0),),
         spec=replace(master.state.spec, sync=Sync.BSP),
     )
     return master
@@ -149,6 +151,7 @@ def test_the_page_tells_who_is_slow_and_what_waits_against_that(server, slow):
     for part in (
         "worker-1 is slow: 24.0 ms of its own in an iteration, its peers 12.0 ms (2.0 times), since",
         "z-score 4.1 over 3",
+        "ps-1: 2 retryable errors, 0 others in 10 min",
         "m1: restart worker-1",
         "trains about 12 % faster",
         "the start of another worker beside it",

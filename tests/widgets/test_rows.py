@@ -33,7 +33,7 @@ from dlrover_nb.core.structs.questions import Weighed
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBatch
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.stragglers import NodeErrors, Pace, Straggler
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.widgets.rows import columns, results
 from dlrover_nb.widgets.rows.tables import Columns, Tables, listed
@@ -42,6 +42,7 @@ SNAPSHOT = b.snapshot(
     quarantined=(QuarantinedShard(Purpose.TRAIN, 7, 0, 0, 512, 9, ("worker-0",)),),
     stragglers=(b.straggler(),),
     mitigations=(b.mitigation(),),
+    node_errors=(NodeErrors("worker-1", Role.WORKER, 1, 0, 600.0),),
     skipped_batches=(SkippedBatch(7, 64, 512, 576, "its loss is nan", 1, (520,)),),
 )
 SCHEMA = DataSchema((ColumnSchema("clicked", Use.LABEL, "int64", 0.0, 2),), (), 1000, 900, 100, 1000, 0, 0.5)

@@ -275,6 +275,7 @@ class Controller:
             deadline=None if shown is None else shown.deadline,
             stragglers=self._nodes.findings,
             mitigations=self._actions.all,
+            node_errors=self._nodes.errors(self.at_s),
         )
 
     def queries(self) -> PlanQueries:

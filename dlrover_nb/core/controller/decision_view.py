@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.samples import ProfileSample
     from dlrover_nb.core.structs.snapshot import Curve, FitReport, MemoryLine, PlanMarker
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class DecisionView:
     deadline: DeadlineOutlook | None
     stragglers: tuple[Straggler, ...]
     mitigations: tuple[Mitigation, ...]
+    node_errors: tuple[NodeErrors, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.events import BatchSizesSet, NodeLeft, NodeReported, NodeStarted
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 LEAST_REVIEW_S = 1.0
 
@@ -140,6 +140,10 @@ class SlowNodes:
         for role in Role:
             self._drop_lost(role, at_s)
         self.findings = self._monitor.findings(at_s)
+
+    def errors(self, at_s: float) -> tuple[NodeErrors, ...]:
+        """Return the errors of nodes within the long window, also of those that have left."""
+        return self._monitor.errors(at_s)
 
     @property
     def slow(self) -> frozenset[str]:

@@ -172,4 +172,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         deadline=view.deadline,
         stragglers=view.stragglers,
         mitigations=view.mitigations,
+        node_errors=view.node_errors,
     )

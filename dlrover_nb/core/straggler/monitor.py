@@ -28,7 +28,7 @@ from dlrover_nb.core.straggler.parts import Part, part_of, shares
 from dlrover_nb.core.straggler.rules import DEFAULT_RULE, RULES, Thresholds, Window, excesses
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import LEAST_SPREAD, Pace, Spread, Straggler
+from dlrover_nb.core.structs.stragglers import LEAST_SPREAD, NodeErrors, Pace, Spread, Straggler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,16 +87,6 @@ class NodeTimes:
     work_s: float
     exchange_s: float
     samples_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class NodeErrors:
-    """Errors of one node within the long window."""
-
-    node: str
-    role: Role
-    n_retryable: int
-    n_unretryable: int
 
 
 class Monitor:
@@ -187,7 +177,8 @@ class Monitor:
             for node, mine in sorted(nodes.items()):
                 counts = [mine[i] for i in mine if end - self._settings.n_long < i <= end]
                 if counts:
-                    found.append(NodeErrors(node, role, *map(sum, zip(*counts, strict=True))))
+                    n_retryable, n_unretryable = map(sum, zip(*counts, strict=True))
+                    found.append(NodeErrors(node, role, n_retryable, n_unretryable, self._settings.long_s))
         return tuple(found)
 
     def pending_s(self, pace: Pace, at_s: float) -> float | None:

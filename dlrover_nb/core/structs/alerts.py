@@ -30,8 +30,9 @@ class AlertRules:
     ----------
     oom_within_s
         A node's memory is full within this time, by more than even odds.
-    straggler_ratio, straggler_for_s
-        A worker's own iteration takes this many times that of the others, for so long.
+    straggler_for_s
+        A node that is slow over the monitor's short window alone (transient) has been so for this long; a
+        persistent straggler begins an alert at once. It ends when nobody is found slow.
     stall_iterations, stall_least_s
         No iteration ends for so many times the usual one, and for at least so long.
     budget_share
@@ -49,7 +50,6 @@ class AlertRules:
     """
 
     oom_within_s: float = 3600.0
-    straggler_ratio: float = 1.5
     straggler_for_s: float = 120.0
     stall_iterations: float = 50.0
     stall_least_s: float = 120.0
@@ -64,7 +64,6 @@ class AlertRules:
     def __post_init__(self) -> None:
         for each in fields(self):
             _check.at_least(each.name, getattr(self, each.name), 0)
-        _check.at_least("straggler_ratio", self.straggler_ratio, 1)
         _check.fraction("hysteresis", self.hysteresis)
         _check.fraction("deadline_least", self.deadline_least)
 

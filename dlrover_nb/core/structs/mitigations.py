@@ -56,3 +56,8 @@ class Mitigation:
     def is_open(self) -> bool:
         """Whether it waits for a decision."""
         return self.status is ProposalStatus.PENDING
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it was ordered and has not ended."""
+        return self.status in {ProposalStatus.ACCEPTED, ProposalStatus.APPLYING}

@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
 from dlrover_nb.core.structs.start_from import BeganFrom
-from dlrover_nb.core.structs.stragglers import Straggler
+from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -272,6 +272,7 @@ class JobSnapshot:
     deadline: DeadlineOutlook | None = None  # None: the job has none, or nothing is known of its speed
     stragglers: tuple[Straggler, ...] = ()  # nodes that are slow now
     mitigations: tuple[Mitigation, ...] = ()  # actions against them: the last ones
+    node_errors: tuple[NodeErrors, ...] = ()  # of nodes of late: empty of a master that tells none
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
 
     @property

@@ -64,6 +64,29 @@ class Straggler:
         return self.iter_s / self.peers_s
 
 
+@dataclass(frozen=True, slots=True)
+class NodeErrors:
+    """Errors by which one node has ended of late; a node that is ended on purpose has none.
+
+    Parameters
+    ----------
+    node, role
+        Which node; it may be gone.
+    n_retryable
+        After which another node may go on, such as an eviction, a lost connection or a crash.
+    n_unretryable
+        That another node would repeat, such as data that cannot be read.
+    window_s
+        Length of the window that they are of.
+    """
+
+    node: str
+    role: Role
+    n_retryable: int
+    n_unretryable: int
+    window_s: float
+
+
 LEAST_SPREAD = 1.2  # of the slowest worker over the fastest: less is not worth other batch sizes
 
 

@@ -139,7 +139,7 @@ class AlertLoop:
         except DlroverError as error:
             logger.debug("job %s was listed, and does not answer: %s", job.name, error)
             return ()
-        memory = remembered(self._memories.get((key, job.name), JobMemory()), snapshot, self._rules)
+        memory = remembered(self._memories.get((key, job.name), JobMemory()), snapshot)
         self._memories[key, job.name] = memory
         return findings(snapshot, memory, self._rules)
 

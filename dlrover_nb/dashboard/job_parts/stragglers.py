@@ -1,4 +1,4 @@
-"""The part of a job's page about stragglers: who is slow, the action that waits, and forms to order one.
+"""The part of a job's page about stragglers: slow nodes, errors, the action that waits, forms to order one.
 
 Its forms hold what a person can choose without a calculation: a node to restart, a parameter server to
 relieve, how many workers a round may go on without. Batch sizes and learning rates are sets of numbers that
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def stragglers_html(visit: Visit, snapshot: JobSnapshot, may: May) -> str:
-    """Return the part; empty where nobody is slow and nothing was proposed, ordered or can be."""
-    blocks: list[Block] = [*mitigations.slow_blocks(snapshot)]
+    """Return the part; empty where no node is slow or had errors, and no action was proposed or can be."""
+    blocks: list[Block] = [*mitigations.slow_blocks(snapshot), *mitigations.error_blocks(snapshot)]
     opened = None if snapshot.phase.is_final else snapshot.open_mitigation
     if opened is not None:
         blocks += [Heading(mitigations.head_words(opened)), Facts(mitigations.facts(opened))]

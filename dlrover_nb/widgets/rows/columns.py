@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import ColumnSchema
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.summary import JobSummary
 
 R = TypeVar("R")
@@ -175,6 +175,15 @@ STRAGGLERS: Columns[Straggler] = Columns(
         "window_s": lambda s: s.window_s,
         "since_s": lambda s: s.since_s,
         "rule": lambda s: s.rule,
+    }
+)
+NODE_ERRORS: Columns[NodeErrors] = Columns(
+    {
+        "node": lambda e: e.node,
+        "role": lambda e: e.role,
+        "n_retryable": lambda e: e.n_retryable,
+        "n_unretryable": lambda e: e.n_unretryable,
+        "window_s": lambda e: e.window_s,
     }
 )
 MITIGATIONS: Columns[Proposed] = Columns(

@@ -110,12 +110,13 @@ def logs(lines: Iterable[LogLine]) -> Tables:
 
 
 def stragglers(snapshot: JobSnapshot, review: Review) -> Tables:
-    """Return the nodes, who of them is slow, and what would help; and which action waits for an answer."""
+    """Return the nodes, who is slow, what would help and errors, and which action waits for an answer."""
     name, opened = snapshot.spec.name, snapshot.open_mitigation
     tables = {
         "nodes": c.NODE_TIMES.table((each, review.others_s(each)) for each in review.times),
         "stragglers": c.STRAGGLERS.table(review.findings),
         "mitigations": c.MITIGATIONS.table(review.proposed),
+        "errors": c.NODE_ERRORS.table(snapshot.node_errors),
     }
     return Tables(one(_ACTED, (name, opened.id if opened else None)), tables, "stragglers")
 

@@ -31,7 +31,7 @@ from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import Pace
+from dlrover_nb.core.structs.stragglers import NodeErrors, Pace
 
 SIZES = AdjustBatches((("worker-0", 600), ("worker-1", 600), ("worker-2", 248), ("worker-3", 600)))
 
@@ -319,6 +319,24 @@ def test_a_node_that_is_killed_takes_its_proposed_restart_with_it():
     job.workers[2] = "worker-4"
     job.run(100)
     assert job.statuses == [("restart worker-2", "expired")]
+
+
+def test_the_view_has_the_errors_of_nodes_of_the_long_window_and_none_of_ended_ones():
+    job = SlowJob()
+    job.run(10)
+    job.tell(NodeLeft(job.at_s, "worker-2", Role.WORKER, "killed by the machine"))
+    job.tell(NodeLeft(job.at_s, "worker-3", Role.WORKER, "no such file", is_retryable=False))
+    job.tell(NodeLeft(job.at_s, "ps-1", Role.PS))
+    job.workers[2:], job.ps[1:] = ["worker-4", "worker-5"], ["ps-2"]
+    assert job.view.node_errors == (
+        NodeErrors("worker-2", Role.WORKER, 1, 0, 2 * WINDOW_S),
+        NodeErrors("worker-3", Role.WORKER, 0, 1, 2 * WINDOW_S),
+    )
+    job.check_replay()
+    job.run(2 * WINDOW_S - 1)
+    assert len(job.view.node_errors) == 2
+    job.run(WINDOW_S / 10 + 1)
+    assert job.view.node_errors == ()
 
 
 def test_a_refusal_is_told_once_per_node_and_spell():

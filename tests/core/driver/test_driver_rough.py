@@ -115,9 +115,10 @@ def test_a_killed_ps_is_restored_from_memory_and_nothing_stays_there(start: Call
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
     job.until(lambda now: any((job.folder / "checkpoints").glob("*/manifest.json")) and now.running)
     job.kill(Role.PS)
-    succeeded(job)
+    end = succeeded(job)
     assert job.story_has("checkpoint", "was loaded from memory")
     assert not memory_of(job)
+    assert [(each.node, each.n_retryable) for each in end.node_errors] == [("ps-0", 1)]
 
 
 def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job]) -> None:

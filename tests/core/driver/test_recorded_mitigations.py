@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from builders import snapshot
 from slow_world import SlowJob
@@ -18,6 +20,8 @@ from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import segments
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import Mode, Sync
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.stragglers import NodeErrors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,10 +83,20 @@ def test_a_moment_of_the_past_has_who_was_slow_and_what_was_done(tmp_path):
 
 def test_a_finished_job_keeps_its_actions():
     job = lived()
-    last = replace(snapshot(), stragglers=job.view.stragglers, mitigations=job.view.mitigations)
+    errors = (NodeErrors("worker-2", Role.WORKER, 1, 0, 600.0),)
+    last = replace(
+        snapshot(), stragglers=job.view.stragglers, mitigations=job.view.mitigations, node_errors=errors
+    )
     kept = unpack_snapshot(pack_snapshot(last, most_bytes=1 << 20))
     assert kept == last
     assert FinishedJob(kept).snapshot().mitigations == job.view.mitigations
+
+
+def test_a_snapshot_of_a_master_that_tells_no_errors_and_no_stragglers_is_read():
+    name, fields = msgspec.msgpack.decode(zlib.decompress(pack_snapshot(snapshot(), most_bytes=1 << 20)))
+    for unknown in ("node_errors", "stragglers", "mitigations"):
+        del fields[unknown]
+    assert unpack_snapshot(zlib.compress(msgspec.msgpack.encode((name, fields)))) == snapshot()
 
 
 DECIDING = """

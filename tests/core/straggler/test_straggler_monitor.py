@@ -260,6 +260,7 @@ def test_errors_are_counted_by_kind_and_forgotten_after_the_long_window():
     assert [(e.node, e.n_retryable, e.n_unretryable) for e in monitor.errors(15.0)] == [("ps-0", 2, 1)]
     assert [(e.node, e.n_retryable, e.n_unretryable) for e in monitor.errors(30.0)] == [("ps-0", 0, 1)]
     assert monitor.errors(60.0) == ()
+    assert {each.window_s for each in monitor.errors(15.0)} == {LONG_S}
 
 
 def test_pending_time_is_a_mean_over_each_window():

@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.job import JobSpec, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import Pace
+from dlrover_nb.core.structs.stragglers import NodeErrors, Pace
 from dlrover_nb.core.telemetry import JobTelemetry
 from dlrover_nb.widgets.straggler_review import stragglers_view
 
@@ -112,6 +112,19 @@ def test_what_the_controller_found_is_shown_and_not_what_this_moment_says():
     )
     assert "persistent (z-score 4.1 over 3)" in text
     assert "Slower than the others: worker-1." in text
+
+
+@pytest.mark.parametrize("series", [None, telemetry(slow_one(1.0))])
+def test_errors_of_nodes_are_told_a_line_each_also_where_nobody_reports(series):
+    errors = (
+        NodeErrors("ads-worker-2", Role.WORKER, 3, 0, 600.0),
+        NodeErrors("ads-ps-0", Role.PS, 1, 1, 600.0),
+    )
+    view = stragglers_view(review(series, (), Sync.BSP, BATCH), replace(SNAPSHOT, node_errors=errors))
+    for text in (view.text(), view.html()):
+        assert "worker-2: 3 retryable errors, 0 others in 10 min" in text
+        assert "ps-0: 1 retryable error, 1 other in 10 min" in text
+    assert "retryable" not in stragglers_view(review(series, (), Sync.BSP, BATCH), SNAPSHOT).text()
 
 
 def test_an_action_that_waits_stands_in_place_of_what_would_help():

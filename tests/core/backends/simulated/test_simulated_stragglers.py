@@ -75,6 +75,20 @@ def test_auto_mode_does_it_by_itself_and_training_goes_on(cluster, solution):
     assert not by_status(shown, ProposalStatus.FAILED)
 
 
+def test_the_snapshot_tells_the_errors_of_nodes_that_were_lost():
+    settings = WorldSettings(report_s=15.0, faults=Faults(failures_per_day=200.0, slow_per_day=0))
+    world = SimulatedWorld([NodeShape(16.0, 65_536, 4)], rng=np.random.default_rng(2), settings=settings)
+    made = SimulatedCluster(world, SETTINGS, lambda _spec: job(), speed=1000.0)
+    try:
+        handle = made.add(job(mode=Mode.MANUAL))
+        shown = until("an error", handle.snapshot, lambda s: s.node_errors)
+    finally:
+        made.shutdown(force=True)
+    assert {(each.n_retryable, each.n_unretryable, each.window_s) for each in shown.node_errors} == {
+        (1, 0, 600.0)
+    }
+
+
 def test_a_user_orders_sizes_in_manual_mode_and_takes_them_back(cluster):
     handle = cluster.add(job(mode=Mode.MANUAL, sync=Sync.BSP))
     shown = until("training", handle.snapshot, lambda s: s.running is not None and s.samples_per_s > 0)
