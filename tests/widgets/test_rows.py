@@ -115,6 +115,7 @@ def declared() -> dict[str, set[str]]:
 SHARED = {
     "history/proposals": "plans/proposals",
     "history/outcomes": "plans/outcomes",
+    "history/mitigations": "mitigations/mitigations",
     "score/outcomes": "plans/outcomes",
 }
 
