@@ -83,6 +83,8 @@ def test_a_moment_of_the_past_has_who_was_slow_and_what_was_done(tmp_path):
     replay.read_on()
     now = replay.at(job.at_s)
     assert (now.mitigations, now.stragglers) == (job.view.mitigations, job.view.stragglers)
+    told = [each.words for each in replay.happenings if "proposed" in each.words]
+    assert told == ["m1 proposed: restart worker-2", "m2 proposed: restart worker-1"]
     then = replay.at(60.0)
     assert [each.node for each in then.stragglers] == ["worker-2"]
     assert then.mitigations == ()
