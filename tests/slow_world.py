@@ -20,9 +20,11 @@ from dlrover_nb.core.structs.events import (
     NodeStarted,
     PhaseChanged,
     PlanApplied,
+    Remember,
     Scale,
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
@@ -131,11 +133,18 @@ class SlowJob:
     def told(self, text: str) -> list[str]:
         return [line for line in self.view.story if text in line]
 
+    @property
+    def remembered(self) -> tuple[Any, ...]:
+        """The actions as the history has them, oldest first."""
+        told = [order.record for order in self.orders if isinstance(order, Remember)]
+        return tuple({each.id: each for each in told if isinstance(each, Mitigation)}.values())
+
     def check_replay(self) -> None:
         """Check that the journal leads to the same state."""
         again = replay(self.journal, policy=POLICIES["fixed-plan"])
         assert again.view() == self.view
         assert again.story() == self.controller.story()
+        assert self.remembered == self.view.mitigations
 
 
 def actions(orders: list[Any]) -> list[str]:

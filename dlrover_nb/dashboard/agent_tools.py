@@ -196,6 +196,7 @@ class AgentTools:
                 "proposals": plain(newest.proposals[-N_PAST:]),
                 "decisions": plain(newest.decisions[-N_PAST:]),
                 "outcomes": plain(newest.outcomes[-N_PAST:]),
+                "mitigations": plain(newest.mitigations[-N_PAST:]),
             }
         return told
 

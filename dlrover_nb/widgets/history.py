@@ -10,6 +10,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.marks import Band, Layer, Line, Plot, Rule
+from dlrover_nb.widgets.mitigations import told_actions
 from dlrover_nb.widgets.palette import BLUE, ORANGE, PS_COLOR, WORKER_COLOR
 from dlrover_nb.widgets.plans import told_blocks
 from dlrover_nb.widgets.series import few, summary_rows
@@ -62,9 +63,11 @@ def history_view(history: RunHistory) -> View:
     """Return one run: its job, throughput, decisions and outcomes."""
     run = history.run
     told = told_blocks(history.proposals, history.decisions, history.outcomes)
+    acted = told_actions(history.mitigations, history.decisions)
     blocks: list[Block] = [Facts(_run_facts(run)), speed_chart(history)]
     blocks += [memory_chart(history)] if history.series else []
     blocks += [Heading("Decisions and how they turned out"), *told] if told else []
+    blocks += [Heading("Actions against stragglers"), *acted] if acted else []
     blocks += [fits_table(history.fits, run.started_at_s)] if history.fits else []
     if not told:
         blocks.append(Paragraph("No plan was proposed or decided."))

@@ -40,7 +40,7 @@ def mitigations_view(snapshot: JobSnapshot) -> View:
     opened = open_blocks(snapshot)
     blocks += opened or (Paragraph(NONE_OPEN if snapshot.mitigations else NONE_YET),)
     if snapshot.mitigations:
-        blocks.append(mitigations_table(snapshot))
+        blocks.append(mitigations_table(snapshot.mitigations, snapshot.decisions))
     if not (opened or snapshot.phase.is_final):
         name = snapshot.spec.name
         lines = (f"%dlrover stragglers {name}", f"%dlrover mitigate {name} --restart NODE")
@@ -149,9 +149,9 @@ def _sentence(text: str) -> str:
     return text if not text or text.endswith(".") else f"{text}."
 
 
-def mitigations_table(snapshot: JobSnapshot) -> Table:
+def mitigations_table(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table:
     """Return all actions so far, with who decided them."""
-    by = deciders(snapshot.mitigations, snapshot.decisions)
+    by = deciders(acted, decisions)
     rows = tuple(
         (
             each.id,
@@ -163,9 +163,14 @@ def mitigations_table(snapshot: JobSnapshot) -> Table:
             by.get(each.id) or units.MISSING,
             each.decision or units.MISSING,
         )
-        for each in snapshot.mitigations
+        for each in acted
     )
     return Table("Actions so far", HEAD, rows)
+
+
+def told_actions(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> tuple[Table, ...]:
+    """Return all actions so far as a table, without an empty one."""
+    return (mitigations_table(acted, decisions),) if acted else ()
 
 
 def closed_table(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table | None:

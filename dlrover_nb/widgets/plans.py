@@ -229,7 +229,7 @@ def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
 
 def past_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return proposals so far, decisions, outcomes, and actions against stragglers."""
-    acted = (mitigations.mitigations_table(snapshot),) if snapshot.mitigations else ()
+    acted = mitigations.told_actions(snapshot.mitigations, snapshot.decisions)
     return (*told_blocks(snapshot.proposals, snapshot.decisions, snapshot.outcomes), *acted)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.client.past_runs import RunHistory
 from dlrover_nb.core.history import JobRun
+from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import FitSummary, SeriesRow, TermKnowledge
 from dlrover_nb.core.structs.start_from import StartFrom
@@ -42,7 +43,13 @@ def fit(n: int) -> FitSummary:
 def past(**changes: object) -> RunHistory:
     seen = b.snapshot()
     base = RunHistory(
-        run(), seen.proposals, seen.decisions, seen.outcomes, (fit(1), fit(2)), (row(1), row(2), row(9))
+        run(),
+        seen.proposals,
+        seen.decisions,
+        seen.outcomes,
+        (fit(1), fit(2)),
+        (row(1), row(2), row(9)),
+        (b.mitigation(status=ProposalStatus.APPLIED, decision="d1"),),
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -52,6 +59,15 @@ def test_a_run_shows_its_speed_decisions_outcomes_and_fits():
     for part in ("succeeded", "30,000", "reject p1", "+4.2 %", "gradient", "Fits (2 in all)"):
         assert part in text
     assert "90 % band" in history.history_view(past()).html()
+
+
+def test_a_run_shows_its_actions_against_stragglers_where_there_were_any():
+    view = history.history_view(past())
+    text = " ".join(view.text().split())
+    for part in ("Actions against stragglers", "m1", "restart worker-1", "in effect", "Actions so far"):
+        assert part in text
+    assert "restart worker-1" in view.html()
+    assert "stragglers" not in history.history_view(past(mitigations=())).text()
 
 
 def test_spans_that_do_not_meet_leave_a_gap():

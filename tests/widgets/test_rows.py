@@ -116,6 +116,7 @@ def declared() -> dict[str, set[str]]:
 SHARED = {
     "history/proposals": "plans/proposals",
     "history/outcomes": "plans/outcomes",
+    "history/mitigations": "mitigations/mitigations",
     "score/outcomes": "plans/outcomes",
 }
 

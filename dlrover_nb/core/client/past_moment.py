@@ -1,8 +1,9 @@
 """A job at a moment, from what the history database holds: for runs whose journal is not on this machine.
 
 A record is shown from the time on that it has. Of a proposal the database has the last status alone: one that
-was closed later was pending then. An outcome has the time of its plan, not of its measurement: it is shown
-where a later plan or the end of the run proves that it was measured by then.
+was closed later was pending then. So it is with an action against stragglers, which was under way from its
+decision until it was closed. An outcome has the time of its plan, not of its measurement: it is shown where a
+later plan or the end of the run proves that it was measured by then.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.compared_runs import plan_spans
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.moment import Happening, HappeningKind, Moment, Source
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.structs.decisions import Outcome, Proposal
+    from dlrover_nb.core.structs.mitigations import Mitigation
 
 MISSING = (
     "The journal of this run is not on this machine. The database has no front, no memory forecast and no "
@@ -41,6 +43,9 @@ def moment_of(history: RunHistory, at_s: float) -> Moment:
         speeds=tuple((row.at_s, row.samples_per_s) for row in rows),
         proposals=tuple(_as_then(p, at_s) for p in history.proposals if p.created_at_s <= at_s),
         decisions=tuple(d for d in history.decisions if d.at_s <= at_s),
+        mitigations=tuple(
+            _done_then(m, history, at_s) for m in history.mitigations if m.created_at_s <= at_s
+        ),
         outcomes=tuple(o for o in history.outcomes if _was_measured(o, history, at_s)),
         fit_kept=fits[-1] if fits else None,
         missing=MISSING,
@@ -54,6 +59,10 @@ def happenings_of(history: RunHistory) -> tuple[Happening, ...]:
     found += [
         Happening(p.created_at_s, HappeningKind.PROPOSAL, f"{p.id} proposed: {p.candidate.plan.short}")
         for p in history.proposals
+    ]
+    found += [
+        Happening(m.created_at_s, HappeningKind.PROPOSAL, f"{m.id} proposed: {m.words}")
+        for m in _proposed(history)
     ]
     found += [
         Happening(d.at_s, HappeningKind.DECISION, f"{d.id}: {d.words} by {d.by}") for d in history.decisions
@@ -72,6 +81,25 @@ def _as_then(proposal: Proposal, at_s: float) -> Proposal:
     if proposal.closed_at_s is None or proposal.closed_at_s <= at_s:
         return proposal
     return replace(proposal, status=ProposalStatus.PENDING, closed_at_s=None, note="")
+
+
+def _done_then(action: Mitigation, history: RunHistory, at_s: float) -> Mitigation:
+    if action.closed_at_s is not None and action.closed_at_s <= at_s:
+        return action
+    is_ordered = any(d.id == action.decision and d.at_s <= at_s for d in history.decisions)
+    return replace(
+        action,
+        status=ProposalStatus.APPLYING if is_ordered else ProposalStatus.PENDING,
+        closed_at_s=None,
+        note="",
+        decision=action.decision if is_ordered else "",
+    )
+
+
+def _proposed(history: RunHistory) -> tuple[Mitigation, ...]:
+    """Return the actions that waited for an answer: all but those that a user ordered without a proposal."""
+    direct = {d.id for d in history.decisions if d.verdict is Verdict.MITIGATE}
+    return tuple(m for m in history.mitigations if m.decision not in direct)
 
 
 def _was_measured(outcome: Outcome, history: RunHistory, at_s: float) -> bool:

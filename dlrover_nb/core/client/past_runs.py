@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.history import HistoryStore, JobRun, Scoreboard
     from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.past import FitSummary, SeriesRow
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class RunHistory:
         The fits: all of a recent run, the newest of an old one.
     series
         Rolled up: a row for a minute, longer ones where the run is old.
+    mitigations
+        Actions against stragglers, in their last known status.
     """
 
     run: JobRun
@@ -53,6 +56,7 @@ class RunHistory:
     outcomes: tuple[Outcome, ...]
     fits: tuple[FitSummary, ...]
     series: tuple[SeriesRow, ...]
+    mitigations: tuple[Mitigation, ...] = ()
 
 
 def runs(url: str | None = None, *, job: str | None = None) -> tuple[JobRun, ...]:
@@ -81,7 +85,7 @@ def run_history(job: str, run: str | None = None, url: str | None = None) -> Run
     """Return the records of a job's run: the newest one, or that of the given id.
 
     A running job may write meanwhile: a record is read before the one it refers to, so each decision's
-    proposal and each outcome's decision is included.
+    proposal or action and each outcome's decision is included.
 
     Raises
     ------
@@ -103,6 +107,7 @@ def run_history(job: str, run: str | None = None, url: str | None = None) -> Run
             outcomes=outcomes,
             fits=store.fits(job, run=found.run),
             series=store.series(job, run=found.run),
+            mitigations=store.mitigations(job, run=found.run),
         )
 
 

@@ -176,7 +176,7 @@ class Controller:
         if self._measured.publish_memory(at_s):
             self._protection.hasten(at_s)
         orders += self._decisions.protect(at_s) + self._decisions.decide_alone(at_s)
-        orders += self._decisions.mitigate(at_s)
+        orders += self._decisions.mitigate(at_s) + self._actions.changed(at_s)
         self._analyst.publish()
         self._tell_deadline(at_s)
         return orders

@@ -15,6 +15,7 @@ from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.straggler.costs import cost_words
 from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.events import Remember
 from dlrover_nb.core.structs.mitigations import Mitigation
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class MitigationBook:
         self._job, self._story = job, story
         self._all: dict[str, Mitigation] = {}
         self._open = self._running = ""  # ids: read at every event
+        self._changed: dict[str, Mitigation] = {}  # since the history was told last
 
     @property
     def all(self) -> tuple[Mitigation, ...]:
@@ -96,7 +98,7 @@ class MitigationBook:
     def order(self, name: str, decision: str, at_s: float) -> None:
         """Mark an accepted action as under way."""
         assert self.running is None
-        self._all[name] = replace(self._all[name], decision=decision)
+        self._put(replace(self._all[name], decision=decision))
         self._move(name, ProposalStatus.APPLYING, at_s, "")
         self._running = name
 
@@ -109,6 +111,21 @@ class MitigationBook:
         """End the action under way; nothing where none is."""
         if self._running:
             self._move(self._running, to, at_s, note)
+
+    def changed(self, at_s: float) -> tuple[Remember, ...]:
+        """Return for the history what has changed since the last call, each action as it is now.
+
+        One event may change an action twice (accepted, then under way), and many kinds of events end one:
+        the last state is all that the history keeps.
+        """
+        if not self._changed:
+            return ()
+        found = tuple(Remember(at_s, each) for each in self._changed.values())
+        self._changed.clear()
+        return found
+
+    def _put(self, mitigation: Mitigation) -> None:
+        self._all[mitigation.id] = self._changed[mitigation.id] = mitigation
 
     def _add(
         self, action: Action, why: str, at_s: float, gain: float | None, status: ProposalStatus
@@ -123,13 +140,13 @@ class MitigationBook:
             gain,
             status,
         )
-        self._all[added.id] = added
+        self._put(added)
         if len(self._all) > N_NEWEST:
             del self._all[next(iter(self._all))]
         return added
 
     def _move(self, name: str, to: ProposalStatus, at_s: float, note: str) -> None:
-        self._all[name] = move(self.find(name), to, at_s=at_s, note=note, story=self._story.about(name))
+        self._put(move(self.find(name), to, at_s=at_s, note=note, story=self._story.about(name)))
         self._open = "" if name == self._open else self._open
         self._running = "" if name == self._running else self._running
         self._story.add(at_s, f"{name} is {to}{note and ': ' + note}", about=name)

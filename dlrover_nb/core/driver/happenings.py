@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.events import (
     Remember,
     RoomChanged,
 )
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.moment import Happening, HappeningKind
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _remembered(order: Remember) -> Iterator[Happening]:
         case Proposal() as proposal if proposal.status == "pending":
             plan = proposal.candidate.plan.short
             yield Happening(order.at_s, HappeningKind.PROPOSAL, f"{proposal.id} proposed: {plan}")
+        case Mitigation() as action if action.is_open:
+            yield Happening(order.at_s, HappeningKind.PROPOSAL, f"{action.id} proposed: {action.words}")
         case Decision() as decision:
             words = f"{decision.id}: {decision.words} by {decision.by}"
             yield Happening(order.at_s, HappeningKind.DECISION, words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from dlrover_nb.core.codec import from_json, to_json
@@ -13,6 +13,7 @@ from dlrover_nb.core.history import tables
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Table
 
+    from dlrover_nb.core.structs.actions import ActionChoice
+
 T = TypeVar("T")
-OfARun = JobTraits | PhaseChanged | Proposal | Decision | Outcome | FitSummary
+OfARun = JobTraits | PhaseChanged | Proposal | Decision | Mitigation | Outcome | FitSummary
 Record = JobSpec | OfARun | SeriesRow
 Columns = dict[str, object]
 
@@ -33,7 +36,7 @@ def run_row(run: str, job: str, at_s: float, spec: JobSpec) -> Columns:
     return {"run": run, "job": job, "owner": spec.owner, "started_at_s": at_s, "spec": _json(spec)}
 
 
-def row_of(record: OfARun) -> tuple[Table, Columns]:
+def row_of(record: OfARun) -> tuple[Table, Columns]:  # noqa: PLR0911 - one case per record
     """Return the table of a record of a run, and its row but for the run."""
     match record:
         case JobTraits():
@@ -44,6 +47,8 @@ def row_of(record: OfARun) -> tuple[Table, Columns]:
             return tables.proposals, _proposal(record)
         case Decision():
             return tables.decisions, _decision(record)
+        case Mitigation():
+            return tables.mitigations, _mitigation(record)
         case Outcome():
             return tables.outcomes, _outcome(record)
         case FitSummary():
@@ -125,6 +130,27 @@ def _decision(record: Decision) -> Columns:
         "why": record.why,
         "record": _json(record),
     }
+
+
+def _mitigation(record: Mitigation) -> Columns:
+    gain = record.gain if record.gain is not None and math.isfinite(record.gain) else None
+    return {
+        "id": record.id,
+        "created_at_s": record.created_at_s,
+        "closed_at_s": record.closed_at_s,
+        "kind": _kind(record.action),
+        "status": str(record.status),
+        "action": record.words,
+        "gain": gain,
+        "decision": record.decision or None,
+        "why": record.why,
+        "record": _json(replace(record, gain=gain)),
+    }
+
+
+def _kind(choice: ActionChoice) -> str:
+    """Return the name of the field that a choice sets, such as ``restart``."""
+    return next(each.name for each in fields(choice) if getattr(choice, each.name) is not None)
 
 
 def _outcome(record: Outcome) -> Columns:

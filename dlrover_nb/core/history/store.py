@@ -1,4 +1,4 @@
-"""`HistoryStore`: jobs, plans, decisions with who and why, predicted against measured, fits, series.
+"""`HistoryStore`: jobs, plans, decisions with who and why, actions, predicted against measured, fits, series.
 
 The name of a job may be used again, so every record belongs to a *run*: the name and the time of submission.
 Writing is idempotent per id within a run: a master that restarts from its journal writes everything again,
@@ -21,6 +21,7 @@ from dlrover_nb.core.history.scores import Scoreboard, scoreboard
 from dlrover_nb.core.history.series import THINNING, Thinning, thinned
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class HistoryStore:
                 self._add_series({"run": self._run(job), **series_row(record)})
             case _:
                 table, row = row_of(record)
-                update = table in {tables.proposals, tables.traits}
+                update = table in {tables.proposals, tables.mitigations, tables.traits}
                 self._database.upsert(table, {"run": self._run(job), **row}, update=update)
 
     def reopen(self, job: str, at_s: float) -> None:
@@ -197,6 +198,10 @@ class HistoryStore:
     def proposals(self, job: str, *, run: str | None = None) -> tuple[Proposal, ...]:
         """Return the proposals of a run in their last known status, oldest first."""
         return self._read(job, run, (tables.proposals, "created_at_s", "id"), Proposal)
+
+    def mitigations(self, job: str, *, run: str | None = None) -> tuple[Mitigation, ...]:
+        """Return the actions against stragglers of a run in their last known status, oldest first."""
+        return self._read(job, run, (tables.mitigations, "created_at_s", "id"), Mitigation)
 
     def fits(self, job: str, *, run: str | None = None) -> tuple[FitSummary, ...]:
         """Return the summaries of the fits of a run, oldest first: the last is the newest."""

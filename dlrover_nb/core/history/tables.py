@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0003"  # the newest of migrations/versions; later ones sort behind earlier ones
+REVISION = "0004"  # the newest of migrations/versions; later ones sort behind earlier ones
 VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
 OWNER_LENGTH = 128
 
@@ -85,6 +85,22 @@ decisions = Table(
     Column("why", Text, nullable=False),
     Column("record", Text, nullable=False),
     Index("decisions_by_time", "at_s"),
+)
+
+mitigations = Table(
+    "mitigations",
+    metadata,
+    _run(),
+    Column("id", String(16), primary_key=True),
+    Column("created_at_s", Float, nullable=False),
+    Column("closed_at_s", Float),
+    Column("kind", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("action", String(128), nullable=False),  # in words
+    Column("gain", Float),  # null where it is not known
+    Column("decision", String(16)),  # that ordered it
+    Column("why", Text, nullable=False),
+    Column("record", Text, nullable=False),
 )
 
 outcomes = Table(
@@ -199,4 +215,4 @@ alerts = Table(
     Index("alerts_by_time", "at_s"),
 )
 
-OF_A_RUN = (traits, phases, proposals, decisions, outcomes, fits, series)
+OF_A_RUN = (traits, phases, proposals, decisions, mitigations, outcomes, fits, series)

@@ -9,6 +9,7 @@ from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample
@@ -193,7 +194,17 @@ class Remember:
     """Write to the history; a `JobSpec` starts a run, to which the following records belong."""
 
     at_s: float
-    record: JobSpec | JobTraits | PhaseChanged | Proposal | Decision | Outcome | FitSummary | SeriesRow
+    record: (
+        JobSpec
+        | JobTraits
+        | PhaseChanged
+        | Proposal
+        | Decision
+        | Mitigation
+        | Outcome
+        | FitSummary
+        | SeriesRow
+    )
 
 
 Instruction = Scale | Mitigate | Remember

@@ -9,7 +9,7 @@ from dlrover_nb.widgets.rows import columns as c
 from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, listed, one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.export import Imported
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot
@@ -123,13 +124,18 @@ def stragglers(snapshot: JobSnapshot, review: Review) -> Tables:
 
 def mitigations(snapshot: JobSnapshot) -> Tables:
     """Return the actions against stragglers, and who is slow."""
-    by = deciders(snapshot.mitigations, snapshot.decisions)
     opened = snapshot.open_mitigation
     tables = {
-        "mitigations": c.ACTIONS.table((each, by.get(each.id)) for each in snapshot.mitigations),
+        "mitigations": _acted(snapshot.mitigations, snapshot.decisions),
         "stragglers": c.STRAGGLERS.table(snapshot.stragglers),
     }
     return Tables(one(_ACTED, (snapshot.spec.name, opened.id if opened else None)), tables, "mitigations")
+
+
+def _acted(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table:
+    """Return actions with who decided on each."""
+    by = deciders(acted, decisions)
+    return c.ACTIONS.table((each, by.get(each.id)) for each in acted)
 
 
 def shards(snapshot: JobSnapshot) -> Tables:
@@ -158,6 +164,7 @@ def history(found: RunHistory) -> Tables:
         "proposals": c.PROPOSALS.table(found.proposals),
         "decisions": c.DECISIONS.table(found.decisions),
         "outcomes": c.OUTCOMES.table((found.run.job, outcome) for outcome in found.outcomes),
+        "mitigations": _acted(found.mitigations, found.decisions),
         "series": c.SERIES.table(found.series),
     }
     return Tables(one(c.RUNS, found.run), tables)

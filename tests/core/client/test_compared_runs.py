@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from history_records import DECISION, FIT, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET
+from history_records import DECISION, FIT, MITIGATION, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sample, plan_spans
 from dlrover_nb.core.client.past_moment import happenings_of, moment_of
 from dlrover_nb.core.client.past_runs import RunHistory
 from dlrover_nb.core.history.store import JobRun
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.prices import PriceTable
 
@@ -79,3 +79,34 @@ def test_what_happened_is_told_in_its_order():
         "2w x 0.5 + 1p x 0.25 runs",
     ]
     assert words[-1] == "succeeded: done"
+
+
+ACCEPTED = Decision(Verdict.ACCEPT, "ada", 30.0, proposal="m1", id="d2")
+ORDERED = Decision(Verdict.MITIGATE, "ada", 60.0, action=MITIGATION.action, id="d3")
+DONE = replace(MITIGATION, status=ProposalStatus.APPLIED, closed_at_s=40.0, note="by ada", decision="d2")
+FAILED = replace(
+    DONE, id="m2", created_at_s=60.0, status=ProposalStatus.FAILED, closed_at_s=70.0, decision="d3"
+)
+ACTED = replace(HISTORY, decisions=(DECISION, ACCEPTED, ORDERED), mitigations=(DONE, FAILED))
+
+
+@pytest.mark.parametrize(
+    ("at_s", "statuses"),
+    [
+        (24.0, []),
+        (25.0, ["pending"]),
+        (30.0, ["applying"]),
+        (40.0, ["applied"]),
+        (60.0, ["applied", "applying"]),
+        (70.0, ["applied", "failed"]),
+    ],
+)
+def test_a_moment_of_the_database_has_the_actions_as_they_were_then(at_s, statuses):
+    moment = moment_of(ACTED, at_s)
+    assert [m.status for m in moment.mitigations] == statuses
+    assert (moment.open_mitigation is not None) == (statuses[-1:] == ["pending"])
+
+
+def test_an_action_is_told_as_proposed_unless_a_user_ordered_it_directly():
+    told = [each.words for each in happenings_of(ACTED) if "proposed" in each.words]
+    assert told == ["p1 proposed: 2w x 0.5 + 1p x 0.25", "m1 proposed: restart worker-0"]

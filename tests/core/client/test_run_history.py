@@ -10,7 +10,7 @@ from dataclasses import FrozenInstanceError, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from history_records import DECISION, FIT, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
+from history_records import DECISION, FIT, MITIGATION, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
 from waiting import LIMIT_S
 
 from dlrover_nb.core.client import past_runs
@@ -38,7 +38,7 @@ def store(url: str) -> HistoryStore:
     store = HistoryStore(url)
     for at_s in (10.0, 1000.0):
         store.remember("clicks", at_s, SPEC)
-        for record in (TRAITS, PROPOSAL, DECISION, OUTCOME, FIT, ROW):
+        for record in (TRAITS, PROPOSAL, DECISION, MITIGATION, OUTCOME, FIT, ROW):
             store.remember("clicks", at_s, record)
     store.remember("clicks", 1090.0, PhaseChanged(1090.0, JobPhase.SUCCEEDED))
     store.remember("views", 500.0, replace(SPEC, name="views", owner="bob"))
@@ -57,6 +57,7 @@ def test_a_run_is_given_back_whole_and_frozen(store: HistoryStore, url: str) -> 
     assert kept.run.run == "clicks@1000.000"
     records = (kept.proposals, kept.decisions, kept.outcomes, kept.fits, kept.series)
     assert records == ((PROPOSAL,), (DECISION,), (OUTCOME,), (FIT,), (ROW,))
+    assert kept.mitigations == (MITIGATION,)
     assert past_runs.run_history("clicks", "clicks@10.000", url).run.started_at_s == 10.0
     with pytest.raises(FrozenInstanceError):
         kept.series = ()  # type: ignore[misc]

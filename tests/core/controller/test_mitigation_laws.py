@@ -122,13 +122,14 @@ class SlowLife(RuleBasedStateMachine):
         self.job.controller.restart()
 
     @invariant()
-    def at_most_one_is_open_and_one_under_way(self):
+    def at_most_one_is_open_and_one_under_way_and_the_history_has_all(self):
         if hasattr(self, "job"):
             view = self.job.view
             living = [each for each in view.mitigations if not is_closed(each.status)]
             assert len([each for each in living if each.is_open]) <= 1
             assert len([each for each in living if not each.is_open]) <= 1
             assert not (living and self.is_over)
+            assert self.job.remembered == view.mitigations
             assert self.job.open is None or view.mode is not Mode.MANUAL
             assert [each.id for each in view.mitigations] == [
                 f"m{i + 1}" for i in range(len(view.mitigations))

@@ -205,6 +205,8 @@ def test_an_accepted_action_is_ordered_and_applied_when_it_is_in_effect():
     assert (choice.decision, choice.by, choice.why) == ("d1", "ada", job.view.mitigations[0].why)
     assert isinstance(orders[0], Remember)
     assert orders[0].record.words == "accept m1"
+    told = [order.record for order in orders[1:] if isinstance(order, Remember)]
+    assert told == [job.view.mitigations[0]], "once, as it is after the decision"
     job.run(30)
     assert job.statuses == [("restart worker-2", "applying")]
     job.replace_node("worker-2", "worker-4")

@@ -8,9 +8,12 @@ import pytest
 
 from dlrover_nb.core.driver.history_writer import HistoryWriter, examples
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.events import PhaseChanged, Remember
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow
+from dlrover_nb.core.structs.resources import Role
 
 SPEC = JobSpec("clicks", owner="ada")
 TRAITS = JobTraits("wide_deep", 8, 136, 1000, 4000, 512, 10_000)
@@ -35,6 +38,19 @@ def test_all_that_a_job_is_told_to_remember_is_in_the_history(url):
     memory.close()
     (past,) = examples(url)
     assert (past.traits, past.final, past.fit) == (TRAITS, SPEC.plan, fit)
+
+
+def test_the_reason_of_an_action_is_kept_without_secrets(url):
+    memory = HistoryWriter("clicks", url)
+    memory.remember(Remember(1.0, SPEC))
+    restart = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
+    why = "s3://KEY:hunter2@bucket is slow"
+    memory.remember(Remember(2.0, Mitigation("m1", "clicks", restart, why, "a start", 2.0)))
+    memory.close()
+    (kept,) = HistoryStore(url).mitigations("clicks")
+    assert kept.action == restart
+    assert kept.why.endswith("@bucket is slow")
+    assert "hunter2" not in repr(kept)
 
 
 def test_the_end_of_a_job_thins_what_is_old(url):

@@ -6,8 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client import past_runs
+from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,3 +43,19 @@ def test_a_job_leaves_proposals_decisions_outcomes_and_series(start: Callable[..
     assert sum(row.samples_per_s * row.span_s for row in kept.series) > 0
     assert kept.run in past_runs.runs(job.history, job="real")
     assert past_runs.scores(url=job.history).total.n_outcome == len(end.outcomes)
+
+
+def test_a_job_leaves_its_actions_against_stragglers(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=500)
+    job.until(lambda now: now.running and now.train.n_sample_done)
+    restart = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
+    job.driver.decide(Decision(Verdict.MITIGATE, "ada", time.time(), action=restart, why="a noisy neighbour"))
+    (begun,) = past_runs.run_history("real", url=job.history).mitigations
+    assert (begun.action, begun.why, begun.decision) == (restart, "a noisy neighbour", "d1")
+    job.until(lambda now: now.mitigations[0].status is ProposalStatus.APPLIED)
+    job.driver.stop("ada", "seen enough")
+    end = job.until_end()
+    kept = past_runs.run_history("real", url=job.history)
+    assert kept.run.phase is JobPhase.STOPPED
+    assert kept.mitigations == end.mitigations
+    assert [each.status for each in kept.mitigations] == [ProposalStatus.APPLIED]

@@ -12,14 +12,17 @@ from builders import snapshot
 from slow_world import SlowJob
 from test_driver_resume import Comeback
 
+from dlrover_nb.core.client.past_runs import run_history
 from dlrover_nb.core.controller.proposals import is_closed
 from dlrover_nb.core.driver.finished_job import FinishedJob, pack_snapshot, unpack_snapshot
 from dlrover_nb.core.driver.recorded_controller import RecordedController
 from dlrover_nb.core.driver.time_travel import Replay
+from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import segments
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import Mode, Sync
+from dlrover_nb.core.structs.events import MitigationEnded, PhaseChanged
+from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.stragglers import NodeErrors
 
@@ -57,6 +60,8 @@ def test_a_master_that_continues_a_job_knows_the_action_under_way(tmp_path, monk
     monkeypatch.setattr(journal, "SEGMENT_BYTES", segment_bytes)
     job = lived()
     first = recorded(tmp_path, job.journal)
+    history = HistoryStore(f"sqlite:///{tmp_path / 'history.db'}")
+    assert history.mitigations("clicks") == job.view.mitigations
     assert first.controller.acting == job.controller.acting is not None
     first._journal.close()
     first._memory.close()
@@ -65,7 +70,14 @@ def test_a_master_that_continues_a_job_knows_the_action_under_way(tmp_path, monk
     second.replay()
     assert second.controller.acting == job.controller.acting
     assert second.controller.view() == job.view
+    assert history.mitigations("clicks") == job.view.mitigations
+    second.emit(MitigationEnded(job.at_s + 1.0, job.controller.acting.decision, "no room"))
+    second.emit(PhaseChanged(job.at_s + 2.0, JobPhase.STOPPED, "stopped by ada"))
     second.close()
+    kept = run_history("clicks", url=f"sqlite:///{tmp_path / 'history.db'}")
+    assert kept.mitigations == second.controller.view().mitigations
+    assert [each.status for each in kept.mitigations] == [ProposalStatus.APPLIED, ProposalStatus.FAILED]
+    history.close()
 
 
 def test_a_moment_of_the_past_has_who_was_slow_and_what_was_done(tmp_path):
@@ -75,6 +87,8 @@ def test_a_moment_of_the_past_has_who_was_slow_and_what_was_done(tmp_path):
     replay.read_on()
     now = replay.at(job.at_s)
     assert (now.mitigations, now.stragglers) == (job.view.mitigations, job.view.stragglers)
+    told = [each.words for each in replay.happenings if "proposed" in each.words]
+    assert told == ["m1 proposed: restart worker-2", "m2 proposed: restart worker-1"]
     then = replay.at(60.0)
     assert [each.node for each in then.stragglers] == ["worker-2"]
     assert then.mitigations == ()

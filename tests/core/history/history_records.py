@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions import (
     Candidate,
     Decision,
@@ -13,8 +14,9 @@ from dlrover_nb.core.structs.decisions import (
     Verdict,
 )
 from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.25, 512))
 TARGET = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.25, 512))
@@ -25,6 +27,8 @@ CANDIDATE = Candidate(
 SPEC = JobSpec("clicks", owner="ada", plan=PLAN)
 PROPOSAL = Proposal("p1", "clicks", ProposalKind.EXPLORE, CANDIDATE, CANDIDATE, "to learn", 20.0)
 DECISION = Decision(Verdict.ACCEPT, "ada", 21.0, proposal="p1", why="sounds good", id="d1")
+RESTART = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
+MITIGATION = Mitigation("m1", "clicks", RESTART, "it is slow", "a start", 25.0, 0.2)
 OUTCOME = Outcome("d1", TARGET, BAND, 110.0, 70.0, 5, 22.0, 0.5)
 TRAITS = JobTraits("wide_deep", 8, 136, 524_288, 400_000, 512, 2_000_000, "ada", "clicks", "c0ffee")
 FIT = FitSummary(40.0, (TermKnowledge("grad", 1e-4, 1e-6, identified=True),), 0.04, 3, 60, 4e5, 136.0, 512)

@@ -9,16 +9,18 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from history_records import DECISION, FIT, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET, TRAITS
+from history_records import DECISION, FIT, MITIGATION, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET, TRAITS
 from sqlalchemy import create_engine, inspect, make_url, text
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.history.tables import REVISION, VERSION_TABLE, metadata
+from dlrover_nb.core.history.rows import row_of, run_row
+from dlrover_nb.core.history.tables import REVISION, VERSION_TABLE, metadata, runs
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase
@@ -51,6 +53,13 @@ def _fill_as_release_0_1(engine):
     lines = RELEASE_0_1.read_text(encoding="utf-8").splitlines()
     script = "\n".join(line for line in lines if not line.startswith("--"))
     _run(engine, *(part for part in script.split(";\n") if part.strip()))
+
+
+def _steps():
+    config = Config()
+    folder = resources.files("dlrover_nb.core.history") / "migrations"
+    config.set_main_option("script_location", str(folder))
+    return config
 
 
 def _differences(engine):
@@ -87,9 +96,29 @@ def test_history_of_release_0_1_is_read_whole_and_written_on(url, engine):
     assert store.proposals("clicks") == (replace(PROPOSAL, status=ProposalStatus.APPLIED, closed_at_s=22.0),)
     assert store.decisions("clicks") == (replace(DECISION, why="it's 5 % better"),)
     assert store.outcomes("clicks") == (OUTCOME,)
-    for record in (TRAITS, FIT, ROW):
+    assert store.mitigations("clicks") == ()
+    for record in (TRAITS, FIT, ROW, MITIGATION):
         store.remember("clicks", 91.0, record)
+    assert store.mitigations("clicks") == (MITIGATION,)
     assert store.past_jobs() == (PastJob(TRAITS, PLAN, TARGET, FIT),)
+
+
+def test_history_without_actions_is_kept_and_gets_them(url, engine):
+    with engine.begin() as connection:
+        config = _steps()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+        connection.execute(runs.insert().values(run_row("clicks@10.000", "clicks", 10.0, SPEC)))
+        for record in (PROPOSAL, DECISION, OUTCOME):
+            table, row = row_of(record)
+            connection.execute(table.insert().values(run="clicks@10.000", **row))
+    assert not inspect(engine).has_table("mitigations")
+    store = HistoryStore(url)
+    assert (store.proposals("clicks"), store.decisions("clicks")) == ((PROPOSAL,), (DECISION,))
+    assert (store.outcomes("clicks"), store.mitigations("clicks")) == ((OUTCOME,), ())
+    store.remember("clicks", 25.0, MITIGATION)
+    assert HistoryStore(url).mitigations("clicks") == (MITIGATION,)
+    assert _differences(engine) == []
 
 
 def test_half_made_history_of_release_0_1_is_completed(url, engine):
@@ -117,7 +146,7 @@ def test_newer_schema_is_refused_and_left_alone(url, engine):
     HistoryStore(url).close()
     _run(engine, f"update {VERSION_TABLE} set version_num = '0099'")
     with pytest.raises(
-        BackendError, match=r"must have schema 0003 or an older one, got 0099; use the release"
+        BackendError, match=r"must have schema 0004 or an older one, got 0099; use the release"
     ):
         HistoryStore(url)
     with engine.connect() as connection:
@@ -151,10 +180,7 @@ def test_step_that_fails_leaves_the_old_schema_and_its_data(url, engine):
 
 
 def test_newest_revision_is_the_one_written_down():
-    folder = resources.files("dlrover_nb.core.history") / "migrations"
-    config = Config()
-    config.set_main_option("script_location", str(folder))
-    script = ScriptDirectory.from_config(config)
+    script = ScriptDirectory.from_config(_steps())
     assert script.get_heads() == [REVISION]
     names = [step.revision for step in script.walk_revisions()]
     assert names == sorted(names, reverse=True)

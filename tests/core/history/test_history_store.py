@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from history_records import CANDIDATE, DECISION, FIT, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET, TRAITS
+from history_records import (
+    CANDIDATE,
+    DECISION,
+    FIT,
+    MITIGATION,
+    OUTCOME,
+    PLAN,
+    PROPOSAL,
+    ROW,
+    SPEC,
+    TARGET,
+    TRAITS,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, make_url, text
@@ -34,6 +46,8 @@ def test_what_is_remembered_comes_back_equal(store):
     assert store.proposals("clicks") == (PROPOSAL,)
     assert store.decisions("clicks") == (DECISION,)
     assert store.outcomes("clicks") == (OUTCOME,)
+    store.remember("clicks", 25.0, MITIGATION)
+    assert store.mitigations("clicks") == (MITIGATION,)
     store.remember("clicks", 31.0, FIT)
     store.remember("clicks", 32.0, ROW)
     store.remember("clicks", 33.0, TRAITS)
@@ -46,15 +60,19 @@ def test_it_survives_the_process(store, url):
     assert HistoryStore(url).decisions("clicks") == (DECISION,)
 
 
-def test_remembering_twice_changes_nothing_but_a_proposal_is_updated(store):
-    for record in (PROPOSAL, DECISION, OUTCOME, PhaseChanged(11.0, JobPhase.TRAINING), TRAITS, FIT, ROW):
+def test_remembering_twice_changes_nothing_but_proposals_and_actions_are_updated(store):
+    begun = PhaseChanged(11.0, JobPhase.TRAINING)
+    for record in (PROPOSAL, DECISION, MITIGATION, OUTCOME, begun, TRAITS, FIT, ROW):
         store.remember("clicks", 20.0, record)
         store.remember("clicks", 20.0, record)
     store.remember("clicks", 10.0, SPEC)
     store.remember("clicks", 22.0, replace(PROPOSAL, status=ProposalStatus.APPLYING))
-    read = (store.decisions, store.outcomes, store.proposals, store.fits, store.series)
-    assert [len(store.jobs()), *(len(of("clicks")) for of in read)] == [1] * 6
+    ended = replace(MITIGATION, status=ProposalStatus.APPLIED, closed_at_s=30.0, decision="d1")
+    store.remember("clicks", 30.0, ended)
+    read = (store.decisions, store.outcomes, store.proposals, store.mitigations, store.fits, store.series)
+    assert [len(store.jobs()), *(len(of("clicks")) for of in read)] == [1] * 7
     assert [p.status for p in store.proposals("clicks")] == [ProposalStatus.APPLYING]
+    assert store.mitigations("clicks") == (ended,)
 
 
 WRITTEN = (
@@ -63,6 +81,7 @@ WRITTEN = (
     *(replace(FIT, at_s=40.0 + i) for i in range(1, 4)),
     *(replace(ROW, at_s=60.0 * i) for i in range(1, 4)),
     PROPOSAL,
+    *(replace(MITIGATION, id=f"m{i}") for i in range(9, 12)),
 )
 
 
@@ -72,7 +91,7 @@ def test_any_order_and_any_repetition_give_the_same_history(store, data):
     again = data.draw(st.lists(st.sampled_from(WRITTEN), max_size=8))
     for record in data.draw(st.permutations([*WRITTEN, *again])):
         store.remember("clicks", 99.0, record)
-    read = (store.decisions, store.outcomes, store.fits, store.series, store.proposals)
+    read = (store.decisions, store.outcomes, store.fits, store.series, store.proposals, store.mitigations)
     assert tuple(record for of in read for record in of("clicks")) == WRITTEN
     store.delete("clicks")
     store.remember("clicks", 10.0, SPEC)
@@ -126,6 +145,29 @@ def test_columns_answer_questions_in_sql(store, url):
         row = connection.execute(text(question)).one()
     engine.dispose()
     assert tuple(row) == ("ada", "sounds good", 100.0, 110.0)
+
+
+def test_columns_of_actions_answer_questions_in_sql(store, url):
+    store.remember("clicks", 21.0, DECISION)
+    store.remember("clicks", 22.0, replace(MITIGATION, status=ProposalStatus.APPLYING, decision="d1"))
+    store.remember("clicks", 26.0, replace(MITIGATION, id="m2"))
+    engine = create_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:")))
+    with engine.connect() as connection:
+        question = (
+            'select m.kind, m.action, m.status, m.gain, d."by" from mitigations m '
+            "left join decisions d on d.run = m.run and d.id = m.decision order by m.id"
+        )
+        rows = connection.execute(text(question)).all()
+    engine.dispose()
+    assert [tuple(row) for row in rows] == [
+        ("restart", "restart worker-0", "applying", 0.2, "ada"),
+        ("restart", "restart worker-0", "pending", 0.2, None),
+    ]
+
+
+def test_an_action_whose_gain_is_no_number_is_kept_with_an_unknown_one(store):
+    store.remember("clicks", 25.0, replace(MITIGATION, gain=float("inf")))
+    assert store.mitigations("clicks") == (replace(MITIGATION, gain=None),)
 
 
 def test_text_of_any_length_and_kind_comes_back_whole_in_its_record(store):
@@ -205,12 +247,14 @@ def test_compacting_needs_a_level(store):
 
 def test_a_deleted_run_leaves_nothing_and_the_others_alone(store):
     store.remember("clicks", 50.0, SPEC)
-    for record in (PROPOSAL, DECISION, OUTCOME, PhaseChanged(51.0, JobPhase.TRAINING), TRAITS, FIT, ROW):
+    begun = PhaseChanged(51.0, JobPhase.TRAINING)
+    for record in (PROPOSAL, DECISION, MITIGATION, OUTCOME, begun, TRAITS, FIT, ROW):
         store.remember("clicks", 52.0, record)
     newest, oldest = (run.run for run in store.jobs())
     assert store.delete("clicks", run=newest) == 1
     assert [run.run for run in store.jobs()] == [oldest]
     assert store.series("clicks", run=newest) == store.fits("clicks", run=newest) == ()
+    assert store.mitigations("clicks", run=newest) == ()
     assert store.delete("clicks") == 1
     assert store.jobs() == ()
     with pytest.raises(NotFoundError, match="clicks"):
