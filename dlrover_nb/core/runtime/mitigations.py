@@ -4,7 +4,9 @@ What concerns all workers (batch sizes, rates, backup workers) is in effect with
 others take time. A node that is replaced gets a mark by which it has no shape of any plan (`Node.has_shape`):
 so `worker_set` and `ps_group` start another one beside it, and let it go when that trains or holds its
 parameters. A worker goes after its iteration, not after its shard, for it is slow; what is left of its shard
-others train. Buckets of a PS that serves too slowly move within the group (`rebalancing`).
+others train. Buckets of a PS that serves too slowly move within the group (`rebalancing`). A node that gets
+a size of its own is resized in place (`resizing`), and is an exception from the plan (`Node.size`) until it
+goes or the plan changes the size of its role.
 
 Every action is answered by exactly one `MitigationEnded`. Level-triggered as the modules that carry it out:
 what became of an action is read from the state, so deaths, newer plans and a restarted master need no code of
@@ -28,7 +30,9 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
+from dlrover_nb.core.structs.capacity import fits
 from dlrover_nb.core.structs.events import MitigationEnded
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.actions import MitigationChoice
+    from dlrover_nb.core.structs.capacity import Need
 
 
 def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:
@@ -68,6 +73,8 @@ def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:
             _replace(state, action, choice, at_s)
         case MoveBuckets():
             _move(state, action, choice, at_s)
+        case SetSize():
+            _resize(state, action, choice, at_s)
         case _ as never:
             assert_never(never)
 
@@ -78,7 +85,7 @@ def give_up_hopeless(state: JobState, at_s: float) -> None:
         if why := _why_hopeless(state, each):
             node = state.roster.get(each.node)
             if node is not None and not each.ps_epoch:
-                node.is_replaced = False
+                node.is_replaced = node.is_replaced and not each.replaces
                 state.note(f"{each.node} stays: {why}", at_s)
             _end(state, each, at_s, why)
 
@@ -88,6 +95,9 @@ def end_done(state: JobState, at_s: float) -> None:
     for each in state.mitigations:
         if each.ps_epoch:
             is_done = state.group is not None and state.group.ps_epoch == each.ps_epoch
+        elif each.size is not None:
+            node = state.roster.get(each.node)
+            is_done = node is not None and node.resizing is None and (node.cpu, node.memory_mib) == each.size
         else:
             is_done = state.roster.get(each.node) is None and state.steady_since_s is not None
             if is_done:
@@ -215,6 +225,25 @@ def _move(state: JobState, action: MoveBuckets, choice: MitigationChoice, at_s: 
     _open(state, OpenMitigation(choice.decision, node.id, Role.PS, at_s, state.move.group.ps_epoch))
 
 
+def _resize(state: JobState, action: SetSize, choice: MitigationChoice, at_s: float) -> None:
+    node, need = _known(state, action.node, action.role), (action.cpu, action.memory_mib)
+    if state.resizes_in_place is False:
+        raise InvalidValueError(
+            f"{node.id} cannot get a size of its own, as nodes of this cluster are not resized in place; "
+            f"change the plan of all nodes of its role"
+        )
+    is_ready = state.steady_since_s is not None and not state.mitigations and state.resizes_in_place
+    if not is_ready or (node.role is Role.PS and node not in state.group_nodes):
+        raise _stale(state, "its plan is not in place")
+    if not fits(state.capacity, [need, *(each.need for each in state.roster.nodes if each is not node)]):
+        raise _stale(state, f"no machine has room for {node.id} with that size beside the others")
+    plan = state.target.role(node.role)
+    node.size = None if need == (plan.cpu, plan.memory_mib) else need
+    _note(state, choice, at_s)
+    state.steady_since_s, state.last_step_s = None, at_s
+    _open(state, OpenMitigation(choice.decision, node.id, node.role, at_s, size=need))
+
+
 def _known(state: JobState, name: str, role: Role) -> Node:
     node = state.roster.get(name)
     if node is None or node.role is not role:
@@ -236,10 +265,19 @@ def _why_hopeless(state: JobState, each: OpenMitigation) -> str:
         return "" if is_moving or is_there else each.failed or "something else came between"
     if rebalancing.is_ending(state):
         return "the job is about to end"
+    if each.size is not None:
+        return each.failed or _why_no_size(state, node, each.size)
     if node is None or node.is_draining or state.stage is Stage.SWITCHING:
         lost_ps = node is None and each.role is Role.PS
         return each.failed if lost_ps else ""
     return each.failed or _why_no_room(state, node)
+
+
+def _why_no_size(state: JobState, node: Node | None, size: Need) -> str:
+    if node is None or node.is_draining or node.is_going:
+        return "it leaves"
+    is_wanted = node.size_in(state.target.role(node.role)) == size
+    return "" if is_wanted else "the plan gives its role another size"
 
 
 def _why_no_room(state: JobState, node: Node) -> str:

@@ -335,6 +335,7 @@ class JobState:
 
     def set_target(self, target: ResourcePlan, at_s: float, *, is_fallback: bool = False) -> None:
         """Set another target plan."""
+        self.roster.drop_sizes(self.target, None if is_fallback else target, self.capacity)
         self.target, self.last_step_s = target, at_s
         self.change = PlanChange(at_s, is_fallback)
         for budget in self.restarts.values():

@@ -60,13 +60,16 @@ class OpenMitigation:
     decision
         Id of the decision that ordered it.
     node, role
-        The node that is replaced; or, with a `ps_epoch`, the PS whose buckets move.
+        The node that is replaced; or, with a `ps_epoch`, the PS whose buckets move; or, with a `size`, the
+        node that gets it.
     since_s
         When it began.
     ps_epoch
         The group in which the buckets are with their next owners; 0: the node is replaced.
     failed
         Why it came to nothing; empty: it has not, as far as is known.
+    size
+        Cores and MiB that the node gets in place; None: it does not.
     """
 
     decision: str
@@ -75,6 +78,12 @@ class OpenMitigation:
     since_s: float
     ps_epoch: int = 0
     failed: str = ""
+    size: tuple[float, int] | None = None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether another node takes the place of this one."""
+        return not self.ps_epoch and self.size is None
 
 
 def after_loss(mitigations: tuple[OpenMitigation, ...], node: Node, why: str) -> tuple[OpenMitigation, ...]:
@@ -82,7 +91,7 @@ def after_loss(mitigations: tuple[OpenMitigation, ...], node: Node, why: str) ->
     has_worked = node.has_worked or node.loaded_epoch > 0
     return tuple(
         replace(each, failed=f"{node.id} was lost: {why}")
-        if not each.ps_epoch
+        if each.replaces
         and each.role is node.role
         and (
             (each.node == node.id and each.role is Role.PS)
@@ -98,5 +107,14 @@ def failed(
 ) -> tuple[OpenMitigation, ...]:
     """Return actions of which moves of buckets, or replacements, have failed."""
     return tuple(
-        replace(each, failed=why) if bool(each.ps_epoch) is of_moves else each for each in mitigations
+        replace(each, failed=why) if (bool(each.ps_epoch) if of_moves else each.replaces) else each
+        for each in mitigations
+    )
+
+
+def size_failed(mitigations: tuple[OpenMitigation, ...], node: str, why: str) -> tuple[OpenMitigation, ...]:
+    """Return actions of which the one that gives a node another size has failed."""
+    return tuple(
+        replace(each, failed=why) if each.size is not None and each.node == node else each
+        for each in mitigations
     )

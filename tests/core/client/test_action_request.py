@@ -50,7 +50,7 @@ def test_each_request_is_the_action_that_it_names(request_, action):
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (ActionRequest(), "one of restart, move, batches, backup, rates, got none; give exactly one"),
+        (ActionRequest(), "one of restart, .*, rates, cores, memory, got none; give exactly one"),
         (ActionRequest(restart="worker-0", backup=1), "got restart and backup; give exactly one"),
         (
             ActionRequest(restart="worker-9"),
