@@ -44,7 +44,7 @@ def awaited(state: JobState, role: Role) -> tuple[Node, ...]:
         return ()
     want = state.target.role(role)
     if state.change is None:
-        names = {each.node for each in state.mitigations if each.size is not None}
+        names = {each.node for each in state.mitigations if each.in_place}
         nodes = [node for node in _staying(state, role, ()) if node.id in names]
     else:
         nodes = _staying(state, role, state.change.to_replace)

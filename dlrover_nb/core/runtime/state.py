@@ -24,7 +24,7 @@ from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.orders import Emit, Manifest, Order, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
-from dlrover_nb.core.runtime.state_records import Fence, OpenMitigation, WithoutScore
+from dlrover_nb.core.runtime.state_records import Fence, OpenMitigation, WithoutScore, take_size
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.events import MitigationEnded, NodeLeft, PhaseChanged, PlanFailed
@@ -266,6 +266,8 @@ class JobState:
             return
         for _ in range(n_node):
             node = self.roster.add(role, plan, at_s)
+            if self.change is None:
+                take_size(node, self.mitigations, self.roster.nodes)
             self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
 
     def stop_node(self, node: Node, at_s: float) -> None:

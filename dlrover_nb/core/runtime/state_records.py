@@ -9,7 +9,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import MOST_NAMED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.runtime.roster import Node
 
@@ -60,8 +60,7 @@ class OpenMitigation:
     decision
         Id of the decision that ordered it.
     node, role
-        The node that is replaced; or, with a `ps_epoch`, the PS whose buckets move; or, with a `size`, the
-        node that gets it.
+        The node that is replaced or resized; or, with a `ps_epoch`, the PS whose buckets move.
     since_s
         When it began.
     ps_epoch
@@ -69,7 +68,9 @@ class OpenMitigation:
     failed
         Why it came to nothing; empty: it has not, as far as is known.
     size
-        Cores and MiB that the node gets in place; None: it does not.
+        Cores and MiB that the node gets, or the one that takes its place; None: those of the plan.
+    in_place
+        Whether it is the node itself.
     """
 
     decision: str
@@ -79,11 +80,12 @@ class OpenMitigation:
     ps_epoch: int = 0
     failed: str = ""
     size: tuple[float, int] | None = None
+    in_place: bool = False
 
     @property
     def replaces(self) -> bool:
         """Whether another node takes the place of this one."""
-        return not self.ps_epoch and self.size is None
+        return not (self.ps_epoch or self.in_place)
 
 
 def after_loss(mitigations: tuple[OpenMitigation, ...], node: Node, why: str) -> tuple[OpenMitigation, ...]:
@@ -112,9 +114,20 @@ def failed(
     )
 
 
+def take_size(node: Node, mitigations: Iterable[OpenMitigation], nodes: Iterable[Node]) -> None:
+    """Give a new node the size of the one whose place it takes, where that is an exception from the plan."""
+    for each in mitigations:
+        is_taken = any(
+            n is not node and n.role is each.role and n.size == each.size and n.since_s >= each.since_s
+            for n in nodes
+        )
+        if each.replaces and each.size is not None and each.role is node.role and not is_taken:
+            node.cpu, node.memory_mib = node.size = each.size
+            return
+
+
 def size_failed(mitigations: tuple[OpenMitigation, ...], node: str, why: str) -> tuple[OpenMitigation, ...]:
     """Return actions of which the one that gives a node another size has failed."""
     return tuple(
-        replace(each, failed=why) if each.size is not None and each.node == node else each
-        for each in mitigations
+        replace(each, failed=why) if each.in_place and each.node == node else each for each in mitigations
     )

@@ -69,6 +69,32 @@ def test_another_count_keeps_the_exception_and_another_size_of_the_role_ends_it(
     assert set(shapes(world).values()) == {(0.5, 512)}
 
 
+@pytest.mark.parametrize(
+    ("action", "names"),
+    [
+        (LARGER, {"ps-1", "ps-2", "worker-0", "worker-1"}),
+        (SetSize("worker-1", Role.WORKER, 1.0, 700), {"ps-0", "ps-1", "worker-0", "worker-2"}),
+    ],
+)
+def test_where_nodes_are_not_resized_in_place_one_of_that_size_takes_its_place(
+    action: SetSize, names: set[str]
+) -> None:
+    world = World(spec(BEFORE), features(8000))
+    world.run_until(lambda: in_place(world, BEFORE))
+    mitigate(world, action)
+    assert answer(world) == ""
+    world.run_until(lambda: world.master.running == BEFORE)
+    assert shapes(world).keys() == names
+    role = BEFORE.role(action.role)
+    sizes = sorted(node.cpu for node in world.master.nodes if node.role is action.role)
+    assert sizes == [role.cpu, action.cpu]
+    order(world, plan(3, 2))
+    world.run_until(lambda: in_place(world, plan(3, 2)))
+    assert action.cpu in {node.cpu for node in world.master.nodes if node.role is action.role}
+    world.run_to_end()
+    trained_every_row(world)
+
+
 def test_a_plan_that_has_no_room_beside_an_exception_ends_it() -> None:
     world = running(n_row=20_000)
     mitigate(world, SetSize("ps-0", Role.PS, 6.0, 1024))
@@ -139,21 +165,23 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing() -> None:
     world = running(n_row=8000)
     unchanged(world, SetSize("ps-9", Role.PS, 1.0, 512), InvalidValueError, "expected one of ps-0, ps-1")
     unchanged(world, SetSize("ps-0", Role.PS, 100.0, 512), StaleDecisionError, "no machine has room for ps-0")
-    plain = World(spec(BEFORE), features(8000))
-    plain.run_until(lambda: in_place(plain, BEFORE))
-    unchanged(plain, LARGER, InvalidValueError, "are not resized in place")
+    unchanged(world, SetSize("ps-0", Role.PS, 0.25, 512), InvalidValueError, "has 0.25 cores and 512 MiB alr")
     order(world, plan(3, 2))
     unchanged(world, LARGER, StaleDecisionError, "its plan is not in place")
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=2))
+@given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=2), st.booleans())
 def test_any_interleaving_answers_each_order_once_and_trains_every_row(
-    seed: int, first: object, plans: list[object]
+    seed: int,
+    first: object,
+    plans: list[object],
+    resizes: bool,  # noqa: FBT001
 ) -> None:
-    job = spec(first, n_epoch=2, checkpoint_every_s=3.0, heartbeat_timeout_s=1e6)  # type: ignore[arg-type]
+    job = spec(first, n_epoch=2, checkpoint_every_s=3.0, heartbeat_timeout_s=30.0)  # type: ignore[arg-type]
     world = World(job, features(395), cpu=16.0)
-    world.resize_in_place()
+    if resizes:
+        world.resize_in_place()
     wanted, rng, ordered = [first], random.Random(seed), []
     for _ in range(250):
         disturb(world, rng, wanted, plans)
