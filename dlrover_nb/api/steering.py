@@ -209,7 +209,7 @@ class Steering(Tabular):
         """
         return self._decided(self.handle.undo(decision, why=why))
 
-    def mitigate(
+    def mitigate(  # noqa: PLR0913 - what can be done, each by its name
         self,
         *,
         restart: str | None = None,
@@ -217,6 +217,8 @@ class Steering(Tabular):
         batches: Mapping[str, int] | None = None,
         backup: int | None = None,
         rates: Mapping[str, float] | None = None,
+        cores: Mapping[str, float] | None = None,
+        memory: Mapping[str, int] | None = None,
         why: str = "",
     ) -> DecisionView:
         """Order an action against stragglers, whether or not it was proposed; give exactly one.
@@ -234,13 +236,16 @@ class Steering(Tabular):
             0: it waits for all.
         rates
             Factor on the learning rate by the worker's name, of a job whose workers do not.
+        cores, memory
+            Cores, or MiB, that one node may use by its name, in place and whatever the plan says of its role:
+            until it goes, or a plan with another size of its role comes.
         why
             Reason, kept with the decision.
 
         Returns
         -------
         DecisionView
-            The decision with its id, and its progress; `undo` takes back sizes, backup workers and rates.
+            The decision with its id, and its progress; `undo` takes back all but restarts and moves.
 
         Raises
         ------
@@ -253,7 +258,7 @@ class Steering(Tabular):
         --------
         >>> job.mitigate(restart="worker-1", why="its machine is busy")
         """
-        request = ActionRequest(restart, move, batches, backup, rates)
+        request = ActionRequest(restart, move, batches, backup, rates, cores, memory)
         action = request.action(self.handle.snapshot())
         return self._decided(self.handle.mitigate(action, why=why))
 

@@ -51,6 +51,14 @@ Rates = Annotated[
     dict[str, Annotated[float, Field(gt=0)]] | None,
     Field(max_length=MOST_NODES, description="Factor on the learning rate by worker, or null."),
 ]
+Cores = Annotated[
+    dict[str, Annotated[float, Field(ge=CPU_STEP, le=MOST_CPU)]] | None,
+    Field(max_length=1, description="Cores that one node may use, or null."),
+]
+NodeMemory = Annotated[
+    dict[str, Annotated[int, Field(ge=64, le=MOST_MEMORY_MIB)]] | None,
+    Field(max_length=1, description="MiB that one node may use, or null."),
+]
 Backup = Annotated[
     int | None, Field(ge=0, le=MOST_NODES, description="Without how many workers a round goes on, or null.")
 ]
@@ -161,9 +169,12 @@ def _proposing(tools: AgentTools) -> tuple[Callable[..., Told], ...]:
         batches: Batches = None,
         backup: Backup = None,
         rates: Rates = None,
+        cores: Cores = None,
+        memory: NodeMemory = None,
     ) -> Told:
         """Ask a person to order an action against stragglers, exactly one; nothing is changed yet."""
-        return tools.propose_action(job, ActionRequest(restart, move, batches, backup, rates), why)
+        request = ActionRequest(restart, move, batches, backup, rates, cores, memory)
+        return tools.propose_action(job, request, why)
 
     return propose, propose_action
 

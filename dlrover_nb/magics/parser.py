@@ -110,6 +110,25 @@ def worker_rate(text: str) -> tuple[str, float]:
     return name, number(factor)
 
 
+def node_cores(text: str) -> list[tuple[str, float]]:
+    """Return a node's name and cores, of ``ps-0=2``."""
+    name, value = _of_node(text, "CORES", "ps-0=2")
+    return [(name, number(value))]
+
+
+def node_memory(text: str) -> list[tuple[str, int]]:
+    """Return a node's name and MiB, of ``ps-0=4096``."""
+    name, value = _of_node(text, "MIB", "ps-0=4096")
+    return [(name, whole(value))]
+
+
+def _of_node(text: str, what: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"expected NODE={what} such as {example}, got {text!r}")
+    return name, value
+
+
 def number(text: str) -> float:
     """Return a number."""
     try:

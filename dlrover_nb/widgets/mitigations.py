@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets import units
@@ -240,6 +241,8 @@ def order_command(job: str, action: Action) -> str:
             option = f"--restart {short_name(node, job)}"
         case MoveBuckets(ps=ps):
             option = f"--move {short_name(ps, job)}"
+        case SetSize(node=node, cpu=cpu):
+            option = f"--cores {short_name(node, job)}={cpu:g}"
         case AdjustBatches(sizes=sizes):
             if action.accumulate:
                 return ""

@@ -140,6 +140,16 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
             "mitigate",
             {"job": None, "given": {"rates": {"worker-0": 0.5}}, "why": ""},
         ),
+        (
+            "mitigate --cores ps-0=2",
+            "mitigate",
+            {"job": None, "given": {"cores": {"ps-0": 2.0}}, "why": ""},
+        ),
+        (
+            "mitigate ctr --memory worker-1=4096",
+            "mitigate",
+            {"job": "ctr", "given": {"memory": {"worker-1": 4096}}, "why": ""},
+        ),
         ("accept m1", "accept", {"job": None, "proposal": "m1", "why": ""}),
         ("reject ctr m2", "reject", {"job": "ctr", "proposal": "m2", "why": ""}),
         ("stragglers", "stragglers", {"job": None, "solution": "antdt-nd"}),

@@ -1,6 +1,6 @@
 """An action against stragglers from what people write: names of nodes, sizes, factors.
 
-The Python API, the verb, the HTTP API and agents take the same five words, of which exactly one is given. A
+The Python API, the verb, the HTTP API and agents take the same seven words, of which exactly one is given. A
 node is looked up among those of the job, so that a wrong name is told with the right ones before anything is
 asked of the job's master; whether the job can do it now, its master decides.
 """
@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
@@ -46,6 +47,8 @@ class ActionRequest:
         Without how many slowest workers an iteration goes on; 0: it waits for all.
     rates
         Factor on the learning rate by the worker's name.
+    cores, memory
+        What one node may use, by its name: cores, or MiB; the other one stays.
     """
 
     restart: str | None = None
@@ -53,6 +56,8 @@ class ActionRequest:
     batches: Mapping[str, int] | None = None
     backup: int | None = None
     rates: Mapping[str, float] | None = None
+    cores: Mapping[str, float] | None = None
+    memory: Mapping[str, int] | None = None
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -82,14 +87,34 @@ class ActionRequest:
             return AdjustBatches(sizes)
         if self.rates is not None:
             return AdjustRates(_of_workers(snapshot, self.rates, "rates"))
-        assert self.backup is not None
-        return BackupWorkers(self.backup)
+        if self.backup is not None:
+            return BackupWorkers(self.backup)
+        return self._size(snapshot)
+
+    def _size(self, snapshot: JobSnapshot) -> SetSize:
+        if self.cores is not None:
+            node, cpu = _of_one(snapshot, self.cores, "cores")
+            return SetSize(node.id, node.role, cpu, node.memory_mib)
+        assert self.memory is not None
+        node, memory_mib = _of_one(snapshot, self.memory, "memory")
+        return SetSize(node.id, node.role, node.cpu, memory_mib)
 
 
 def _of_workers(snapshot: JobSnapshot, values: Mapping[str, N], what: str) -> tuple[tuple[str, N], ...]:
     return tuple(
         (_node(snapshot, name, what, Role.WORKER).id, value) for name, value in sorted(values.items())
     )
+
+
+def _of_one(snapshot: JobSnapshot, values: Mapping[str, N], what: str) -> tuple[NodeView, N]:
+    if len(values) != 1:
+        got = ", ".join(sorted(values)) or "none"
+        raise InvalidValueError(
+            f"{what} must name one node of job {snapshot.spec.name}, got {got}; one node at a time gets a "
+            "size of its own, and scale gives all nodes of a role another one"
+        )
+    [(name, value)] = values.items()
+    return _node(snapshot, name, what), value
 
 
 def _check_all_named(snapshot: JobSnapshot, sizes: tuple[tuple[str, int], ...]) -> None:

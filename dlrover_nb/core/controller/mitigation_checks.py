@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import Sync
@@ -112,7 +113,7 @@ def _check_possible(action: Action, now: MitigationContext) -> None:
                 raise InvalidValueError(
                     f"n must be below the number of workers, {n_worker}, got {action.n}; leave out fewer"
                 )
-        case KillRestart():
+        case KillRestart() | SetSize():
             _check_nodes((action.node,), action.role, now)
         case MoveBuckets():
             _check_nodes((action.ps,), Role.PS, now)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.straggler.arbiter import Facts
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
-from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, BackupWorkers, MoveBuckets
+from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, BackupWorkers, MoveBuckets, SetSize
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.stragglers import Pace
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.actions import Action
     from dlrover_nb.core.structs.events import BatchSizesSet, NodeLeft, NodeReported, NodeStarted
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
     from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 LEAST_REVIEW_S = 1.0
@@ -72,6 +72,7 @@ class SlowNodes:
         self._rates: dict[str, float] = {}
         self._n_backup = 0
         self._relieved: set[str] = set()
+        self._exceptions: dict[str, SetSize] = {}  # of nodes that do not have their role's size
         self.findings: tuple[Straggler, ...] = ()
 
     # facts
@@ -122,11 +123,19 @@ class SlowNodes:
                 self._n_backup = action.n
             case MoveBuckets():
                 self._relieved.add(action.ps)
+            case SetSize():
+                self._exceptions[action.node] = action
 
     def plan_applied(self, plan: ResourcePlan) -> None:
         """Note that a plan is in place: with other PS, parameters were placed anew."""
-        if self._plan is not None and plan.ps != self._plan.ps:
+        before = self._plan
+        if before is None:
+            return
+        if plan.ps != before.ps:
             self._relieved.clear()
+        for node, own in list(self._exceptions.items()):
+            if _size(plan.role(own.role)) != _size(before.role(own.role)):
+                del self._exceptions[node]
 
     # reviews
 
@@ -208,6 +217,8 @@ class SlowNodes:
                 return AdjustRates(tuple((node, self._rates.get(node, 1.0)) for node in workers))
             case BackupWorkers():
                 return BackupWorkers(self._n_backup)
+            case SetSize(node=node, role=role) if self._plan is not None:
+                return self._exceptions.get(node) or SetSize(node, role, *_size(self._plan.role(role)))
         return None
 
     def _global_batch(self, n_worker: int) -> int | None:
@@ -247,5 +258,10 @@ class SlowNodes:
         for by_node in (self._heard_s[role], self._n_iter, self._sizes, self._rates):
             by_node.pop(node, None)
         self._relieved.discard(node)
+        self._exceptions.pop(node, None)
         self._monitor.forget(node)
         self.findings = tuple(each for each in self.findings if each.node != node)
+
+
+def _size(plan: RolePlan) -> tuple[float, int]:
+    return plan.cpu, plan.memory_mib

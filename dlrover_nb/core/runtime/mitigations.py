@@ -4,7 +4,10 @@ What concerns all workers (batch sizes, rates, backup workers) is in effect with
 others take time. A node that is replaced gets a mark by which it has no shape of any plan (`Node.has_shape`):
 so `worker_set` and `ps_group` start another one beside it, and let it go when that trains or holds its
 parameters. A worker goes after its iteration, not after its shard, for it is slow; what is left of its shard
-others train. Buckets of a PS that serves too slowly move within the group (`rebalancing`).
+others train. Buckets of a PS that serves too slowly move within the group (`rebalancing`). A node that gets
+a size of its own is resized in place (`resizing`); where its cluster cannot do that, one of that size takes
+its place. It is an exception from the plan (`Node.size`) until it goes or the plan changes the size of its
+role.
 
 Every action is answered by exactly one `MitigationEnded`. Level-triggered as the modules that carry it out:
 what became of an action is read from the state, so deaths, newer plans and a restarted master need no code of
@@ -28,7 +31,9 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
+from dlrover_nb.core.structs.capacity import fits
 from dlrover_nb.core.structs.events import MitigationEnded
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate
@@ -68,6 +73,8 @@ def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:
             _replace(state, action, choice, at_s)
         case MoveBuckets():
             _move(state, action, choice, at_s)
+        case SetSize():
+            _resize(state, action, choice, at_s)
         case _ as never:
             assert_never(never)
 
@@ -78,7 +85,7 @@ def give_up_hopeless(state: JobState, at_s: float) -> None:
         if why := _why_hopeless(state, each):
             node = state.roster.get(each.node)
             if node is not None and not each.ps_epoch:
-                node.is_replaced = False
+                node.is_replaced = node.is_replaced and not each.replaces
                 state.note(f"{each.node} stays: {why}", at_s)
             _end(state, each, at_s, why)
 
@@ -88,12 +95,15 @@ def end_done(state: JobState, at_s: float) -> None:
     for each in state.mitigations:
         if each.ps_epoch:
             is_done = state.group is not None and state.group.ps_epoch == each.ps_epoch
+        elif each.in_place:
+            node = state.roster.get(each.node)
+            is_done = node is not None and node.resizing is None and (node.cpu, node.memory_mib) == each.size
         else:
             is_done = state.roster.get(each.node) is None and state.steady_since_s is not None
             if is_done:
                 state.note(f"{each.node} was replaced", at_s)
         if is_done:
-            _end(state, each, at_s)
+            _end(state, each, at_s, _why_other_size(state, each))
 
 
 def _end(state: JobState, each: OpenMitigation, at_s: float, why_not: str = "") -> None:
@@ -215,6 +225,30 @@ def _move(state: JobState, action: MoveBuckets, choice: MitigationChoice, at_s: 
     _open(state, OpenMitigation(choice.decision, node.id, Role.PS, at_s, state.move.group.ps_epoch))
 
 
+def _resize(state: JobState, action: SetSize, choice: MitigationChoice, at_s: float) -> None:
+    node, need = _known(state, action.node, action.role), (action.cpu, action.memory_mib)
+    if need == (node.cpu, node.memory_mib):
+        raise InvalidValueError(
+            f"{node.id} has {need[0]:g} cores and {need[1]} MiB already; give another size"
+        )
+    if state.mitigations or state.resizes_in_place is None:
+        raise _stale(state, "its plan is not in place")
+    _check_worker(state, node) if node.role is Role.WORKER else _check_ps(state, node)
+    in_place = state.resizes_in_place
+    others = [each.need for each in state.roster.nodes if not (in_place and each is node)]
+    if not fits(state.capacity, [need, *others]):
+        raise _stale(state, f"no machine has room for {node.id} with that size beside the others")
+    if in_place:
+        plan = state.target.role(node.role)
+        node.size = None if need == (plan.cpu, plan.memory_mib) else need
+    else:
+        node.is_replaced = True
+    _note(state, choice, at_s)
+    state.steady_since_s, state.last_step_s = None, at_s
+    opened = OpenMitigation(choice.decision, node.id, node.role, at_s, size=need, in_place=in_place)
+    _open(state, opened)
+
+
 def _known(state: JobState, name: str, role: Role) -> Node:
     node = state.roster.get(name)
     if node is None or node.role is not role:
@@ -236,10 +270,25 @@ def _why_hopeless(state: JobState, each: OpenMitigation) -> str:
         return "" if is_moving or is_there else each.failed or "something else came between"
     if rebalancing.is_ending(state):
         return "the job is about to end"
+    if each.in_place:
+        return each.failed or _why_no_size(state, node, each)
     if node is None or node.is_draining or state.stage is Stage.SWITCHING:
         lost_ps = node is None and each.role is Role.PS
         return each.failed if lost_ps else ""
     return each.failed or _why_no_room(state, node)
+
+
+def _why_no_size(state: JobState, node: Node | None, each: OpenMitigation) -> str:
+    if node is None or node.is_draining or node.is_going:
+        return "it leaves"
+    is_wanted = node.size_in(state.target.role(node.role)) == each.size
+    return "" if is_wanted else "the plan gives its role another size"
+
+
+def _why_other_size(state: JobState, each: OpenMitigation) -> str:
+    """Return why no node has the size that one was to have; empty: one has it, or none was to."""
+    sizes = {(node.cpu, node.memory_mib) for node in state.roster.nodes if node.role is each.role}
+    return "" if each.size is None or each.size in sizes else "the plan changed before"
 
 
 def _why_no_room(state: JobState, node: Node) -> str:

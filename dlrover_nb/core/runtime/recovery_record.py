@@ -75,6 +75,7 @@ class NodeRecord:
     is_leaving: bool = False
     is_replaced: bool = False
     resizing: tuple[float, int] | None = None
+    size: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +253,7 @@ def _node_record(node: Node) -> NodeRecord:
         is_leaving=node.is_leaving,
         is_replaced=node.is_replaced,
         resizing=node.resizing,
+        size=node.size,
     )
 
 
@@ -277,4 +279,5 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         is_leaving=record.is_leaving,
         is_replaced=record.is_replaced,
         resizing=record.resizing,
+        size=record.size,
     )

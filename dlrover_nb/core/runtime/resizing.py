@@ -10,6 +10,9 @@ Level-triggered: which node is next follows from the shapes in the roster. A res
 a node that was under way; to ask twice changes nothing. As long as it is not known whether the backend
 resizes nodes, none is replaced for its size: a cluster that does not answer could start no other either.
 
+A single node that is to be an exception from the plan (`SetSize`) gets its size the same way, outside of any
+change of plan; where that fails, it keeps the size that it has.
+
 All nodes at once was rejected: where a change fails, one node at a time has to be replaced, and a PS that
 shrinks too far takes at most its own part with it.
 """
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.orders import ResizeNode
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.runtime.state_records import size_failed
 from dlrover_nb.core.structs.capacity import fits
 from dlrover_nb.core.structs.resizing import Resize
 from dlrover_nb.core.structs.resources import Role
@@ -36,9 +40,14 @@ if TYPE_CHECKING:
 
 def awaited(state: JobState, role: Role) -> tuple[Node, ...]:
     """Return the nodes of a role that get the shape of the target in place; none where that is not tried."""
-    if state.change is None or state.resizes_in_place is False:
+    if state.resizes_in_place is False:
         return ()
-    want, nodes = state.target.role(role), _staying(state, role, state.change.to_replace)
+    want = state.target.role(role)
+    if state.change is None:
+        names = {each.node for each in state.mitigations if each.in_place}
+        nodes = [node for node in _staying(state, role, ()) if node.id in names]
+    else:
+        nodes = _staying(state, role, state.change.to_replace)
     if len(nodes) > want.count:
         return ()
     return tuple(node for node in nodes if (node.is_up or node.is_adopted) and not node.has_shape(want))
@@ -67,8 +76,7 @@ def advance(state: JobState, at_s: float) -> None:
 
 
 def _need(state: JobState, node: Node) -> Need:
-    want = state.target.role(node.role)
-    return want.cpu, want.memory_mib
+    return node.size_in(state.target.role(node.role))
 
 
 def _is_asked_for(state: JobState, node: Node) -> bool:
@@ -139,12 +147,18 @@ def check_time(state: JobState, limit_s: float, at_s: float) -> None:
 
 
 def _replace(state: JobState, node: Node, why: str, at_s: float) -> None:
-    """Let a node be replaced: it goes back to its shape meanwhile, which frees what was reserved for it."""
+    """Let a node be replaced: it goes back to its shape meanwhile, which frees what was reserved for it.
+
+    One that was to be an exception from the plan keeps its shape and stays: the action has failed.
+    """
     if node.resizing is not None:
         state.orders.append(ResizeNode(node.id, node.cpu, node.memory_mib))
         state.send(node, Resize(node.cpu, node.memory_mib))
     node.resizing = node.resize_asked_s = None
     state.last_step_s = at_s  # its successor has as long to start as any other
-    if state.change is not None:
-        state.change.to_replace = (*state.change.to_replace, node.id)
+    if state.change is None:
+        node.keep_size(state.target.role(node.role))
+        state.mitigations = size_failed(state.mitigations, node.id, why)
+        return
+    state.change.to_replace = (*state.change.to_replace, node.id)
     state.note(f"{node.id} cannot be resized in place: {why}; it is replaced", at_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.capacity import fits
 from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.bucket_loads import BucketLoad
-    from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.messages import Hello
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
 
 
@@ -59,6 +61,7 @@ class Node:
     late_parts: set[int] = field(default_factory=set)  # that it still writes, of checkpoints given up
     last: NodeSample | None = None
     n_dropped: int = 0  # messages that it could not decode
+    size: Need | None = None  # what it is to use instead of its role's plan; None: it is no exception
     resizing: Need | None = None  # what it is to use in place of its shape; None: it has its shape
     resize_asked_s: float | None = None  # when this master asked for that
     returned: int | None = None  # a shard that it gave back to others
@@ -66,9 +69,18 @@ class Node:
     load: BucketLoad | None = None  # of a PS: its last one, of whatever group
 
     def has_shape(self, plan: RolePlan) -> bool:
-        """Whether its CPU and memory are those of the plan, and about to stay so; none while it goes."""
+        """Whether its CPU and memory are what a plan lets it use, and about to stay; none while it goes."""
         is_staying = self.resizing is None and not self.is_going
-        return is_staying and (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
+        return is_staying and (self.cpu, self.memory_mib) == self.size_in(plan)
+
+    def size_in(self, plan: RolePlan) -> Need:
+        """Return the cores and MiB that it is to use under a plan: its own where it is an exception."""
+        return self.size or (plan.cpu, plan.memory_mib)
+
+    def keep_size(self, plan: RolePlan) -> None:
+        """Let it keep what it uses, as an exception where that is not what the plan says."""
+        own = self.cpu, self.memory_mib
+        self.size = None if own == (plan.cpu, plan.memory_mib) else own
 
     @property
     def is_going(self) -> bool:
@@ -175,6 +187,33 @@ class Roster:
     def needs(self) -> list[Need]:
         """Cores and MiB of all nodes."""
         return [node.need for node in self._nodes.values()]
+
+    def drop_sizes(self, before: ResourcePlan, after: ResourcePlan | None, capacity: Capacity) -> None:
+        """End exceptions from a plan that the next one ends: it gives the role another size, or lacks room.
+
+        Parameters
+        ----------
+        before, after
+            The plans; None: one that did not come about, after which no exception may be in the way.
+        capacity
+            Of the job.
+        """
+        if after is None:
+            for node in self.nodes:
+                node.size = None
+            return
+        for node in self.nodes:
+            own, other = before.role(node.role), after.role(node.role)
+            if (own.cpu, own.memory_mib) != (other.cpu, other.memory_mib):
+                node.size = None
+        excepted = [node for node in self.nodes if node.size is not None]
+        needs = [node.size for node in excepted if node.size is not None]
+        for role in Role:
+            n_more = after.role(role).count - sum(node.role is role for node in excepted)
+            needs += [(after.role(role).cpu, after.role(role).memory_mib)] * max(0, n_more)
+        if excepted and not fits(capacity, needs):
+            for node in excepted:
+                node.size = None
 
     def staying_needs(self, want: RolePlan) -> list[Need]:
         """Return what workers need, without those that drain or exceed a plan: they leave by themselves."""

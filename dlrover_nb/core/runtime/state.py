@@ -24,7 +24,7 @@ from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.orders import Emit, Manifest, Order, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
-from dlrover_nb.core.runtime.state_records import Fence, OpenMitigation, WithoutScore
+from dlrover_nb.core.runtime.state_records import Fence, OpenMitigation, WithoutScore, take_size
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.events import MitigationEnded, NodeLeft, PhaseChanged, PlanFailed
@@ -266,6 +266,8 @@ class JobState:
             return
         for _ in range(n_node):
             node = self.roster.add(role, plan, at_s)
+            if self.change is None:
+                take_size(node, self.mitigations, self.roster.nodes)
             self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
 
     def stop_node(self, node: Node, at_s: float) -> None:
@@ -335,6 +337,7 @@ class JobState:
 
     def set_target(self, target: ResourcePlan, at_s: float, *, is_fallback: bool = False) -> None:
         """Set another target plan."""
+        self.roster.drop_sizes(self.target, None if is_fallback else target, self.capacity)
         self.target, self.last_step_s = target, at_s
         self.change = PlanChange(at_s, is_fallback)
         for budget in self.restarts.values():

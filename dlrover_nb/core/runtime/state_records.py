@@ -9,7 +9,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import MOST_NAMED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.runtime.roster import Node
 
@@ -60,13 +60,17 @@ class OpenMitigation:
     decision
         Id of the decision that ordered it.
     node, role
-        The node that is replaced; or, with a `ps_epoch`, the PS whose buckets move.
+        The node that is replaced or resized; or, with a `ps_epoch`, the PS whose buckets move.
     since_s
         When it began.
     ps_epoch
         The group in which the buckets are with their next owners; 0: the node is replaced.
     failed
         Why it came to nothing; empty: it has not, as far as is known.
+    size
+        Cores and MiB that the node gets, or the one that takes its place; None: those of the plan.
+    in_place
+        Whether it is the node itself.
     """
 
     decision: str
@@ -75,6 +79,13 @@ class OpenMitigation:
     since_s: float
     ps_epoch: int = 0
     failed: str = ""
+    size: tuple[float, int] | None = None
+    in_place: bool = False
+
+    @property
+    def replaces(self) -> bool:
+        """Whether another node takes the place of this one."""
+        return not (self.ps_epoch or self.in_place)
 
 
 def after_loss(mitigations: tuple[OpenMitigation, ...], node: Node, why: str) -> tuple[OpenMitigation, ...]:
@@ -82,7 +93,7 @@ def after_loss(mitigations: tuple[OpenMitigation, ...], node: Node, why: str) ->
     has_worked = node.has_worked or node.loaded_epoch > 0
     return tuple(
         replace(each, failed=f"{node.id} was lost: {why}")
-        if not each.ps_epoch
+        if each.replaces
         and each.role is node.role
         and (
             (each.node == node.id and each.role is Role.PS)
@@ -98,5 +109,25 @@ def failed(
 ) -> tuple[OpenMitigation, ...]:
     """Return actions of which moves of buckets, or replacements, have failed."""
     return tuple(
-        replace(each, failed=why) if bool(each.ps_epoch) is of_moves else each for each in mitigations
+        replace(each, failed=why) if (bool(each.ps_epoch) if of_moves else each.replaces) else each
+        for each in mitigations
+    )
+
+
+def take_size(node: Node, mitigations: Iterable[OpenMitigation], nodes: Iterable[Node]) -> None:
+    """Give a new node the size of the one whose place it takes, where that is an exception from the plan."""
+    for each in mitigations:
+        is_taken = any(
+            n is not node and n.role is each.role and n.size == each.size and n.since_s >= each.since_s
+            for n in nodes
+        )
+        if each.replaces and each.size is not None and each.role is node.role and not is_taken:
+            node.cpu, node.memory_mib = node.size = each.size
+            return
+
+
+def size_failed(mitigations: tuple[OpenMitigation, ...], node: str, why: str) -> tuple[OpenMitigation, ...]:
+    """Return actions of which the one that gives a node another size has failed."""
+    return tuple(
+        replace(each, failed=why) if each.in_place and each.node == node else each for each in mitigations
     )

@@ -2,7 +2,8 @@
 
 A restarted node is another one on another machine, so it has normal speed: it starts beside the slow one,
 which leaves when it is ready. Sizes and backups change how the workers of a job are paced together, and moved
-parameters how the PS are. Learning rates change no speed, so there is nothing to simulate.
+parameters how the PS are. Learning rates change no speed, so there is nothing to simulate; and all nodes of a
+role have one size.
 
 Sizes that were agreed on hold for the workers that agreed: when one leaves, all have the job's batch again.
 """
@@ -20,6 +21,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.events import BatchSizesSet, MitigationEnded
 from dlrover_nb.core.structs.job import JobPhase, Sync
@@ -103,6 +105,11 @@ class SimMitigations:
             case AdjustRates():
                 raise InvalidValueError(
                     "a simulated job has no learning rates, as no parameters are trained; connect local"
+                )
+            case SetSize():
+                raise InvalidValueError(
+                    "all simulated nodes of a role have the size of the plan; scale the job to another plan, "
+                    "or connect local"
                 )
             case KillRestart():
                 self._replace(choice.decision, self._active(action.node, action.role), settle)

@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role
@@ -79,5 +80,7 @@ def cost_words(action: Action) -> str:
             return f"the start of another {role} beside it; {pause}"
         case MoveBuckets():
             return "rows are copied while training goes on; then a pause of some 0.1 s"
+        case SetSize():
+            return "nothing: it gets its cores and memory in place, while training goes on"
         case _ as never:
             assert_never(never)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import Role, RolePlan
 
 MOST_NAMED = 4  # nodes that a sentence names
 
@@ -135,6 +135,43 @@ class MoveBuckets:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSize:
+    """Let one node use other cores and memory than the plan gives its role, in place.
+
+    This is the exception from a plan for a node that needs more than the others. It lasts as long as the node
+    and its role's size in the plan: one that takes the place of the node has the size of the plan.
+
+    Parameters
+    ----------
+    node, role
+        The node.
+    cpu
+        Cores that it may use.
+    memory_mib
+        MiB that it may use.
+    """
+
+    node: str
+    role: Role
+    cpu: float
+    memory_mib: int
+
+    def __post_init__(self) -> None:
+        plan = RolePlan(1, self.cpu, self.memory_mib)  # the limits of a node's size are those of a plan
+        object.__setattr__(self, "cpu", plan.cpu)
+
+    @property
+    def is_global(self) -> Literal[False]:
+        """It concerns one node."""
+        return False
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        return f"let {self.node} use {self.cpu:g} cores and {self.memory_mib} MiB"
+
+
+@dataclass(frozen=True, slots=True)
 class AdjustRates:
     """ADJUST_LR: multiply each worker's learning rate by a factor."""
 
@@ -157,7 +194,7 @@ class AdjustRates:
         return f"multiply learning rates: {_listed(changed)}" if changed else "set learning rates back"
 
 
-NodeAction = KillRestart | MoveBuckets
+NodeAction = KillRestart | MoveBuckets | SetSize
 GlobalAction = AdjustBatches | BackupWorkers | AdjustRates
 Action = NodeAction | GlobalAction
 
@@ -171,7 +208,7 @@ def named(action: Action) -> frozenset[str]:
             return frozenset(node for node, _ in action.factors)
         case BackupWorkers():
             return frozenset()
-        case KillRestart() | MoveBuckets():
+        case KillRestart() | MoveBuckets() | SetSize():
             return frozenset({action.node})
 
 
@@ -184,6 +221,7 @@ class ActionChoice:
     rates: AdjustRates | None = None
     restart: KillRestart | None = None
     move: MoveBuckets | None = None
+    size: SetSize | None = None
 
     def __post_init__(self) -> None:
         n_set = sum(getattr(self, each.name) is not None for each in fields(self))
@@ -205,11 +243,15 @@ class ActionChoice:
                 return cls(restart=action)
             case MoveBuckets():
                 return cls(move=action)
+            case SetSize():
+                return cls(size=action)
 
     @property
     def action(self) -> Action:
         """The action."""
-        found: Action | None = self.adjust or self.backup or self.rates or self.restart or self.move
+        found: Action | None = (
+            self.adjust or self.backup or self.rates or self.restart or self.move or self.size
+        )
         assert found is not None, self
         return found
 

@@ -35,6 +35,8 @@ NodeName = Annotated[str, Meta(min_length=1, max_length=128)]
 Batches = Annotated[
     dict[NodeName, Annotated[int, Meta(ge=1, le=MOST_BATCH)]], Meta(min_length=1, max_length=MOST_NODES)
 ]
+Cores = Annotated[dict[NodeName, Cpu], Meta(min_length=1, max_length=1)]
+NodeMemory = Annotated[dict[NodeName, MemoryMib], Meta(min_length=1, max_length=1)]
 Rates = Annotated[
     dict[NodeName, Annotated[float, Meta(gt=0, le=MOST_FACTOR)]], Meta(min_length=1, max_length=MOST_NODES)
 ]
@@ -142,11 +144,12 @@ class Pin(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", 
 
 
 class Mitigate(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="mitigate"):
-    """Order an action against stragglers: exactly one of the first five fields.
+    """Order an action against stragglers: exactly one of the first seven fields.
 
     `restart` starts another node beside the one named, `move` gives a PS fewer parameters, `batches` are
     samples per mini-batch by worker, `backup` is without how many workers a round goes on, `rates` are
-    factors on learning rates by worker.
+    factors on learning rates by worker, `cores` and `memory` (MiB) are what one node may use, whatever the
+    plan says of its role.
     """
 
     restart: NodeName | None = None
@@ -154,11 +157,15 @@ class Mitigate(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdi
     batches: Batches | None = None
     backup: Annotated[int, Meta(ge=0, le=MOST_NODES)] | None = None
     rates: Rates | None = None
+    cores: Cores | None = None
+    memory: NodeMemory | None = None
     why: Why = ""
 
     def request(self) -> ActionRequest:
         """Return it as the client's record, which looks the nodes up."""
-        return ActionRequest(self.restart, self.move, self.batches, self.backup, self.rates)
+        return ActionRequest(
+            self.restart, self.move, self.batches, self.backup, self.rates, self.cores, self.memory
+        )
 
 
 DecisionBody = Accept | Reject | Override | Scale | Undo | SetMode | Pin | Mitigate

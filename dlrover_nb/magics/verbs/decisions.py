@@ -15,7 +15,15 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.solutions import SolutionName
 from dlrover_nb.magics.flags import ANSWERED, JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
-from dlrover_nb.magics.parser import one_of, whole, worker_rates, worker_size, worker_sizes
+from dlrover_nb.magics.parser import (
+    node_cores,
+    node_memory,
+    one_of,
+    whole,
+    worker_rates,
+    worker_size,
+    worker_sizes,
+)
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
@@ -44,6 +52,18 @@ ACTIONS = (
         type=worker_rates,
         help="multiply learning rates of workers, such as worker-0=0.5",
     ),
+    argument(
+        "--cores",
+        metavar="NODE=CORES",
+        type=node_cores,
+        help="let one node use other cores than the plan says, such as ps-0=2",
+    ),
+    argument(
+        "--memory",
+        metavar="NODE=MIB",
+        type=node_memory,
+        help="let one node use other memory than the plan says, such as ps-0=4096",
+    ),
 )
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
 CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
@@ -57,7 +77,7 @@ SOLUTION = argument(
     default=SolutionName.ANTDT_ND,
     help=f"rules to ask for actions: {', '.join(SolutionName)}",
 )
-ACTION_NAMES = ("restart", "move", "batches", "backup", "rates")
+ACTION_NAMES = ("restart", "move", "batches", "backup", "rates", "cores", "memory")
 BATCHES = argument(
     "sizes", metavar="WORKER=N", nargs="*", type=worker_size, help="samples of one mini-batch of a worker"
 )
@@ -105,7 +125,7 @@ def _collect_action(values: Values) -> Values:
     """Collect what was given of an action in ``given``, by the names that `Job.mitigate` takes."""
     kept = {name: value for name, value in values.items() if name not in ACTION_NAMES}
     given = {name: values[name] for name in ACTION_NAMES if values[name] is not None}
-    for name in given.keys() & {"batches", "rates"}:
+    for name in given.keys() & {"batches", "rates", "cores", "memory"}:
         given[name] = dict(cast("list[tuple[str, object]]", given[name]))
     return {**kept, "given": given}
 

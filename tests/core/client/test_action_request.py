@@ -15,6 +15,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
@@ -26,6 +27,7 @@ JOB = builders.snapshot(
         builders.node("ps-0", Role.PS, memory=1.0),
     )
 )
+PS_CPU, PS_MIB = JOB.nodes[2].cpu, JOB.nodes[2].memory_mib
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,8 @@ JOB = builders.snapshot(
             AdjustBatches((("worker-0", 96), ("quick-start-worker-1", 32))),
         ),
         (ActionRequest(backup=0), BackupWorkers(0)),
+        (ActionRequest(cores={"ps-0": 2.5}), SetSize("ps-0", Role.PS, 2.5, PS_MIB)),
+        (ActionRequest(memory={"ps-0": 4096}), SetSize("ps-0", Role.PS, PS_CPU, 4096)),
         (ActionRequest(rates={"worker-0": 0.5}), AdjustRates((("worker-0", 0.5),))),
     ],
 )
@@ -50,7 +54,7 @@ def test_each_request_is_the_action_that_it_names(request_, action):
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (ActionRequest(), "one of restart, move, batches, backup, rates, got none; give exactly one"),
+        (ActionRequest(), "one of restart, .*, rates, cores, memory, got none; give exactly one"),
         (ActionRequest(restart="worker-0", backup=1), "got restart and backup; give exactly one"),
         (
             ActionRequest(restart="worker-9"),
@@ -66,6 +70,9 @@ def test_each_request_is_the_action_that_it_names(request_, action):
             "must name each worker .* got worker-0; give quick-start-w",
         ),
         (ActionRequest(backup=-1), "n must be"),
+        (ActionRequest(cores={}), "cores must name one node .* got none"),
+        (ActionRequest(memory={"ps-0": 32}), "memory_mib"),
+        (ActionRequest(cores={"ps-0": 1.0, "worker-0": 1.0}), "got ps-0, worker-0; one node at a time"),
         (ActionRequest(rates={"worker-0": 0.0}), "factor of worker-0"),
     ],
 )

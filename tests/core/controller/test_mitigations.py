@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.decisions import Decision, Verdict, version_of
 from dlrover_nb.core.structs.events import (
@@ -545,9 +546,14 @@ def test_sizes_can_be_undone_and_redone():
             Sync.ASP,
             AdjustRates(tuple((f"worker-{i}", 1.0) for i in range(4))),
         ),
+        (
+            SetSize("worker-1", Role.WORKER, 3.0, 4000),
+            Sync.ASP,
+            SetSize("worker-1", Role.WORKER, plan_of().worker.cpu, plan_of().worker.memory_mib),
+        ),
     ],
 )
-def test_backups_and_rates_can_be_undone(action, sync, back):
+def test_backups_rates_and_sizes_of_nodes_can_be_undone(action, sync, back):
     job = SlowJob(sync=sync)
     job.run(5)
     job.order(action)

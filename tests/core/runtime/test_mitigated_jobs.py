@@ -14,10 +14,12 @@ import psutil
 import pytest
 from real_job import Job, plan, succeeded
 from test_driver_resume import Comeback
+from test_resized_in_place import BEFORE, V1, Resizing, limit, pids
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.rundir.journal import JOURNAL, read_events, read_journal
 from dlrover_nb.core.runtime import checkpoint
+from dlrover_nb.core.runtime.limits import quota_us
 from dlrover_nb.core.structs.actions import (
     Action,
     ActionChoice,
@@ -26,6 +28,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MitigationChoice,
+    SetSize,
 )
 from dlrover_nb.core.structs.events import BatchSizesSet, MitigationEnded, NodeLeft
 from dlrover_nb.core.structs.job import DataSpec, ModelSpec, Optimizer, Sync
@@ -129,6 +132,38 @@ def test_a_ps_is_replaced_and_no_batch_is_lost(start: Callable[..., Job]) -> Non
     end = succeeded(job)
     assert end.train.returned == end.train.refused == 0
     assert n_push(job) == n_batch(job)
+
+
+def test_nodes_of_other_sizes_take_the_place_of_a_worker_and_of_a_ps(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=20, plan=plan(2, 2))
+    for action in (SetSize("worker-0", Role.WORKER, 0.7, 600), SetSize("ps-1", Role.PS, 0.6, 300)):
+        mitigate(job.driver, action, action.node)
+        assert answered(job, action.node) == ""
+    until_named(job, Role.WORKER, "worker-1", "worker-2")
+    until_named(job, Role.PS, "ps-0", "ps-2")
+    sizes = {node.id: (node.cpu, node.memory_mib) for node in job.now.nodes}
+    assert (sizes["worker-2"], sizes["ps-2"]) == ((0.7, 600), (0.6, 300))
+    job.until(lambda now: now.running == plan(2, 2))  # which holds for the others
+    end = succeeded(job)
+    assert end.train.refused == 0
+    assert n_push(job) == n_batch(job)
+
+
+@pytest.mark.skipif(not (V1 / "cpu" / "cgroup.procs").exists(), reason="reads control groups of v1")
+def test_a_ps_gets_more_cores_in_place_than_the_plan_says(start: Callable[..., Job]) -> None:
+    job = start(plan=BEFORE, n_epoch=30, backend=Resizing)
+    before = job.until(lambda now: now.running == BEFORE)
+    if not all(node.cpu_enforced for node in before.nodes):
+        job.driver.stop("ada")
+        pytest.skip("this process may not make control groups")
+    mitigate(job.driver, SetSize("ps-1", Role.PS, 0.6, BEFORE.ps.memory_mib))
+    assert answered(job) == ""
+    after = job.until(lambda now: {n.id: n.cpu for n in now.nodes}["ps-1"] == 0.6)
+    assert after.target == BEFORE
+    assert pids(after) == pids(before)
+    quota = {node.id: limit(node.pid, "cpu", "cpu.cfs_quota_us") for node in after.nodes if node.pid}
+    assert (quota["ps-0"], quota["ps-1"]) == (quota_us(BEFORE.ps.cpu)[0], quota_us(0.6)[0])
+    succeeded(job)
 
 
 def test_the_coordinator_of_a_synchronous_job_is_replaced_with_all_that_it_was_told(
