@@ -11,7 +11,7 @@ from waiting import LIMIT_S, until
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.actions import KillRestart
+from dlrover_nb.core.structs.actions import KillRestart, SetSize
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
@@ -81,11 +81,14 @@ def test_a_worker_and_its_ps_are_replaced_by_other_pods_by_order(place):
     spec = job("mitigated", plan=replace(SMALL, worker=RolePlan(2, 0.4, 512)), n_epoch=8)
     handle = place.cluster.submit(spec)
     trained(handle, 5_000)
-    for action in (KillRestart("worker-1", Role.WORKER), KillRestart("ps-0", Role.PS)):
+    larger = SetSize("worker-2", Role.WORKER, 0.5, 600)
+    for action in (KillRestart("worker-1", Role.WORKER), KillRestart("ps-0", Role.PS), larger):
         decision = handle.mitigate(action, why="to see it replaced")
         told = until(lambda d=decision.id: closed(handle, d), what=lambda: f"{handle.snapshot().mitigations}")
         assert told is ProposalStatus.APPLIED, handle.snapshot().mitigations
-    assert names_of(handle.snapshot()) == {"worker-0", "worker-2", "ps-1"}
+    workers = [node for node in handle.snapshot().nodes if node.role is Role.WORKER]
+    assert sorted((node.cpu, node.memory_mib) for node in workers) == [(0.4, 512), (0.5, 600)]
+    assert "ps-1" in names_of(handle.snapshot())
     assert_exact(spec, handle.wait(LIMIT_S))
 
 

@@ -22,7 +22,7 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
-from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart
+from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart, SetSize
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -119,13 +119,15 @@ def test_nodes_are_replaced_by_order_and_no_row_is_lost(cluster, wait_until):
         KillRestart("worker-0", Role.WORKER),
         AdjustBatches((("worker-1", 700), ("worker-2", 324))),
         KillRestart("ps-0", Role.PS),
+        SetSize("ps-1", Role.PS, 0.75, 640),
     ):
         decision = handle.mitigate(action, why="to see it done")
         wait_until(
             lambda d=decision: ended(handle, d.id) or handle.snapshot().phase.is_final, what=action.words
         )
         assert ended(handle, decision.id) == ProposalStatus.APPLIED, handle.snapshot().mitigations
-    assert {node.id for node in handle.snapshot().nodes} == {"worker-1", "worker-2", "ps-1"}
+    sizes = {node.id: (node.cpu, node.memory_mib) for node in handle.snapshot().nodes}
+    assert sizes == {"worker-1": (0.5, 1024), "worker-2": (0.5, 1024), "ps-2": (0.75, 640)}
     assert_exact(spec, handle.wait(LIMIT_S))
 
 

@@ -231,10 +231,11 @@ def _resize(state: JobState, action: SetSize, choice: MitigationChoice, at_s: fl
         raise InvalidValueError(
             f"{node.id} has {need[0]:g} cores and {need[1]} MiB already; give another size"
         )
-    if state.mitigations or state.resizes_in_place is None:
-        raise _stale(state, "its plan is not in place")
-    _check_worker(state, node) if node.role is Role.WORKER else _check_ps(state, node)
     in_place = state.resizes_in_place
+    if in_place is None or state.mitigations or state.steady_since_s is None or node.is_going:
+        raise _stale(state, "its plan is not in place")
+    if not in_place:
+        _check_worker(state, node) if node.role is Role.WORKER else _check_ps(state, node)
     others = [each.need for each in state.roster.nodes if not (in_place and each is node)]
     if not fits(state.capacity, [need, *others]):
         raise _stale(state, f"no machine has room for {node.id} with that size beside the others")

@@ -22,6 +22,7 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 
 LARGER = SetSize("ps-0", Role.PS, 0.75, 1024)
+LARGER_BY_A_LITTLE = SetSize("ps-0", Role.PS, 0.5, 512)
 
 
 def excepted(**changes: object) -> World:
@@ -102,6 +103,16 @@ def test_a_plan_that_has_no_room_beside_an_exception_ends_it() -> None:
     order(world, plan(4, 2))
     world.run_until(lambda: in_place(world, plan(4, 2)))
     assert shapes(world)["ps-0"] == (0.25, 512)
+
+
+def test_in_place_it_needs_no_room_for_another_node() -> None:
+    world = World(spec(BEFORE), features(8000), cpu=1.75)
+    world.resize_in_place()
+    world.run_until(lambda: in_place(world, BEFORE))
+    unchanged(world, SetSize("worker-0", Role.WORKER, 1.0, 512), StaleDecisionError, "no machine has room")
+    mitigate(world, LARGER_BY_A_LITTLE)
+    assert answer(world) == ""
+    assert shapes(world)["ps-0"] == (0.5, 512)
 
 
 def test_what_the_cluster_refuses_leaves_the_node_as_it_was_and_trains_on() -> None:
