@@ -96,7 +96,7 @@ mitigations = Table(
     Column("closed_at_s", Float),
     Column("kind", String(16), nullable=False),
     Column("status", String(16), nullable=False),
-    Column("action", String(128), nullable=False),  # in words
+    Column("action", Text, nullable=False),  # in words, which name nodes
     Column("gain", Float),  # null where it is not known
     Column("decision", String(16)),  # that ordered it
     Column("why", Text, nullable=False),

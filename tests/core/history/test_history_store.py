@@ -24,6 +24,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore, Thinning
+from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
@@ -145,6 +146,13 @@ def test_columns_answer_questions_in_sql(store, url):
         row = connection.execute(text(question)).one()
     engine.dispose()
     assert tuple(row) == ("ada", "sounds good", 100.0, 110.0)
+
+
+def test_an_action_that_names_many_long_nodes_is_kept_whole(store):
+    sizes = tuple((f"{'a-long-name-of-a-job-' * 2}worker-{i}", 64) for i in range(9))
+    action = replace(MITIGATION, action=ActionChoice.of(AdjustBatches(sizes)))
+    store.remember("clicks", 21.0, action)
+    assert store.mitigations("clicks") == (action,)
 
 
 def test_columns_of_actions_answer_questions_in_sql(store, url):

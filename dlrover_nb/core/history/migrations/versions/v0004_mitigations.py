@@ -17,7 +17,7 @@ def upgrade() -> None:
         sa.Column("closed_at_s", sa.Float),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("status", sa.String(16), nullable=False),
-        sa.Column("action", sa.String(128), nullable=False),
+        sa.Column("action", sa.Text, nullable=False),
         sa.Column("gain", sa.Float),
         sa.Column("decision", sa.String(16)),
         sa.Column("why", sa.Text, nullable=False),
