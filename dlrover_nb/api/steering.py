@@ -237,15 +237,15 @@ class Steering(Tabular):
         rates
             Factor on the learning rate by the worker's name, of a job whose workers do not.
         cores, memory
-            Cores, or MiB, that one node may use by its name, in place and whatever the plan says of its role:
-            until it goes, or a plan with another size of its role comes.
+            Cores, or MiB, that one node may use, by its name, whatever the plan says of its role: in place where
+            the cluster can do that, else by a node of that size in its place.
         why
             Reason, kept with the decision.
 
         Returns
         -------
         DecisionView
-            The decision with its id, and its progress; `undo` takes back all but restarts and moves.
+            The decision with its id, and its progress; `undo` takes back all but moves and new nodes.
 
         Raises
         ------

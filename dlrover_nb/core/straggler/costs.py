@@ -81,6 +81,6 @@ def cost_words(action: Action) -> str:
         case MoveBuckets():
             return "rows are copied while training goes on; then a pause of some 0.1 s"
         case SetSize():
-            return "nothing: it gets its cores and memory in place, while training goes on"
+            return "nothing where it is resized in place; else the start of another node that takes its place"
         case _ as never:
             assert_never(never)
