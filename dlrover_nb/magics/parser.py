@@ -86,9 +86,7 @@ def whole(text: str) -> int:
 
 def worker_size(text: str) -> tuple[str, int]:
     """Return a worker's name and batch size, of ``worker-0=256``."""
-    name, equals, size = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"expected WORKER=N such as worker-0=256, got {text!r}")
+    name, size = _named(text, "WORKER=N", "worker-0=256")
     return name, whole(size)
 
 
@@ -104,28 +102,27 @@ def worker_rates(text: str) -> list[tuple[str, float]]:
 
 def worker_rate(text: str) -> tuple[str, float]:
     """Return a worker's name and factor, of ``worker-0=0.5``."""
-    name, equals, factor = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"expected WORKER=FACTOR such as worker-0=0.5, got {text!r}")
+    name, factor = _named(text, "WORKER=FACTOR", "worker-0=0.5")
     return name, number(factor)
 
 
 def node_cores(text: str) -> list[tuple[str, float]]:
     """Return a node's name and cores, of ``ps-0=2``."""
-    name, value = _of_node(text, "CORES", "ps-0=2")
+    name, value = _named(text, "NODE=CORES", "ps-0=2")
     return [(name, number(value))]
 
 
 def node_memory(text: str) -> list[tuple[str, int]]:
     """Return a node's name and MiB, of ``ps-0=4096``."""
-    name, value = _of_node(text, "MIB", "ps-0=4096")
+    name, value = _named(text, "NODE=MIB", "ps-0=4096")
     return [(name, whole(value))]
 
 
-def _of_node(text: str, what: str, example: str) -> tuple[str, str]:
+def _named(text: str, shape: str, example: str) -> tuple[str, str]:
+    """Return a node's name and what stands after it."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"expected NODE={what} such as {example}, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected {shape} such as {example}, got {text!r}")
     return name, value
 
 
