@@ -237,8 +237,8 @@ class Steering(Tabular):
         rates
             Factor on the learning rate by the worker's name, of a job whose workers do not.
         cores, memory
-            Cores, or MiB, that one node may use, by its name, whatever the plan says of its role: in place where
-            the cluster can do that, else by a node of that size in its place.
+            Cores, or MiB, that one node may use, by its name, whatever the plan says of its role: in place
+            where the cluster can do that, else by a node of that size in its place.
         why
             Reason, kept with the decision.
 

@@ -138,9 +138,9 @@ class MoveBuckets:
 class SetSize:
     """Let one node use other cores and memory than the plan gives its role.
 
-    This is the exception from a plan for a node that needs more than the others. It gets them in place where its
-    cluster can do that, else a node of that size takes its place. It lasts as long as that node and its role's
-    size in the plan: the next one in its place, after a loss, has the size of the plan.
+    This is the exception from a plan for a node that needs more than the others. It gets them in place where
+    its cluster can do that, else a node of that size takes its place. It lasts as long as that node and its
+    role's size in the plan: the next one in its place, after a loss, has the size of the plan.
 
     Parameters
     ----------
