@@ -123,7 +123,7 @@ class SlowNodes:
                 self._n_backup = action.n
             case MoveBuckets():
                 self._relieved.add(action.ps)
-            case SetSize():
+            case SetSize() if action.node in self._heard_s[action.role]:  # else another one took its place
                 self._exceptions[action.node] = action
 
     def plan_applied(self, plan: ResourcePlan) -> None:

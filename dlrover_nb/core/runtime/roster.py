@@ -75,12 +75,12 @@ class Node:
 
     def size_in(self, plan: RolePlan) -> Need:
         """Return the cores and MiB that it is to use under a plan: its own where it is an exception."""
-        return self.size or (plan.cpu, plan.memory_mib)
+        return self.size or _size(plan)
 
     def keep_size(self, plan: RolePlan) -> None:
         """Let it keep what it uses, as an exception where that is not what the plan says."""
         own = self.cpu, self.memory_mib
-        self.size = None if own == (plan.cpu, plan.memory_mib) else own
+        self.size = None if own == _size(plan) else own
 
     @property
     def is_going(self) -> bool:
@@ -198,25 +198,35 @@ class Roster:
         capacity
             Of the job.
         """
-        if after is None:
-            for node in self.nodes:
-                node.size = None
-            return
+        kept = () if after is None else self._excepted(before, after)
+        if after is not None and not fits(capacity, _needs(after, kept)):
+            kept = ()
         for node in self.nodes:
-            own, other = before.role(node.role), after.role(node.role)
-            if (own.cpu, own.memory_mib) != (other.cpu, other.memory_mib):
-                node.size = None
-        excepted = [node for node in self.nodes if node.size is not None]
-        needs = [node.size for node in excepted if node.size is not None]
-        for role in Role:
-            n_more = after.role(role).count - sum(node.role is role for node in excepted)
-            needs += [(after.role(role).cpu, after.role(role).memory_mib)] * max(0, n_more)
-        if excepted and not fits(capacity, needs):
-            for node in excepted:
-                node.size = None
+            node.size = node.size if node in kept else None
+
+    def _excepted(self, before: ResourcePlan, after: ResourcePlan) -> tuple[Node, ...]:
+        """Return the exceptions among the nodes of roles whose size both plans have."""
+        return tuple(
+            node
+            for node in self.nodes
+            if node.size is not None and _size(before.role(node.role)) == _size(after.role(node.role))
+        )
 
     def staying_needs(self, want: RolePlan) -> list[Need]:
         """Return what workers need, without those that drain or exceed a plan: they leave by themselves."""
         staying = [worker for worker in self.workers if not worker.is_draining]
         fitting = [worker.need for worker in staying if worker.has_shape(want)]
         return [*fitting[: want.count], *[w.need for w in staying if not w.has_shape(want)]]
+
+
+def _needs(plan: ResourcePlan, excepted: Iterable[Node]) -> list[Need]:
+    """Return what each node of a plan needs, of which some have sizes of their own."""
+    needs = []
+    for role in Role:
+        own = [node.size for node in excepted if node.role is role and node.size is not None]
+        needs += [*own, *[_size(plan.role(role))] * (plan.role(role).count - len(own))]
+    return needs
+
+
+def _size(plan: RolePlan) -> Need:
+    return plan.cpu, plan.memory_mib
