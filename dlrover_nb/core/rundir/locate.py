@@ -41,18 +41,34 @@ def run_folder(job: Path | str) -> Path:
 def new_run_folder(job: str) -> Path:
     """Make the run folder of a new job, for its owner alone.
 
-    Its name is after that of every earlier run, also when clocks were set back, as they are each autumn.
+    Its name is after that of every earlier run, also when clocks were set back, as they are each autumn, and
+    where another run of this name begins within the same millisecond.
     """
-    jobs, now = jobs_folder(), datetime.now().astimezone()
-    earlier = [run.name for run in jobs.glob(f"{job}-*") if job_of(run) == job]
+    jobs = jobs_folder()
+    with writing_to(jobs):
+        make_folder(jobs)
+        while not _is_made(folder := _after_earlier_runs(job, jobs)):
+            pass
+        sync_folder(jobs)
+    return folder
+
+
+def _is_made(folder: Path) -> bool:
+    """Make a folder, unless another process made it just now."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _after_earlier_runs(job: str, jobs: Path) -> Path:
+    now = datetime.now().astimezone()
     folder = jobs / f"{job}-{_stamp(now)}"
+    earlier = [run.name for run in jobs.glob(f"{job}-*") if job_of(run) == job]
     if earlier and folder.name <= max(earlier):
         last = datetime.strptime(max(earlier)[len(job) + 1 :], _STAMP).replace(tzinfo=now.tzinfo)
         folder = jobs / f"{job}-{_stamp(last + timedelta(milliseconds=1))}"
-    with writing_to(folder):
-        make_folder(folder.parent)
-        folder.mkdir(mode=0o700)
-        sync_folder(folder.parent)
     return folder
 
 

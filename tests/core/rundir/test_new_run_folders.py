@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,3 +49,10 @@ def test_a_run_is_named_by_the_date_of_its_start(jobs: Path) -> None:
     before = time.strftime("%Y%m%dT%H%M%S")
     name = begun("clicks").name
     assert f"clicks-{before}" <= name <= time.strftime("clicks-%Y%m%dT%H%M%S-999")
+
+
+def test_runs_that_begin_at_once_have_folders_of_their_own(jobs: Path) -> None:
+    n_run = 64
+    with ThreadPoolExecutor(8) as pool:
+        folders = set(pool.map(locate.new_run_folder, ["clicks"] * n_run))
+    assert len(folders) == n_run
