@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zmq
 
+from dlrover_nb.core.rundir.orphans import remove_unserved
 from dlrover_nb.core.runtime.message_decoder import AuthFailureCounter, MessageDecoder, receive
 from dlrover_nb.core.runtime.wire import bind_router, encode
 from dlrover_nb.core.structs.messages import FromNode, LinesWritten, Report
@@ -98,19 +99,17 @@ class MasterSocket:
             logger.warning("%s could not be sent to %s: %s", type(message).__name__, node, error)
 
     def close(self) -> None:
-        """Close the socket and its resources, once all nodes have exited."""
+        """Close the socket and its resources.
+
+        Files of sockets are removed, which killed nodes leave behind; not those of nodes that still run: a
+        master that cannot take over leaves them to the next one, and workers may connect to a PS anew.
+        """
         self._auth_failures.close()
         self._router.close(linger=200)  # ms, for the last Stop
         self._context.term()
         os.close(self._wake)
         os.close(self._woken)
-        self._remove_sockets()
-
-    def _remove_sockets(self) -> None:
-        """Remove the files of closed sockets: killed nodes leave theirs behind."""
-        for path in self._folder.iterdir():
-            if path.is_socket():
-                path.unlink(missing_ok=True)
+        remove_unserved(self._folder)
 
     def _messages(self) -> Iterator[Received]:
         for _ in range(AT_ONCE):

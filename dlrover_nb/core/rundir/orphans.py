@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 def sweep(jobs: Path) -> None:
     """Remove the remains of ended jobs whose run folders lie in `jobs`; live ones are not touched."""
-    for path in jobs.glob("*/*"):
-        with contextlib.suppress(OSError):  # another process is cleaning up
-            if path.is_socket() and not _is_served(path):
-                path.unlink()
+    for folder in jobs.glob("*/"):
+        remove_unserved(folder)
     sweep_groups()
     sweep_memory()
+
+
+def remove_unserved(folder: Path) -> None:
+    """Remove the sockets of processes that have ended from a folder."""
+    with contextlib.suppress(OSError):  # another process is cleaning up
+        for path in folder.iterdir():
+            if path.is_socket() and not _is_served(path):
+                path.unlink(missing_ok=True)
 
 
 def _is_served(path: Path) -> bool:
