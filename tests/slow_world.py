@@ -6,7 +6,7 @@ from typing import Any
 
 from dlrover_nb.core.controller import Controller, replay
 from dlrover_nb.core.planner import POLICIES
-from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches
+from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches, SetSize
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import (
@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.events import (
     MitigationEnded,
     NodeLeft,
     NodeReported,
+    NodeSizesSet,
     NodeStarted,
     PhaseChanged,
     PlanApplied,
@@ -43,7 +44,8 @@ class SlowJob:
     def __init__(self, *, n_worker: int = 4, n_ps: int = 2, **fields: Any) -> None:
         given = {"mode": Mode.SUGGEST, "sync": Sync.BSP, "straggler_window_s": WINDOW_S} | fields
         given.setdefault("policy", "fixed-plan")
-        self.plan = plan_of(n_worker, n_ps)
+        self.plan = given.pop("plan", None) or plan_of(n_worker, n_ps)
+        self.policy = POLICIES[given["policy"]]
         self.spec = JobSpec("clicks", owner="ada", plan=self.plan, batch_size=BATCH, **given)
         first = JobSubmitted(0.0, self.spec, Capacity((NodeShape(8.0, 65536),)), 10**9, 100_000, 16)
         self.journal: list[Any] = [first]
@@ -54,7 +56,9 @@ class SlowJob:
         self.slow: dict[str, float] = {}
         self.ahead_s: dict[str, float] = {}
         self.sizes: dict[str, int] = {}
-        self.controller = Controller(first, policy=POLICIES["fixed-plan"])
+        self.own: dict[str, SetSize] = {}
+        self.demand: dict[str, float] = {}  # cores that a node would use, if it had them
+        self.controller = Controller(first, policy=self.policy)
         for node, role in self.nodes:
             self.tell(NodeStarted(0.0, node, role, 1.0))
         self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
@@ -86,8 +90,10 @@ class SlowJob:
         n_iter = max(round(1.0 / own_s), 1)
         n_sample = n_iter * size if role is Role.WORKER else 0
         at_s = self.at_s + self.ahead_s.get(node, 0.0)
+        has = self.own[node].cpu if node in self.own else self.plan.role(role).cpu
+        cores = min(self.demand.get(node, has), has)
         return NodeSample(
-            node, role, at_s, 1.0, n_iter, n_sample, own_s, TimeSplit(compute_s=own_s), 0.25, 100.0
+            node, role, at_s, 1.0, n_iter, n_sample, own_s, TimeSplit(compute_s=own_s), cores, 100.0
         )
 
     def decide(self, verdict: Verdict, **fields: Any) -> list[Any]:
@@ -108,7 +114,19 @@ class SlowJob:
         if isinstance(action, AdjustBatches) and not why_not:
             self.sizes = dict(action.samples)
             self.tell(BatchSizesSet(self.at_s, tuple((n, b) for n, b in action.samples if b != BATCH)))
+        if isinstance(action, SetSize) and not why_not:
+            self.set_own({**self.own, action.node: action})
         self.tell(MitigationEnded(self.at_s, choice.decision, why_not))
+
+    def set_own(self, sizes: dict[str, SetSize]) -> None:
+        """Give nodes sizes of their own, as a job master says it: those of their role are none."""
+        self.own = {
+            node: each
+            for node, each in sizes.items()
+            if (each.cpu, each.memory_mib)
+            != (self.plan.role(each.role).cpu, self.plan.role(each.role).memory_mib)
+        }
+        self.tell(NodeSizesSet(self.at_s, tuple(self.own.values())))
 
     def replace_node(self, node: str, new: str) -> None:
         """Let another node take the place of one."""
@@ -141,7 +159,7 @@ class SlowJob:
 
     def check_replay(self) -> None:
         """Check that the journal leads to the same state."""
-        again = replay(self.journal, policy=POLICIES["fixed-plan"])
+        again = replay(self.journal, policy=self.policy)
         assert again.view() == self.view
         assert again.story() == self.controller.story()
         assert self.remembered == self.view.mitigations

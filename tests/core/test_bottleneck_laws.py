@@ -23,6 +23,7 @@ from dlrover_nb.core.bottleneck import (
     fixed_roles,
     fruitless,
     is_stable,
+    node_moves,
     remedy_between,
     start_plan,
     wanted,
@@ -287,3 +288,60 @@ def test_a_job_that_can_never_start_or_does_not_run_is_refused():
         queues.submit(WaitingJob("b", 11, 12))
     with pytest.raises(NotFoundError, match="running: none"):
         queues.finish("a")
+
+
+# cores of single nodes
+
+demands = st.lists(st.floats(0.05, 6.0), min_size=2, max_size=8)
+
+
+def role_use(role: Role, each: float, wanted_cores: list[float], has: list[float], **fields) -> JobUse:
+    """Return the use of a role whose nodes would use so many cores, if they had them; the other is even."""
+    count = {role: len(has), (Role.WORKER if role is Role.PS else Role.PS): 1}
+    of = plan(count[Role.WORKER], each, count[Role.PS], each)
+    own = [
+        NodeUse(f"{role}-{i}", role, cpu, (min(cpu, want),) * 5, (), 1024)
+        for i, (cpu, want) in enumerate(zip(has, wanted_cores, strict=True))
+    ]
+    other = next(each for each in Role if each is not role)
+    beside = NodeUse(f"{other}-0", other, of.role(other).cpu, (of.role(other).cpu,) * 5, (), 1024)
+    return JobUse(of, (*own, beside), **fields)
+
+
+@given(st.sampled_from(Role), demands, st.sampled_from(SIZES))
+def test_cores_move_within_a_role_until_nobody_is_idle_beside_one_that_is_short(role, wants, each):
+    has = [each] * len(wants)
+    for n in itertools.count():
+        assert n < 12 * len(wants), "it comes to an end"
+        found = node_moves(role_use(role, each, wants, has), BOUNDS, Pins())
+        if not found:
+            break
+        action = found[0].action
+        i = int(action.node.rpartition("-")[2])
+        assert action.node == f"{role}-{i}"
+        assert action.memory_mib == 1024
+        assert action.cpu >= min(has[i], wants[i]) - 0.01 or action.cpu >= has[i], "no used core is taken"
+        has[i] = action.cpu
+        assert has[i] >= SIZES[0]
+        assert sum(has) <= each * len(wants) + 1e-6, "the cores of the plan are the most"
+    idle = [i for i, want in enumerate(wants) if want < 0.6 * has[i] and has[i] > 1.25 * SIZES[0]]
+    short = [i for i, want in enumerate(wants) if want > 1.3 * has[i]]
+    assert not (idle and short), (has, wants)
+
+
+@given(st.sampled_from(Role), demands)
+def test_no_cores_move_within_a_role_that_is_pinned_or_has_a_node_that_keeps_its_size(role, wants):
+    has = [2.0] * len(wants)
+    pins = Pins(worker_cpu=2.0) if role is Role.WORKER else Pins(ps_cpu=2.0)
+    assert not node_moves(role_use(role, 2.0, wants, has), BOUNDS, pins)
+    kept = frozenset({f"{role}-{len(wants) - 1}"})
+    assert not node_moves(role_use(role, 2.0, wants, has, kept=kept), BOUNDS, Pins())
+
+
+def test_a_move_says_who_uses_how_much():
+    (first, *_) = node_moves(role_use(Role.PS, 1.0, [0.3, 4.0], [1.0, 1.0]), BOUNDS, Pins())
+    assert (first.action.node, first.action.cpu) == ("ps-0", 0.46)
+    assert first.reason == (
+        "By nearchus: ps-0 uses 30% of its cores and the others 100%; "
+        "the 2 cores of all 2 parameter servers are divided by what each uses"
+    )

@@ -1,7 +1,8 @@
 """Cores of single nodes: taken where they are idle, given where they are used, the sum unchanged.
 
-A plan of this product gives all nodes of a role the same, so its policy moves cores between the roles alone
-(`plans`). These functions are the paper's whole method, of nodes that each have their own.
+These functions are the paper's method, of nodes that each have their own. A plan of this product gives all
+nodes of a role the same: moves between roles are changes of plan (`plans`), those within a role exceptions
+from it (`node_moves`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
 from dlrover_nb.core.bottleneck.use import efficiency
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import CPU_STEP, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,15 +50,23 @@ def balanced(nodes: Sequence[NodeUse], thresholds: Thresholds = PAPER) -> Cores:
     kept: dict[int, float] = {}
     for role in Role:
         own = [i for i, node in enumerate(nodes) if node.role is role]
-        kept |= zip(own, _balanced_role([nodes[i] for i in own], thresholds), strict=True)
+        some = [nodes[i] for i in own]
+        kept |= zip(own, divided(some, sum(node.allocated_cores for node in some), thresholds), strict=True)
     return tuple(kept[i] for i in range(len(nodes)))
 
 
-def _balanced_role(own: Sequence[NodeUse], t: Thresholds) -> Cores:
-    now, used = tuple(node.allocated_cores for node in own), [node.cores(t) for node in own]
-    if not own or min(used) <= 0 or min(node.efficiency(t) for node in own) >= t.assignment:
+def divided(own: Sequence[NodeUse], total: float, thresholds: Thresholds = PAPER) -> Cores:
+    """Return the cores of the nodes of one role, of which all together have `total`.
+
+    They stay as they are where none is idle, unless some of the total is nobody's yet.
+    """
+    now, used = tuple(node.allocated_cores for node in own), [node.cores(thresholds) for node in own]
+    is_whole = sum(now) >= total - CPU_STEP * len(own)
+    if not own or min(used) <= 0:
         return now
-    return tuple(sum(now) * each / sum(used) for each in used)
+    if is_whole and min(node.efficiency(thresholds) for node in own) >= thresholds.assignment:
+        return now
+    return tuple(total * each / sum(used) for each in used)
 
 
 def idle_cores(cores: float, share: float, others: float, thresholds: Thresholds = PAPER) -> float:

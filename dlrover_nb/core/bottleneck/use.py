@@ -29,11 +29,13 @@ class NodeUse:
     Parameters
     ----------
     allocated_cores
-        What the plan gives it.
+        What it may use: what the plan gives its role, or its own.
     used_cores
         CPU time over wall time, of each sample.
     bytes_per_s
         Of the busier direction of its link, of each sample; zero where it is not measured.
+    memory_mib
+        What it may use; 0: not told.
     """
 
     node: str
@@ -41,6 +43,7 @@ class NodeUse:
     allocated_cores: float
     used_cores: tuple[float, ...]
     bytes_per_s: tuple[float, ...] = ()
+    memory_mib: int = 0
 
     def cores(self, t: Thresholds = PAPER) -> float:
         """Return the mean of the last samples (u_i)."""
@@ -83,12 +86,15 @@ class JobUse:
         The plans that ran before, oldest first.
     link_bytes_per_s
         Capacity of each node's link, one direction; None: unknown.
+    kept
+        Nodes whose size stays as it is: somebody decided so, or their cluster could not change it.
     """
 
     plan: ResourcePlan
     nodes: tuple[NodeUse, ...]
     earlier: tuple[PlanUse, ...] = ()
     link_bytes_per_s: float | None = None
+    kept: frozenset[str] = frozenset()
 
     def of(self, roles: Collection[Role]) -> tuple[NodeUse, ...]:
         """Return the nodes of these roles."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner import Analysis
     from dlrover_nb.core.structs.decisions import Prediction
@@ -63,6 +64,7 @@ class Analyst:
         self._cache: Analysis | None = None
         self._n_observed = self._n_change = 0
         self._published: Analysis | None = None
+        self._told_feasible: bool | None = None  # of the deadline, as the story last said
         self._observed_at_s = self._since_s = self._published_at_s = state.job.at_s
 
     def is_due(self, plan: ResourcePlan, at_s: float) -> bool:
@@ -182,3 +184,12 @@ class Analyst:
         if self.analysis is None:
             return ()
         return (Remember(at_s, self.analysis.model.summary(at_s)),)
+
+    def tell_deadline(self, story: Story, at_s: float) -> None:
+        """Tell the story when the deadline becomes infeasible, or feasible again."""
+        known = None if self._published is None else self._published.deadline
+        if known is None or known.is_feasible is self._told_feasible or self._state.is_over:
+            return
+        if self._told_feasible is not None or not known.is_feasible:
+            story.add(at_s, f"the deadline: {known.words}")
+        self._told_feasible = known.is_feasible

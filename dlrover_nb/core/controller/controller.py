@@ -30,6 +30,7 @@ from dlrover_nb.core.controller.job_state import JobState
 from dlrover_nb.core.controller.measurement import Measurement
 from dlrover_nb.core.controller.mitigation_book import MitigationBook
 from dlrover_nb.core.controller.mitigations import Mitigations
+from dlrover_nb.core.controller.node_cores import NodeCores
 from dlrover_nb.core.controller.plan_changes import PlanChanges
 from dlrover_nb.core.controller.plan_queries import MeasurementProgress, PlanQueries
 from dlrover_nb.core.controller.protection import Protection
@@ -51,6 +52,7 @@ from dlrover_nb.core.structs.events import (
     NodeLeft,
     NodeOutOfMemory,
     NodeReported,
+    NodeSizesSet,
     NodeStarted,
     PhaseChanged,
     PlanApplied,
@@ -135,8 +137,14 @@ class Controller:
         )
         self._nodes = SlowNodes(s, job.spec)
         self._actions = MitigationBook(job.spec.name, self._story)
+        self._cores = NodeCores(self._state, self._auto, self._measured, self._nodes)
         self._mitigations = Mitigations(
-            state=self._state, story=self._story, undo=self._undo, nodes=self._nodes, book=self._actions
+            state=self._state,
+            story=self._story,
+            undo=self._undo,
+            nodes=self._nodes,
+            cores=self._cores,
+            book=self._actions,
         )
         self._decisions = DecisionHandler(
             state=self._state,
@@ -153,9 +161,8 @@ class Controller:
             actions=self._actions,
             mitigations=self._mitigations,
         )
-        self._told_feasible: bool | None = None  # of the deadline, as the story last said
         self.first_orders = self._submitted(job)
-        self._tell_deadline(job.at_s)
+        self._analyst.tell_deadline(self._story, job.at_s)
 
     @property
     def submitted_at_s(self) -> float:
@@ -178,7 +185,7 @@ class Controller:
         orders += self._decisions.protect(at_s) + self._decisions.decide_alone(at_s)
         orders += self._decisions.mitigate(at_s) + self._actions.changed(at_s)
         self._analyst.publish()
-        self._tell_deadline(at_s)
+        self._analyst.tell_deadline(self._story, at_s)
         return orders
 
     def _dispatch(self, event: Event) -> Orders:  # noqa: C901, PLR0911, PLR0912 - one case per event
@@ -205,7 +212,7 @@ class Controller:
                 return self._capacity_changed(event)
             case QuotaChanged():
                 return self._quota_changed(event)
-            case NodeStarted() | NodeLeft() | BatchSizesSet() | MitigationEnded():
+            case NodeStarted() | NodeLeft() | BatchSizesSet() | NodeSizesSet() | MitigationEnded():
                 self._mitigations.observe(event)
                 return ()
             case JobSubmitted(spec=spec):
@@ -347,16 +354,6 @@ class Controller:
             self._analyst.observe(self._measured.plan, at_s)
         last = self._rollup.close(self._rollouts.target, at_s, is_last=True)
         return orders + self._analyst.summary(at_s) + last
-
-    def _tell_deadline(self, at_s: float) -> None:
-        """Tell the story when the deadline becomes infeasible, or feasible again."""
-        shown = self._analyst.published
-        known = None if shown is None else shown.deadline
-        if known is None or known.is_feasible is self._told_feasible or self._state.is_over:
-            return
-        if self._told_feasible is not None or not known.is_feasible:
-            self._story.add(at_s, f"the deadline: {known.words}")
-        self._told_feasible = known.is_feasible
 
     def _reported(self, event: NodeReported) -> Orders:
         at_s = event.at_s

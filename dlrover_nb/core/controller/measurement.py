@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.structs.actions import SetSize
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
@@ -87,6 +88,14 @@ class Measurement:
         self._memory = {role: MemorySeries() for role in Role}
         self._last_speed = LastReports()
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
+
+    def resize(self, sizes: Iterable[SetSize], at_s: float) -> None:
+        """Record the sizes of all nodes that do not have their role's."""
+        self._use.resize(sizes, at_s)
+
+    def keep_size(self, node: str) -> None:
+        """Record that a node keeps its size until the plan changes: somebody decided so, or it had to."""
+        self._use.keep(node)
 
     def progress(self, n_sample_done: int) -> None:
         """Record how many samples are trained."""

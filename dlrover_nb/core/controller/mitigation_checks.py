@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.actions import (
     AdjustBatches,
     AdjustRates,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.mitigation_book import MitigationBook
+    from dlrover_nb.core.controller.node_room import NodeRoom
     from dlrover_nb.core.controller.slow_nodes import Nodes
     from dlrover_nb.core.structs.actions import Action
     from dlrover_nb.core.structs.decisions import Decision
@@ -37,11 +38,12 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class MitigationContext:
-    """What a decision on an action is checked against: the job, its nodes, and the action under way."""
+    """What a decision on an action is checked against: the job, its nodes, the action under way, its room."""
 
     spec: JobSpec
     nodes: Nodes
     running: Mitigation | None
+    room: NodeRoom | None = None
 
 
 def check_answer(decision: Decision, book: MitigationBook, now: MitigationContext) -> None:
@@ -79,6 +81,8 @@ def check_action(decision: Decision, now: MitigationContext) -> None:
         When the job has no such node.
     InvalidValueError
         When there is no action, or it is impossible in this job.
+    CapacityError
+        When a node's size would exceed the job's quota.
     """
     if decision.action is None:
         raise InvalidValueError("mitigate needs an action, got none; say what should be done")
@@ -113,8 +117,15 @@ def _check_possible(action: Action, now: MitigationContext) -> None:
                 raise InvalidValueError(
                     f"n must be below the number of workers, {n_worker}, got {action.n}; leave out fewer"
                 )
-        case KillRestart() | SetSize():
+        case KillRestart():
             _check_nodes((action.node,), action.role, now)
+        case SetSize():
+            _check_nodes((action.node,), action.role, now)
+            if now.room is not None and (over := now.room.over_quota(action)):
+                raise CapacityError(
+                    f"to {action.words} must keep job {now.spec.name} within its quota, got {over}; "
+                    "give it less, or submit the job with a larger quota"
+                )
         case MoveBuckets():
             _check_nodes((action.ps,), Role.PS, now)
             if len(now.nodes.ps) < 2:

@@ -1,7 +1,8 @@
 """Actions against stragglers of one job: reviewed, proposed, ordered, ended.
 
 At each review the solution of the job (`JobSpec.stragglers`) is asked what would help, and the arbiter
-whether that may be done now. The first action that it admits is proposed; whether it is done is a decision
+whether that may be done now; under the policy `nearchus` cores move between the nodes of a role too
+(`node_cores`). The first action that it admits is proposed; whether it is done is a decision
 like any other: of a user in suggest mode, of auto mode at once. In manual mode nodes are watched and
 nothing is proposed. A job of other programs gets no proposals, as nothing here could carry them out.
 
@@ -17,15 +18,23 @@ window: until then, speeds are means over times before and after it.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.controller.mitigation_checks import MitigationContext
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.arbiter import Limits, Order, arbitrate, recovered
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
-from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, MitigationChoice, named
+from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, MitigationChoice, SetSize, named
 from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import BatchSizesSet, Mitigate, MitigationEnded, NodeLeft, NodeStarted
+from dlrover_nb.core.structs.events import (
+    BatchSizesSet,
+    Mitigate,
+    MitigationEnded,
+    NodeLeft,
+    NodeSizesSet,
+    NodeStarted,
+)
 from dlrover_nb.core.structs.job import Mode
 
 if TYPE_CHECKING:
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.job_state import JobState
     from dlrover_nb.core.controller.mitigation_book import MitigationBook
+    from dlrover_nb.core.controller.node_cores import NodeCores
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.slow_nodes import SlowNodes
     from dlrover_nb.core.controller.story import Story
@@ -56,17 +66,24 @@ class Mitigations:
     ----------
     state, story, undo
         The job, its story, and the log of what can be undone.
-    nodes
-        Its nodes.
+    nodes, cores
+        Its nodes, and how their cores may change.
     book
         Its actions.
     """
 
     def __init__(
-        self, *, state: JobState, story: Story, undo: UndoLog, nodes: SlowNodes, book: MitigationBook
+        self,
+        *,
+        state: JobState,
+        story: Story,
+        undo: UndoLog,
+        nodes: SlowNodes,
+        cores: NodeCores,
+        book: MitigationBook,
     ) -> None:
         self._state, self._story, self._undo = state, story, undo
-        self._nodes, self._book = nodes, book
+        self._nodes, self._cores, self._book = nodes, cores, book
         self._last_at_s: dict[str, float] = {}  # by node: when the last action was ordered
         self._by = ""  # whoever decided on the last action
         self._global_at_s: float | None = None  # when the last global one was ordered, or ended
@@ -76,7 +93,9 @@ class Mitigations:
     @property
     def context(self) -> MitigationContext:
         """What decisions on actions are checked against."""
-        return MitigationContext(self._state.spec, self._nodes.nodes, self._book.running)
+        return MitigationContext(
+            self._state.spec, self._nodes.nodes, self._book.running, self._cores.room(None)
+        )
 
     @property
     def under_way(self) -> MitigationChoice | None:
@@ -108,7 +127,8 @@ class Mitigations:
         may_propose = may_propose and is_ours
         if not may_propose and self._book.open is None:
             return
-        running, situation = self._book.running, self._nodes.situation(at_s)
+        running = self._book.running
+        situation = replace(self._nodes.situation(at_s), ps_states=self._cores.ps_states(at_s))
         under_way = () if running is None else (running.action.action,)
         facts = self._nodes.facts(at_s, situation, under_way, self._last_at_s)
         self._withdraw(facts)
@@ -130,7 +150,8 @@ class Mitigations:
             self._tell("solution", "", f"{self._state.spec.stragglers} finds no answer: {error}", at_s)
             self.expire(at_s, f"{self._state.spec.stragglers} finds no answer any more")
             return
-        proposed = [each for each in asked if self._may_propose(each.action, at_s)]
+        moves = self._cores.moves(self._book.open, at_s)
+        proposed = [each for each in (*asked, *moves) if self._may_propose(each.action, at_s)]
         limits = Limits(cooldown_s=2 * self._state.spec.straggler_window_s)
         decided = arbitrate(proposed, facts, limits)
         for refusal in decided.refusals:
@@ -158,7 +179,8 @@ class Mitigations:
         opened = self._book.open
         if opened is not None:
             action = opened.action.action
-            if not orders and not action.is_global and self._state.mode is not Mode.AUTO:
+            is_for_slow = not (action.is_global or isinstance(action, SetSize))
+            if not orders and is_for_slow and self._state.mode is not Mode.AUTO:
                 return  # its node is still slow, and a user may do it nevertheless
             if any(self._stands_for(opened, order.action, at_s) for order in orders):
                 return
@@ -178,7 +200,9 @@ class Mitigations:
         New sizes follow speeds, whose means change until the short window is full of the new state.
         """
         is_young = at_s < opened.created_at_s + self._state.spec.straggler_window_s
-        is_kind = action.is_global and subject(action) == subject(opened.action.action)
+        is_kind = type(action) is type(opened.action.action) and (
+            action.is_global or isinstance(action, SetSize)
+        )
         return (is_young and is_kind and named(action) == named(opened.action.action)) or not differs(
             opened.action.action, action
         )
@@ -207,6 +231,7 @@ class Mitigations:
         """Close a proposed action, and do not propose it again until its node has recovered."""
         action = self._book.find(decision.proposal).action.action
         self._reject(action)
+        self._cores.keep(action)
         note = f"{decision.by}{decision.why and ': ' + decision.why}"
         self._book.close_open(ProposalStatus.REJECTED, at_s, note)
 
@@ -224,6 +249,7 @@ class Mitigations:
         self._rejected.pop(subject(action), None)
         if decision.undoes and not is_redo:
             self._reject(action)
+        self._cores.keep(action)
         why = decision.why or f"{decision.by} ordered it"
         return self._order(self._book.begin(action, why, at_s), decision, why, at_s)
 
@@ -250,7 +276,7 @@ class Mitigations:
 
     # facts
 
-    def observe(self, event: NodeStarted | NodeLeft | BatchSizesSet | MitigationEnded) -> None:
+    def observe(self, event: NodeStarted | NodeLeft | BatchSizesSet | NodeSizesSet | MitigationEnded) -> None:
         """Take an event on nodes, their sizes, or an action."""
         match event:
             case NodeStarted():
@@ -260,6 +286,9 @@ class Mitigations:
                 self._node_left(event)
             case BatchSizesSet():
                 self._nodes.sizes_set(event)
+            case NodeSizesSet():
+                self._nodes.node_sizes_set(event)
+                self._cores.sizes_set(event)
             case MitigationEnded():
                 self._ended(event)
             case _ as never:
@@ -276,7 +305,9 @@ class Mitigations:
         known = self._book.of_decision(event.decision)
         if known is None:
             return
-        if not event.why_not:
+        if event.why_not:
+            self._cores.keep(known.action.action)
+        else:
             self._nodes.in_effect(known.action.action)
         if known.action.action.is_global:
             self._global_at_s = event.at_s
@@ -324,6 +355,8 @@ def differs(one: Action, other: Action) -> bool:
             return _differ(one.samples, other.samples)
         case AdjustRates(), AdjustRates():
             return _differ(one.factors, other.factors)
+        case SetSize(), SetSize() if one.memory_mib == other.memory_mib:
+            return _differ(((one.node, one.cpu),), ((other.node, other.cpu),))
     return one != other
 
 

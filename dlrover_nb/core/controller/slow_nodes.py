@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.events import BatchSizesSet, NodeLeft, NodeReported, NodeStarted
+    from dlrover_nb.core.structs.events import (
+        BatchSizesSet,
+        NodeLeft,
+        NodeReported,
+        NodeSizesSet,
+        NodeStarted,
+    )
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 LEAST_REVIEW_S = 1.0
@@ -56,6 +62,8 @@ class SlowNodes:
     ----------
     findings
         Who was slow at the last review.
+    own_sizes
+        Of nodes that do not have the size of their role.
     """
 
     def __init__(self, settings: ControllerSettings, spec: JobSpec) -> None:
@@ -72,7 +80,7 @@ class SlowNodes:
         self._rates: dict[str, float] = {}
         self._n_backup = 0
         self._relieved: set[str] = set()
-        self._exceptions: dict[str, SetSize] = {}  # of nodes that do not have their role's size
+        self.own_sizes: Mapping[str, SetSize] = {}
         self.findings: tuple[Straggler, ...] = ()
 
     # facts
@@ -123,19 +131,15 @@ class SlowNodes:
                 self._n_backup = action.n
             case MoveBuckets():
                 self._relieved.add(action.ps)
-            case SetSize() if action.node in self._heard_s[action.role]:  # else another one took its place
-                self._exceptions[action.node] = action
 
     def plan_applied(self, plan: ResourcePlan) -> None:
         """Note that a plan is in place: with other PS, parameters were placed anew."""
-        before = self._plan
-        if before is None:
-            return
-        if plan.ps != before.ps:
+        if self._plan is not None and plan.ps != self._plan.ps:
             self._relieved.clear()
-        for node, own in list(self._exceptions.items()):
-            if _size(plan.role(own.role)) != _size(before.role(own.role)):
-                del self._exceptions[node]
+
+    def node_sizes_set(self, event: NodeSizesSet) -> None:
+        """Take the sizes of all nodes that do not have their role's."""
+        self.own_sizes = {each.node: each for each in event.sizes}
 
     # reviews
 
@@ -158,6 +162,11 @@ class SlowNodes:
     def slow(self) -> frozenset[str]:
         """Who was slow at the last review."""
         return frozenset(each.node for each in self.findings)
+
+    @property
+    def plan(self) -> ResourcePlan | None:
+        """The last plan that was steady."""
+        return self._plan
 
     @property
     def nodes(self) -> Nodes:
@@ -218,7 +227,8 @@ class SlowNodes:
             case BackupWorkers():
                 return BackupWorkers(self._n_backup)
             case SetSize(node=node, role=role) if self._plan is not None:
-                return self._exceptions.get(node) or SetSize(node, role, *_size(self._plan.role(role)))
+                plan = self._plan.role(role)
+                return self.own_sizes.get(node) or SetSize(node, role, plan.cpu, plan.memory_mib)
         return None
 
     def _global_batch(self, n_worker: int) -> int | None:
@@ -258,10 +268,5 @@ class SlowNodes:
         for by_node in (self._heard_s[role], self._n_iter, self._sizes, self._rates):
             by_node.pop(node, None)
         self._relieved.discard(node)
-        self._exceptions.pop(node, None)
         self._monitor.forget(node)
         self.findings = tuple(each for each in self.findings if each.node != node)
-
-
-def _size(plan: RolePlan) -> tuple[float, int]:
-    return plan.cpu, plan.memory_mib

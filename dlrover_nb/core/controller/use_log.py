@@ -14,6 +14,9 @@ from dlrover_nb.core.bottleneck import PAPER, JobUse, NodeUse, PlanUse
 from dlrover_nb.core.bottleneck.use import bytes_per_s
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.structs.actions import SetSize
     from dlrover_nb.core.structs.resources import ResourcePlan, Role
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -47,6 +50,8 @@ class UseLog:
         self._from_s = 0.0
         self._plan: ResourcePlan | None = None
         self._nodes: dict[str, _Reports] = {}
+        self._own: dict[str, SetSize] = {}  # of nodes that do not have their role's size
+        self._kept: set[str] = set()
         self._earlier: deque[PlanUse] = deque(maxlen=N_PLAN)
 
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
@@ -57,7 +62,18 @@ class UseLog:
         before = self.use
         if before is not None and before.is_complete():
             self._earlier.append(PlanUse(before.plan, before.cores()))
-        self._plan, self._nodes = plan, {}
+        self._plan, self._nodes, self._kept = plan, {}, set()
+
+    def resize(self, sizes: Iterable[SetSize], at_s: float) -> None:
+        """Take the sizes of all nodes that do not have their role's; what others used before is left out."""
+        before, self._own = self._own, {each.node: each for each in sizes}
+        if before != self._own:
+            self._from_s = at_s + self._settle_s
+            self._nodes = {name: _Reports(each.role) for name, each in self._nodes.items()}
+
+    def keep(self, node: str) -> None:
+        """Note that a node keeps its size until the plan changes."""
+        self._kept.add(node)
 
     def add(self, sample: NodeSample, at_s: float) -> None:
         """Add a report of a node of the present plan.
@@ -91,8 +107,15 @@ class UseLog:
         if plan is None:
             return None
         nodes = tuple(
-            NodeUse(name, r.role, plan.role(r.role).cpu, tuple(r.cores), tuple(r.bytes_per_s))
+            NodeUse(name, r.role, own.cpu, tuple(r.cores), tuple(r.bytes_per_s), own.memory_mib)
             for name, r in self._nodes.items()
+            for own in (self._own.get(name) or plan.role(r.role),)
         )
         link = self._given or self._measured
-        return JobUse(plan, nodes, tuple(self._earlier), link * BYTES_PER_GBIT if link else None)
+        return JobUse(
+            plan,
+            nodes,
+            tuple(self._earlier),
+            link * BYTES_PER_GBIT if link else None,
+            frozenset(self._kept),
+        )

@@ -23,6 +23,7 @@ from dlrover_nb.core.bottleneck import (
     fixed_roles,
     fruitless,
     is_stable,
+    node_moves,
     remedy_between,
     start_plan,
     wanted,
@@ -97,6 +98,8 @@ def raise_use(
         return None
     if not is_stable(use) or _has_returned(use):
         return None
+    if s.spec.foreign is None and node_moves(use, s.spec.bounds, s.pins):
+        return None  # cores move within a role first, as actions on single nodes
     frame = _Frame(analysis, rejected_plans, limits)
     return _next(frame, use) or _back(frame, use)
 

@@ -22,6 +22,7 @@ from dlrover_nb.core.runtime import (
     liveness,
     mitigations,
     node_messages,
+    node_sizes,
     oom_recovery,
     plans,
     ps_group,
@@ -353,6 +354,7 @@ class JobMaster:
             evaluation.end_job(state, self._evaluate, at_s)
         plans.measure_pause(state, at_s)
         plans.update_running(state, at_s)
+        node_sizes.emit(state, at_s)
         mitigations.end_done(state, at_s)
         batch_sizes.emit(state, at_s)
         liveness.update_phase(state, at_s)

@@ -193,7 +193,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
     state.phase, state.message = record.phase, record.message
     state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)
-    state.sizes_emitted = batch_sizes.present(state)
+    state.sizes_emitted, state.node_sizes_emitted = batch_sizes.present(state), None
     state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s
     _make_safe(state, record.move)
     if state.stage is not Stage.SWITCHING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.capacity import fits
+from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.resources import Role, RolePlan
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 
@@ -75,12 +75,12 @@ class Node:
 
     def size_in(self, plan: RolePlan) -> Need:
         """Return the cores and MiB that it is to use under a plan: its own where it is an exception."""
-        return self.size or _size(plan)
+        return self.size or size_of(plan)
 
     def keep_size(self, plan: RolePlan) -> None:
         """Let it keep what it uses, as an exception where that is not what the plan says."""
         own = self.cpu, self.memory_mib
-        self.size = None if own == _size(plan) else own
+        self.size = None if own == size_of(plan) else own
 
     @property
     def is_going(self) -> bool:
@@ -199,7 +199,8 @@ class Roster:
             Of the job.
         """
         kept = () if after is None else self._excepted(before, after)
-        if after is not None and not fits(capacity, _needs(after, kept)):
+        own = [(node.role, node.size) for node in kept if node.size is not None]
+        if after is not None and not fits(capacity, plan_needs(after, own)):
             kept = ()
         for node in self.nodes:
             node.size = node.size if node in kept else None
@@ -209,7 +210,7 @@ class Roster:
         return tuple(
             node
             for node in self.nodes
-            if node.size is not None and _size(before.role(node.role)) == _size(after.role(node.role))
+            if node.size is not None and size_of(before.role(node.role)) == size_of(after.role(node.role))
         )
 
     def staying_needs(self, want: RolePlan) -> list[Need]:
@@ -219,14 +220,6 @@ class Roster:
         return [*fitting[: want.count], *[w.need for w in staying if not w.has_shape(want)]]
 
 
-def _needs(plan: ResourcePlan, excepted: Iterable[Node]) -> list[Need]:
-    """Return what each node of a plan needs, of which some have sizes of their own."""
-    needs = []
-    for role in Role:
-        own = [node.size for node in excepted if node.role is role and node.size is not None]
-        needs += [*own, *[_size(plan.role(role))] * (plan.role(role).count - len(own))]
-    return needs
-
-
-def _size(plan: RolePlan) -> Need:
+def size_of(plan: RolePlan) -> Need:
+    """Return the cores and MiB of each node of a role."""
     return plan.cpu, plan.memory_mib

@@ -38,6 +38,7 @@ from dlrover_nb.core.structs.shards import Purpose
 if TYPE_CHECKING:
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
+    from dlrover_nb.core.structs.actions import SetSize
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.failures import CountedError
     from dlrover_nb.core.structs.features import FeatureSpec
@@ -233,6 +234,7 @@ class JobState:
     ticked_s: float = float("inf")  # when this master last checked limits of time; infinite: not yet
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
     sizes_emitted: tuple[tuple[str, int], ...] = ()  # those of living workers, as last emitted
+    node_sizes_emitted: tuple[SetSize, ...] | None = ()  # None: by an earlier master, if any
     backups: int = 0  # workers without which a round may end (BSP)
     rates: dict[str, float] = field(default_factory=dict)  # factors of workers' learning rates
     mitigations: tuple[OpenMitigation, ...] = ()  # that were begun and are not in effect yet

@@ -25,6 +25,7 @@ from dlrover_nb.core.structs.actions import (
     KillRestart,
     MoveBuckets,
     Proposed,
+    SetSize,
 )
 from dlrover_nb.core.structs.resources import Role
 
@@ -170,6 +171,8 @@ def _some_are_well(case: _Case) -> str | None:
 
 
 def _still_slow(case: _Case) -> str | None:
+    if isinstance(case.action, SetSize):
+        return None  # also for nodes that are not slow, of whose cores others have more use
     if case.action.is_global or case.action.node in case.facts.slow:
         return None
     return f"{case.action.node} has recovered"
@@ -180,7 +183,7 @@ def _rested(case: _Case) -> str | None:
         return None
     node = case.action.node
     last_at_s = case.facts.last_at_s.get(node)
-    follows_move = isinstance(case.action, KillRestart) and node in case.facts.relieved_ps
+    follows_move = isinstance(case.action, KillRestart | SetSize) and node in case.facts.relieved_ps
     rest_s = case.limits.cooldown_s / (2 if follows_move else 1)
     if last_at_s is None or case.facts.at_s - last_at_s >= rest_s:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.actions import SetSize
     from dlrover_nb.core.structs.job import Sync
     from dlrover_nb.core.structs.stragglers import Spread
 
@@ -58,6 +59,28 @@ class WorkerState:
 
 
 @dataclass(frozen=True, slots=True)
+class PsState:
+    """The cores of one PS at the time of a decision.
+
+    Parameters
+    ----------
+    node
+        Its name.
+    size
+        What it may use.
+    used_cores
+        Mean over its last reports; None: not measured.
+    larger
+        The sizes with more cores that it may get, smallest first.
+    """
+
+    node: str
+    size: SetSize
+    used_cores: float | None = None
+    larger: tuple[SetSize, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """What a solution knows beside the findings.
 
@@ -69,6 +92,8 @@ class Situation:
         The workers that take part.
     ps
         All parameter servers.
+    ps_states
+        Their cores, as far as they have reported.
     relieved_ps
         Those that gave buckets away by load, and have not been replaced since.
     is_busy
@@ -87,6 +112,7 @@ class Situation:
     sync: Sync
     workers: tuple[WorkerState, ...]
     ps: tuple[str, ...] = ()
+    ps_states: tuple[PsState, ...] = ()
     relieved_ps: frozenset[str] = frozenset()
     is_busy: bool = False
     n_backup: int = 0

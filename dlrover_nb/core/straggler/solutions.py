@@ -14,9 +14,10 @@ for long where the cluster has room; in ASP only restarts. Four things are more 
 - Sizes are solved for again as long as they are uneven, also without a finding. A worker that recovers
   with a small batch is fast, and fast is no finding, so by the paper's words it would keep the small
   batch.
-- A PS first gives buckets to the others while the job goes on, in proportion to what each can serve. Only one
-  that is slow with its smaller part too is replaced, by another that takes its buckets over; so no
-  checkpoint has to be read.
+- A PS first gives buckets to the others while the job goes on, in proportion to what each can serve. One
+  that is slow with its smaller part too gets more cores than its role has, if it uses all of its own (a
+  bucket cannot be divided, so one with hot rows stays hot) and may have more. Else it is replaced, by another
+  that takes its buckets over; so no checkpoint has to be read.
 
 A new size costs all workers an agreement, therefore it has to shorten an iteration by at least `MIN_GAIN`.
 """
@@ -48,6 +49,7 @@ from dlrover_nb.core.structs.stragglers import LEAST_SPREAD, Pace, Straggler
 
 MIN_GAIN = 0.05  # of an iteration: less is within what measured speeds scatter
 ALIKE = 1.2  # time of the slowest worker with equal batches over the best one: below it speeds are alike
+FULL = 0.95  # of its cores used: a PS is slow for want of more of them
 MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
 
 
@@ -224,14 +226,32 @@ def _moved_ps(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     proposed: list[Proposed] = []
     for ps in (each for each in situation.ps if each in slow):
         if ps in situation.relieved_ps:
-            why = f"{_said(slow[ps])}, with fewer parameters too"
-            gain = gain_of_server(slow[ps], situation, 1.0)
-            proposed += () if situation.is_busy else (Proposed(KillRestart(ps, Role.PS), why, gain),)
+            proposed += _with_more_cores(slow[ps], situation) or _replaced_ps(slow[ps], situation)
         elif len(situation.ps) > 1:
             n, ratio = len(situation.ps), slow[ps].ratio  # each is to serve what it can
             gain = gain_of_server(slow[ps], situation, n / (n - 1 + 1 / ratio))
             proposed.append(Proposed(MoveBuckets(ps), _said(slow[ps]), gain))
     return tuple(proposed)
+
+
+def _with_more_cores(found: Straggler, situation: Situation) -> tuple[Proposed, ...]:
+    """Give a PS that uses all its cores as many as make it as fast as the others, or the most it may have."""
+    own = next((each for each in situation.ps_states if each.node == found.node), None)
+    if own is None or own.used_cores is None or own.used_cores < FULL * own.size.cpu or not own.larger:
+        return ()
+    needed = own.size.cpu * found.ratio
+    size = next((each for each in own.larger if each.cpu >= needed), own.larger[-1])
+    why = (
+        f"{_said(found)}, with fewer parameters too, and used {own.used_cores:.2f} of {own.size.cpu:g} cores"
+    )
+    return (Proposed(size, why, gain_of_server(found, situation, max(needed / size.cpu, 1.0))),)
+
+
+def _replaced_ps(found: Straggler, situation: Situation) -> tuple[Proposed, ...]:
+    if situation.is_busy:
+        return ()
+    why = f"{_said(found)}, with fewer parameters too"
+    return (Proposed(KillRestart(found.node, Role.PS), why, gain_of_server(found, situation, 1.0)),)
 
 
 def _adjusted(situation: Situation, why: str, min_gain: float) -> tuple[Proposed, ...]:

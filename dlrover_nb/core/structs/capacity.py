@@ -54,10 +54,19 @@ def in_steps(cpu: float) -> int:
     return int(cpu / CPU_STEP + 1e-6)
 
 
-def plan_needs(plan: ResourcePlan) -> list[Need]:
-    """Return what each node of a plan needs."""
-    roles = [plan.role(role) for role in Role]
-    return [(role.cpu, role.memory_mib) for role in roles for _ in range(role.count)]
+def plan_needs(plan: ResourcePlan, own: Iterable[tuple[Role, Need]] = ()) -> list[Need]:
+    """Return what each node of a plan needs.
+
+    Parameters
+    ----------
+    own
+        Role and need of each node that does not have the size of its role.
+    """
+    needs, excepted = list[Need](), list(own)
+    for role in Role:
+        plan_of, others = plan.role(role), [need for of, need in excepted if of is role]
+        needs += [*others, *[(plan_of.cpu, plan_of.memory_mib)] * (plan_of.count - len(others))]
+    return needs
 
 
 def change_needs(now: ResourcePlan, plan: ResourcePlan) -> list[Need]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.structs.actions import MitigationChoice
+from dlrover_nb.core.structs.actions import MitigationChoice, SetSize
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
@@ -140,6 +140,14 @@ class BatchSizesSet:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSizesSet:
+    """Sizes of all nodes that do not have the size of their role, by whoever set them."""
+
+    at_s: float
+    sizes: tuple[SetSize, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MitigationEnded:
     """An action against stragglers is in effect; or it is not, and `why_not` says why."""
 
@@ -169,6 +177,7 @@ Event = (
     | NodeStarted
     | NodeLeft
     | BatchSizesSet
+    | NodeSizesSet
     | MitigationEnded
     | Ticked
 )

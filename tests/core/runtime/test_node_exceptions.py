@@ -17,7 +17,7 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime.liveness import RESIZE_LIMIT_S
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.actions import SetSize
-from dlrover_nb.core.structs.events import PlanApplied
+from dlrover_nb.core.structs.events import NodeSizesSet, PlanApplied
 from dlrover_nb.core.structs.resources import Role
 
 LARGER = SetSize("ps-0", Role.PS, 0.75, 1024)
@@ -32,13 +32,30 @@ def excepted(**changes: object) -> World:
     return world
 
 
+def told(world: World) -> dict[str, tuple[float, int]]:
+    """Return the sizes of single nodes as the controller knows them."""
+    sizes = [event.sizes for event in world.told(NodeSizesSet)][-1:]
+    return {each.node: (each.cpu, each.memory_mib) for each in (sizes[0] if sizes else ())}
+
+
+def others_than_planned(world: World) -> dict[str, tuple[float, int]]:
+    plan_of = world.master.running
+    assert plan_of is not None
+    found = {}
+    for node in world.master.nodes:
+        role, shape = plan_of.role(node.role), (node.cpu, node.memory_mib)
+        if shape != (role.cpu, role.memory_mib):
+            found[node.id] = shape
+    return found
+
+
 def test_one_node_gets_its_size_in_place_and_the_plan_stays() -> None:
     world = running(n_row=8000)
     before, n_start, n_plan = shapes(world), len(world.starts), len(world.told(PlanApplied))
     mitigate(world, LARGER)
     assert answer(world) == ""
     assert shapes(world) == before | {"ps-0": (0.75, 1024)}
-    assert world.allotted == {"ps-0": (0.75, 1024)}
+    assert world.allotted == told(world) == {"ps-0": (0.75, 1024)}
     world.run_until(lambda: world.master.running == BEFORE)
     assert len(world.starts) == n_start
     assert len(world.told(PlanApplied)) == n_plan
@@ -56,6 +73,7 @@ def test_an_exception_of_the_size_of_the_plan_ends_it(action: SetSize) -> None:
     mitigate(world, SetSize(action.node, action.role, role.cpu, role.memory_mib), "d2")
     assert answer(world, "d2") == ""
     assert all(node.size is None for node in world.master._state.roster.nodes)
+    assert told(world) == {}
     assert shapes(world)[action.node] == (role.cpu, role.memory_mib)
 
 
@@ -67,6 +85,7 @@ def test_another_count_keeps_the_exception_and_another_size_of_the_role_ends_it(
     order(world, plan(3, 2, ps_cpu=0.5))
     world.run_until(lambda: in_place(world, plan(3, 2, ps_cpu=0.5)))
     assert set(shapes(world).values()) == {(0.5, 512)}
+    assert told(world) == {}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +107,8 @@ def test_where_nodes_are_not_resized_in_place_one_of_that_size_takes_its_place(
     role = BEFORE.role(action.role)
     sizes = sorted(node.cpu for node in world.master.nodes if node.role is action.role)
     assert sizes == [role.cpu, action.cpu]
+    assert list(told(world).values()) == [(action.cpu, action.memory_mib)]
+    assert told(world) == others_than_planned(world)
     order(world, plan(3, 2))
     world.run_until(lambda: in_place(world, plan(3, 2)))
     assert action.cpu in {node.cpu for node in world.master.nodes if node.role is action.role}
@@ -102,6 +123,7 @@ def test_a_plan_that_has_no_room_beside_an_exception_ends_it() -> None:
     order(world, plan(4, 2))
     world.run_until(lambda: in_place(world, plan(4, 2)))
     assert shapes(world)["ps-0"] == (0.25, 512)
+    assert told(world) == {}
 
 
 def test_in_place_it_needs_no_room_for_another_node() -> None:
@@ -157,7 +179,7 @@ def test_a_restarted_master_finishes_it_and_knows_the_exception() -> None:
     assert answer(world) == ""
     world.crash(n_kept=1)
     world.run_until(lambda: in_place(world, BEFORE))
-    assert shapes(world)["ps-0"] == (0.75, 1024)
+    assert shapes(world)["ps-0"] == (0.75, 1024) == told(world)["ps-0"]
     world.run_to_end()
     trained_every_row(world)
 
@@ -205,6 +227,8 @@ def test_any_interleaving_answers_each_order_once_and_trains_every_row(
         if rng.random() < 0.01 and world.master.stage is not Stage.ENDED:
             world.crash(n_kept=rng.randrange(3))
         check(world, wanted)
+        if world.master.running is not None and not world.master._state.mitigations:
+            assert told(world) == others_than_planned(world)
     succeeds = play_out(world, wanted)
     assert sorted(ended(world)) == sorted(ordered)
     assert not succeeds or world.master.train_counts.n_sample_done == len(world.learnt) == 790
