@@ -324,9 +324,23 @@ def test_cores_move_within_a_role_until_nobody_is_idle_beside_one_that_is_short(
         has[i] = action.cpu
         assert has[i] >= SIZES[0]
         assert sum(has) <= each * len(wants) + 1e-6, "the cores of the plan are the most"
-    idle = [i for i, want in enumerate(wants) if want < 0.6 * has[i] and has[i] > 1.25 * SIZES[0]]
-    short = [i for i, want in enumerate(wants) if want > 1.3 * has[i]]
-    assert not (idle and short), (has, wants)
+    short = [i for i, want in enumerate(wants) if want >= has[i]]
+    idle = sum(max(has[i] - max(wants[i] / 0.8, SIZES[0]), 0.0) for i in range(len(has)))
+    assert not short or idle <= 0.2 * max(has) * len(has) + 0.02, (has, wants)
+    spare = (each * len(wants) - sum(has)) / max(len(short), 1)
+    assert not short or spare <= 0.2 * max(has) + 0.02, "nor beside cores that nobody has"
+
+
+@given(st.lists(st.floats(0.3, 4.0), min_size=2, max_size=8))
+def test_nodes_that_are_short_alike_get_equal_parts_of_what_is_free(has):
+    each = sum(has) / len(has) + 1.0
+    found = node_moves(role_use(Role.PS, each, [99.0] * len(has), has), BOUNDS, Pins())
+    assert found
+    smallest = min(range(len(has)), key=has.__getitem__)
+    assert found[0].action.cpu > has[int(found[0].action.node.rpartition("-")[2])]
+    sizes = {move.action.node: move.action.cpu for move in found}
+    assert min(sizes.values()) >= has[smallest]
+    assert f"ps-{smallest}" in sizes
 
 
 @given(st.sampled_from(Role), demands)
@@ -340,8 +354,8 @@ def test_no_cores_move_within_a_role_that_is_pinned_or_has_a_node_that_keeps_its
 
 def test_a_move_says_who_uses_how_much():
     (first, *_) = node_moves(role_use(Role.PS, 1.0, [0.3, 4.0], [1.0, 1.0]), BOUNDS, Pins())
-    assert (first.action.node, first.action.cpu) == ("ps-0", 0.46)
+    assert (first.action.node, first.action.cpu) == ("ps-0", 0.38)
     assert first.reason == (
         "By nearchus: ps-0 uses 30% of its cores and the others 100%; "
-        "the 2 cores of all 2 parameter servers are divided by what each uses"
+        "the 2 cores of all 2 parameter servers go where they are used"
     )

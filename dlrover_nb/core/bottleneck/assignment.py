@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
 from dlrover_nb.core.bottleneck.use import efficiency
-from dlrover_nb.core.structs.resources import CPU_STEP, Role
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,23 +50,15 @@ def balanced(nodes: Sequence[NodeUse], thresholds: Thresholds = PAPER) -> Cores:
     kept: dict[int, float] = {}
     for role in Role:
         own = [i for i, node in enumerate(nodes) if node.role is role]
-        some = [nodes[i] for i in own]
-        kept |= zip(own, divided(some, sum(node.allocated_cores for node in some), thresholds), strict=True)
+        kept |= zip(own, _balanced_role([nodes[i] for i in own], thresholds), strict=True)
     return tuple(kept[i] for i in range(len(nodes)))
 
 
-def divided(own: Sequence[NodeUse], total: float, thresholds: Thresholds = PAPER) -> Cores:
-    """Return the cores of the nodes of one role, of which all together have `total`.
-
-    They stay as they are where none is idle, unless some of the total is nobody's yet.
-    """
-    now, used = tuple(node.allocated_cores for node in own), [node.cores(thresholds) for node in own]
-    is_whole = sum(now) >= total - CPU_STEP * len(own)
-    if not own or min(used) <= 0:
+def _balanced_role(own: Sequence[NodeUse], t: Thresholds) -> Cores:
+    now, used = tuple(node.allocated_cores for node in own), [node.cores(t) for node in own]
+    if not own or min(used) <= 0 or min(node.efficiency(t) for node in own) >= t.assignment:
         return now
-    if is_whole and min(node.efficiency(thresholds) for node in own) >= thresholds.assignment:
-        return now
-    return tuple(total * each / sum(used) for each in used)
+    return tuple(sum(now) * each / sum(used) for each in used)
 
 
 def idle_cores(cores: float, share: float, others: float, thresholds: Thresholds = PAPER) -> float:

@@ -1,14 +1,22 @@
 """Cores that move between nodes of one role, as sizes of single nodes: exceptions from the plan.
 
-A role keeps the cores of its plan. Those that give come first, since what they leave is what the others get:
-each change is one node's, so the sum may be lower for a while but is never higher.
+A role keeps the cores of its plan. Where one node is idle and another one short, the idle one keeps so many
+that it uses the threshold's share of them, and what is free goes to those that are short, the smallest first.
+Those that give come first, since what they leave is what the others get: each change is one node's, so the
+sum may be lower for a while but is never higher. A node between idle and short keeps what it has: else one
+that gave cores away would ask for them as its use scatters.
+
+The paper divides cores in proportion to what nodes use (`assignment.balanced`). In a real job that made nodes
+which were short alike keep an unequal size for ever, as both use all that they have, and moved cores where
+nobody was short of any.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.bottleneck.assignment import divided
 from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
 from dlrover_nb.core.structs.actions import Proposed, SetSize
 from dlrover_nb.core.structs.capacity import in_steps
@@ -26,7 +34,7 @@ MATERIAL = 0.2  # of a node's cores: means of a few reports scatter, and each ch
 def node_moves(
     use: JobUse, bounds: PlanBounds, pins: Pins, thresholds: Thresholds = PAPER
 ) -> tuple[Proposed, ...]:
-    """Return the sizes of single nodes that divide each role's cores by what its nodes use (section IV-C).
+    """Return the sizes of single nodes by which each role's cores go where they are used; see the module.
 
     None for a role whose size is pinned, or of which a node keeps its size.
     """
@@ -43,12 +51,23 @@ def node_moves(
 
 def _within(own: Sequence[NodeUse], total: float, least: float, t: Thresholds) -> list[Proposed]:
     """Return the changes of one role, those that give cores first."""
-    wanted = [_rounded(each, least) for each in divided(own, total, t)]
-    free = total - sum(node.allocated_cores for node in own)
-    moves = [
-        (node, min(cpu, _rounded(node.allocated_cores + max(free, 0.0), least)))
-        for node, cpu in zip(own, wanted, strict=True)
+    now, used = [node.allocated_cores for node in own], [node.efficiency(t) for node in own]
+    short = [each >= t.job for each in used]
+    if not any(short) or min(used) <= 0:
+        return []
+    kept = [
+        min(max(_rounded_up(node.cores(t) / t.assignment), least), cores) if share < t.assignment else cores
+        for node, cores, share in zip(own, now, used, strict=True)
     ]
+    level = _level([c for c, is_short in zip(kept, short, strict=True) if is_short], total - sum(kept))
+    if not any(is_short and level > (1 + MATERIAL) * c for c, is_short in zip(kept, short, strict=True)):
+        return []  # nobody would get enough of it
+    free = max(total - sum(now), 0.0)
+    wanted = [
+        min(max(_rounded(level), cores), _rounded(cores + free)) if is_short else cores
+        for cores, is_short in zip(kept, short, strict=True)
+    ]
+    moves = zip(own, wanted, strict=True)
     material = [(n, cpu) for n, cpu in moves if abs(cpu - n.allocated_cores) > MATERIAL * n.allocated_cores]
     return [
         Proposed(SetSize(node.node, node.role, cpu, node.memory_mib), _why(node, own, total, t))
@@ -56,8 +75,22 @@ def _within(own: Sequence[NodeUse], total: float, least: float, t: Thresholds) -
     ]
 
 
-def _rounded(cpu: float, least: float) -> float:
-    return max(round(in_steps(cpu) * CPU_STEP, 2), least)
+def _level(cores: Sequence[float], free: float) -> float:
+    """Return up to how many cores the smallest nodes are filled with what is free."""
+    ranked = sorted(cores)
+    for n, (below, above) in enumerate(pairwise([*ranked, inf]), start=1):
+        if free < n * (above - below):
+            return below + free / n
+        free -= n * (above - below)
+    raise AssertionError(cores)
+
+
+def _rounded(cpu: float) -> float:
+    return round(in_steps(cpu) * CPU_STEP, 2)
+
+
+def _rounded_up(cpu: float) -> float:
+    return round(ceil(cpu / CPU_STEP - 1e-6) * CPU_STEP, 2)
 
 
 def _why(node: NodeUse, own: Sequence[NodeUse], total: float, t: Thresholds) -> str:
@@ -66,5 +99,5 @@ def _why(node: NodeUse, own: Sequence[NodeUse], total: float, t: Thresholds) -> 
     roles = "workers" if node.role is Role.WORKER else "parameter servers"
     return (
         f"By nearchus: {node.node} uses {node.efficiency(t):.0%} of its cores and the others {mean:.0%}; "
-        f"the {total:g} cores of all {len(own)} {roles} are divided by what each uses"
+        f"the {total:g} cores of all {len(own)} {roles} go where they are used"
     )
