@@ -12,6 +12,7 @@ evaluation, which are alike in all methods, dilute nothing.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,7 +89,7 @@ def run(case: Case, method: str, number: int) -> Outcome:
     """Run a job by one method: a solution of the product, or `RESTART`."""
     solution = SolutionName.NONE if method == RESTART else SolutionName(method)
     mode = Mode.MANUAL if solution is SolutionName.NONE else Mode.AUTO
-    name = f"{case.spec.name}-{method}-{number}"
+    name = f"{case.spec.name}-{method}-{number}-{os.getpid()}"  # a run that was cut off may be resumed
     spec = replace(case.spec, name=name, stragglers=solution, mode=mode)
     with contextlib.closing(_Cluster()) as cluster:
         handle = cluster.core.submit(spec)
