@@ -306,7 +306,7 @@ class Mitigations:
         if known is None:
             return
         if event.why_not:
-            self._cores.keep(known.action.action)
+            self._size_failed(known.action.action)
         else:
             self._nodes.in_effect(known.action.action)
         if known.action.action.is_global:
@@ -316,6 +316,12 @@ class Mitigations:
             return  # a change of plan ended it before
         status = ProposalStatus.FAILED if event.why_not else ProposalStatus.APPLIED
         self._end(status, event.at_s, event.why_not)
+
+    def _size_failed(self, action: Action) -> None:
+        """Note that a node keeps its size; nothing was done to it, so another action need not wait."""
+        if isinstance(action, SetSize):
+            self._cores.keep(action)
+            self._last_at_s.pop(action.node, None)
 
     def _node_left(self, event: NodeLeft) -> None:
         """Withdraw the open action if it names a node that has left, and keep no undo that does."""

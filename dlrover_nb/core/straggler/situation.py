@@ -92,8 +92,6 @@ class Situation:
         The workers that take part.
     ps
         All parameter servers.
-    ps_states
-        Their cores, as far as they have reported.
     relieved_ps
         Those that gave buckets away by load, and have not been replaced since.
     is_busy
@@ -107,18 +105,20 @@ class Situation:
     global_batch
         Samples of one iteration of all workers; None: those that the workers have now. After a worker with a
         smaller batch was replaced by one with the usual batch, the two differ.
+    ps_states
+        Cores of the PS, as far as they have reported.
     """
 
     sync: Sync
     workers: tuple[WorkerState, ...]
     ps: tuple[str, ...] = ()
-    ps_states: tuple[PsState, ...] = ()
     relieved_ps: frozenset[str] = frozenset()
     is_busy: bool = False
     n_backup: int = 0
     exchange_s: float | None = None
     spread: Spread | None = None
     global_batch: int | None = None
+    ps_states: tuple[PsState, ...] = ()
 
     @property
     def total(self) -> int:

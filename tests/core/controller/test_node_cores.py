@@ -152,6 +152,13 @@ def test_a_hot_ps_that_may_have_no_more_cores_is_replaced(fields):
     assert next_action(hot(**fields)) == KillRestart("ps-1", Role.PS)
 
 
+def test_a_hot_ps_whose_size_the_cluster_cannot_change_is_replaced():
+    job = hot()
+    assert isinstance(next_action(job), SetSize)
+    job.end("no machine has room")
+    assert next_action(job) == KillRestart("ps-1", Role.PS)
+
+
 def test_a_slow_ps_with_idle_cores_is_replaced():
     job = hot()
     job.demand["ps-1"] = 0.4
