@@ -1,0 +1,52 @@
+"""Divides the capacity of a simulated cluster among its jobs in auto mode, as long as nothing else does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.planner.quotas import UNLIMITED, share
+from dlrover_nb.core.structs.events import QuotaChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dlrover_nb.core.backends.simulated.run import SimulatedRun
+    from dlrover_nb.core.simulator.world import SimulatedWorld
+
+SHARE_S = 300.0  # of virtual time
+PLENTY = 0.5  # of all cores: below this use, jobs do not compete
+
+
+class QuotaSharing:
+    """Makes quotas periodically.
+
+    Parameters
+    ----------
+    world
+        The simulated world.
+
+    Attributes
+    ----------
+    is_planned_outside
+        Whether somebody else plans for all jobs: then it makes none.
+    """
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world, self._shared_s, self._is_shared = world, world.now_s, False
+        self.is_planned_outside = False
+
+    def quotas(self, runs: Collection[SimulatedRun]) -> tuple[tuple[str, QuotaChanged], ...]:
+        """Return the quotas of jobs in auto mode, by name, when they are due."""
+        at_s = self._world.now_s
+        if self.is_planned_outside or at_s < self._shared_s + SHARE_S:
+            return ()
+        self._shared_s = at_s
+        used, whole = self._world.cluster.used_cpu, self._world.cluster.capacity.total_cpu
+        if used < PLENTY * whole and not self._is_shared:
+            return ()
+        bids = [bid for run in runs if (bid := run.bid(at_s)) is not None]
+        if not bids:
+            return ()
+        quotas = share(bids, self._world.room_for(bid.name for bid in bids))
+        self._is_shared = any(quota != UNLIMITED for quota in quotas.values())
+        return tuple((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
