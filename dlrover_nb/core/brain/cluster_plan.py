@@ -144,9 +144,9 @@ def plan_cluster(
     before
         The plan that each job was meant to have by the last round.
     """
-    columns = columns_of(offers, settings.ceilings)
     if not offers:
         return ClusterPlan({})
+    columns = columns_of(offers, settings.ceilings)
     if _largest_fit(columns, room) and not settings.ceilings:
         return ClusterPlan({each.job: Share(each.plan, Quota()) for each in offers})
     try:

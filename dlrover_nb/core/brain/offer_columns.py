@@ -111,7 +111,9 @@ def columns_of(offers: Sequence[JobOffer], ceilings: Mapping[str, float]) -> Off
         cost = need_cpu + need_mib / MIB_PER_GIB / GIB_PER_CORE
         now = np.array([o.plan.effort for o in offers], dtype=np.float64)
     capped = [owner for owner in ceilings if is_priced and any(o.owner == owner for o in offers)]
-    of = np.array([[float(o.owner == owner) for owner in capped] for o in offers]).reshape(len(offers), -1)
+    of = np.array([[float(o.owner == owner) for owner in capped] for o in offers]).reshape(
+        len(offers), len(capped)
+    )
     owners = {owner: i for i, owner in enumerate(dict.fromkeys(o.owner or o.job for o in offers))}
     deadlines = [NO_DEADLINE_S if o.deadline_left_s is None else max(o.deadline_left_s, 0.0) for o in offers]
     bids = Bids(
