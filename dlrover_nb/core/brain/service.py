@@ -90,7 +90,7 @@ class Brain:
         self._on_round = on_round
         self._term, self._held_until_s = 0, 0.0  # by the monotonic clock of this process
         self._last: BrainRound | None = None
-        self._trouble = ""
+        self._trouble = self._holder = ""
 
     @property
     def leads(self) -> bool:
@@ -119,6 +119,7 @@ class Brain:
         except DlroverError as error:
             self._tell(f"the lease cannot be renewed: {error.text}")
             return self.leads
+        self._holder = lease.holder
         if lease.holder != self._by:
             if self.leads:
                 logger.warning("%s has taken over", lease.holder)
@@ -132,19 +133,34 @@ class Brain:
     def plan(self) -> BrainRound | None:
         """Plan once; None where that failed."""
         try:
-            found = self._rounds.run(Term(self._by, self._term, lambda: self.leads))
+            return self.planned()
         except DlroverError as error:
             self._tell(f"no plan was made: {error.text}")
             return None
         except Exception:
             logger.exception("no plan was made: an error of the brain itself")
             return None
+
+    def planned(self) -> BrainRound:
+        """Plan once.
+
+        Raises
+        ------
+        BackendError
+            When the cluster does not answer.
+        """
+        found = self._rounds.run(Term(self._by, self._term, lambda: self.leads))
         self._trouble = ""
         if self._is_new(found):
             self._keep(found)
         self._last = found
         self._on_round(found)
         return found
+
+    @property
+    def holder(self) -> str:
+        """Who holds the lease, as far as it was seen last."""
+        return self._holder
 
     def resign(self) -> None:
         """Give up the lease, so that another brain takes over at once."""
