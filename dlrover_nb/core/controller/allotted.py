@@ -49,7 +49,7 @@ class Allotted:
         if event.quota == self._state.quota:
             return
         self._state.change_quota(event.quota)
-        because = f" ({event.by}: {event.why})" if event.why else ""
+        because = f" ({event.by + ': ' if event.by else ''}{event.why})" if event.why else ""
         self._story.add(event.at_s, f"beside other jobs auto mode may plan with: {event.quota}{because}")
 
     def expire(self, at_s: float) -> None:

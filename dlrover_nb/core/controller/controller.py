@@ -3,7 +3,7 @@
 The controller reads no clock, opens no file and starts no thread: `handle` changes its state by one event and
 returns instructions. So a journal of events replays to the same state, and a test is a sequence of events and
 orders. This module passes each event to the parts that it concerns; each part owns its state, and the others
-read it or call it. The queries (`view`, `queries`, `bid`) read the state after the last event.
+read it or call it. The queries (`view`, `queries`) read the state after the last event.
 
 Two rules keep decisions valid. At most one proposal is open, and it is replaced only by a materially better
 one, so that a proposal does not become stale while a user decides (more memory for nodes at risk is always
@@ -42,7 +42,7 @@ from dlrover_nb.core.controller.slow_nodes import SlowNodes
 from dlrover_nb.core.controller.story import Story
 from dlrover_nb.core.controller.undo_log import UndoLog
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Bid, fitted, has_room
+from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted, has_room
 from dlrover_nb.core.structs.events import (
     BatchSizesSet,
     Decided,
@@ -307,13 +307,6 @@ class Controller:
             use=self._measured.use,
             may_change=self._advisor.may_change,
         )
-
-    def bid(self) -> Bid | None:
-        """Return the plans that the job could have, for a choice among jobs.
-
-        None where it is not in auto mode, was not measured, or has too many plans to list.
-        """
-        return self.queries().bid()
 
     def story(self) -> tuple[str, ...]:
         """Return what happened, one line per fact, oldest first."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.checks import DecisionContext
-    from dlrover_nb.core.planner import Analysis, Bid, Limits, PlannerSettings
+    from dlrover_nb.core.planner import Analysis, Limits, PlannerSettings
     from dlrover_nb.core.structs.bounds import Quota
     from dlrover_nb.core.structs.decisions import BreakEven, Candidate, Proposal
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -112,26 +112,15 @@ class PlanQueries:
 
     def offer(self) -> JobOffer | NoOffer:
         """Return the plans that the job could use, for a choice among jobs; or why it takes no part in it."""
-        why = self._why_no_bid()
-        found = self.bid()
-        return NoOffer(why) if found is None else found.offer()
-
-    def bid(self) -> Bid | None:
-        """Return the plans that the job could use; None where it takes no part in a choice among jobs."""
-        if self.analysis is None or self._why_no_bid():
-            return None
-        return bid(self.analysis.situation, self.analysis.model)
-
-    def _why_no_bid(self) -> str:
         if self.limits is None:
-            return "a user decides on its plan, as it is not in auto mode"
+            return NoOffer("a user decides on its plan, as it is not in auto mode")
         if not self.may_change:
-            return "its plan changes now, or it is about to end"
+            return NoOffer("its plan changes now, or it is about to end")
         if self.analysis is None:
-            return "no plan of it is measured yet"
+            return NoOffer("no plan of it is measured yet")
         if self.analysis.grid.n_plan > MAX_PLANS:
-            return f"its bounds allow more than {MAX_PLANS:,} plans"
-        return ""
+            return NoOffer(f"its bounds allow more than {MAX_PLANS:,} plans")
+        return bid(self.analysis.situation, self.analysis.model).offer()
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
         """Return the predicted effect of each plan, and why a decision for it would be refused."""

@@ -146,6 +146,15 @@ def test_a_team_spends_no_more_than_its_ceiling():
     assert "an hour's money of ada" in found.shares["a"].why
 
 
+@pytest.mark.parametrize("cores", [12, 24, 47])
+def test_a_job_alone_may_use_all_of_it(cores):
+    alone = offer("alone", (1, 1, 1.0, 1.0), *((n, 1, 1.0, 1.0) for n in range(2, 20)))
+    quota = (
+        plan_cluster([alone], Capacity((NodeShape(1.0, 4096, cores),)), BrainSettings()).shares["alone"].quota
+    )
+    assert quota == Quota() if cores >= 20 else quota.cpu == cores
+
+
 def test_more_running_than_there_is_freezes_all():
     offers = [offer(name, (9, 1, 1.0, 1.0), (12, 1, 1.0, 1.0)) for name in "ab"]
     found = plan_cluster(offers, ONE, BrainSettings())

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner.quotas import UNLIMITED, share
+from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.events import QuotaChanged
+from dlrover_nb.core.structs.offers import JobOffer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.backends.simulated.run import SimulatedRun
     from dlrover_nb.core.simulator.world import SimulatedWorld
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 SHARE_S = 300.0  # of virtual time
 PLENTY = 0.5  # of all cores: below this use, jobs do not compete
@@ -34,6 +37,7 @@ class QuotaSharing:
     def __init__(self, world: SimulatedWorld) -> None:
         self._world, self._shared_s, self._is_shared = world, world.now_s, False
         self.is_planned_outside = False
+        self._before: Mapping[str, ResourcePlan] = {}
 
     def quotas(self, runs: Collection[SimulatedRun]) -> tuple[tuple[str, QuotaChanged], ...]:
         """Return the quotas of jobs in auto mode, by name, when they are due."""
@@ -44,9 +48,11 @@ class QuotaSharing:
         used, whole = self._world.cluster.used_cpu, self._world.cluster.capacity.total_cpu
         if used < PLENTY * whole and not self._is_shared:
             return ()
-        bids = [bid for run in runs if (bid := run.bid(at_s)) is not None]
-        if not bids:
+        offers = [offer for run in runs if isinstance(offer := run.offer(), JobOffer)]
+        if not offers:
             return ()
-        quotas = share(bids, self._world.room_for(bid.name for bid in bids))
-        self._is_shared = any(quota != UNLIMITED for quota in quotas.values())
-        return tuple((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
+        room = self._world.room_for(offer.job for offer in offers)
+        found = plan_cluster(offers, room, BrainSettings(), self._before)
+        self._before = {job: share.plan for job, share in found.shares.items()}
+        self._is_shared = any(share.quota != Quota() for share in found.shares.values())
+        return tuple((job, QuotaChanged(at_s, share.quota, share.why)) for job, share in found.shares.items())
