@@ -1,7 +1,7 @@
 """Whether the nodes of all jobs find a place: first fit decreasing, group by group.
 
-`structs.capacity.fits` is the definition, node by node. Here the equal nodes of a role are placed at once on
-arrays of machines, for thousands of jobs; the answers are the same.
+`structs.capacity.fits` is the definition, node by node. Here equal nodes are placed at once on arrays of
+machines, for thousands of jobs; the answers are the same, with equal nodes adjacent.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def all_fit(groups: Array, capacity: Capacity) -> bool:
     counts = [shape.count for shape in capacity.shapes]
     free_cpu = np.repeat([float(in_steps(shape.cpu)) for shape in capacity.shapes], counts)
     free_mib = np.repeat([float(shape.memory_mib) for shape in capacity.shapes], counts)
+    groups = _merged(groups)
     cpu, mib = np.floor(groups[:, 1] / CPU_STEP + 1e-6), groups[:, 2]
     total_cpu, total_mib = max(free_cpu.sum(), 1.0), max(free_mib.sum(), 1.0)
     if (groups[:, 0] * cpu).sum() > total_cpu or (groups[:, 0] * mib).sum() > total_mib:
@@ -49,3 +50,12 @@ def all_fit(groups: Array, capacity: Capacity) -> bool:
         free_cpu -= taken * cpu[i]
         free_mib -= taken * mib[i]
     return True
+
+
+def _merged(groups: Array) -> Array:
+    """Return one group for each kind of node, in the order in which they first occur."""
+    if not len(groups):
+        return groups
+    kinds, first, which = np.unique(groups[:, 1:], axis=0, return_index=True, return_inverse=True)
+    counts = np.bincount(which.reshape(-1), weights=groups[:, 0], minlength=len(kinds))
+    return np.asarray(np.column_stack((counts, kinds))[np.argsort(first)], dtype=np.float64)

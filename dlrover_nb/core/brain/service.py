@@ -151,9 +151,8 @@ class Brain:
         """
         found = self._rounds.run(Term(self._by, self._term, lambda: self.leads))
         self._trouble = ""
-        if self._is_new(found):
+        if found.says_more_than(self._last):
             self._keep(found)
-        self._last = found
         self._on_round(found)
         return found
 
@@ -174,11 +173,8 @@ class Brain:
     def _lease(self) -> str:
         return f"brain of {self._name}"[:160]
 
-    def _is_new(self, found: BrainRound) -> bool:
-        last = self._last
-        return last is None or (last.shares, last.apart, last.note) != (found.shares, found.apart, found.note)
-
     def _keep(self, found: BrainRound) -> None:
+        self._last = found
         try:
             self._kept.add(found)
         except DlroverError as error:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.resources import ResourcePlan
 
+KEEP_S = 900.0  # until a round is kept though it says nothing new
+
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
@@ -72,3 +74,11 @@ class BrainRound:
     note: str = ""
     is_kept: bool = False
     took_s: float = 0.0
+
+    def says_more_than(self, last: BrainRound | None) -> bool:
+        """Whether it is worth keeping after another: a job is to have another plan, or `KEEP_S` passed."""
+        if last is None or self.at_s >= last.at_s + KEEP_S:
+            return True
+        mine, its = ({s.job: (s.meant, s.refused) for s in each.shares} for each in (self, last))
+        changed = any(its[job] != mine[job] for job in mine.keys() & its.keys())
+        return changed or self.note != last.note or self.term != last.term

@@ -97,7 +97,8 @@ def test_a_choice_is_kept_while_nothing_changes(offers, more, options):
 )
 def test_groups_fit_where_their_nodes_do_one_by_one(groups, shapes):
     capacity = Capacity(tuple(NodeShape(*shape) for shape in sorted(set(shapes), reverse=True)))
-    needs = [(cpu, mib) for n, cpu, mib in groups for _ in range(n)]
+    kinds = list(dict.fromkeys((cpu, mib) for _, cpu, mib in groups))
+    needs = [kind for kind in kinds for n, *own in groups if tuple(own) == kind for _ in range(n)]
     array = np.array(groups, dtype=np.float64).reshape(-1, 3)
     assert all_fit(array, capacity) == fits(capacity, needs)
 
