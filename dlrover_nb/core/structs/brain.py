@@ -76,9 +76,9 @@ class BrainRound:
     took_s: float = 0.0
 
     def says_more_than(self, last: BrainRound | None) -> bool:
-        """Whether it is worth keeping after another: a job is to have another plan, or `KEEP_S` passed."""
+        """Whether it is worth keeping: a job joined, or is to have another plan, or `KEEP_S` passed."""
         if last is None or self.at_s >= last.at_s + KEEP_S:
             return True
         mine, its = ({s.job: (s.meant, s.refused) for s in each.shares} for each in (self, last))
-        changed = any(its[job] != mine[job] for job in mine.keys() & its.keys())
+        changed = any(its.get(job) != share for job, share in mine.items())
         return changed or self.note != last.note or self.term != last.term
