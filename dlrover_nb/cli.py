@@ -2,7 +2,7 @@
 
 What a verb returns is printed as text, or as JSON with ``--json``; exit codes are those of `ExitCode`. Ctrl-C
 never ends a job. Some verbs differ from the notebook's, see `GRAMMAR`: `watch` draws in the terminal,
-`connect` cannot simulate, and `serve`, `users`, `demo` and those for programs exist only here.
+`connect` cannot simulate, and `serve`, `brain`, `users`, `demo` and those for programs exist only here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.api.views import StatusView
+from dlrover_nb.brain import BRAIN
 from dlrover_nb.core.client.until import Until, is_reached
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import (
@@ -185,6 +186,7 @@ GRAMMAR = Grammar(
         "watch": replace(VERBS["watch"], handler=_watch, prints=True, exits_by_phase=True),
         **{verb.name: verb for verb in programs.VERBS},
         "serve": SERVE,
+        "brain": BRAIN,
         "users": USERS,
         "demo": Verb("demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True),
     },

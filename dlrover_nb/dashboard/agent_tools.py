@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.commands.second_person import Rules
+    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
     from dlrover_nb.core.structs.people import Person
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -70,6 +71,14 @@ class ReadingLink:
     def explain(self, proposal: str | None) -> Explanation:
         """Return why a proposal was made."""
         return self._link.explain(proposal)
+
+    def offer(self) -> JobOffer | NoOffer:
+        """Return the plans that the job could use."""
+        return self._link.offer()
+
+    def allot(self, allotment: Allotment) -> NoReturn:  # noqa: ARG002 - of a link
+        """Refuse."""
+        raise NotAllowedError(APPLIES_NOTHING)
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines of a node, or of all."""

@@ -63,6 +63,7 @@ ELSEWHERE = {
     "predict",
     "demo",
     "serve",
+    "brain",
     "mcp",
     "undo",
     "finish",

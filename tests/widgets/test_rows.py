@@ -26,7 +26,8 @@ from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.actions import KillRestart, Proposed
 from dlrover_nb.core.structs.audited import AuditedCommand
-from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.bounds import Pins, Quota
+from dlrover_nb.core.structs.brain import BrainRound, JobShare
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.questions import Weighed
@@ -66,6 +67,17 @@ RESULTS: dict[str, Tables] = {
     "stragglers": results.stragglers(SNAPSHOT, REVIEW),
     "mitigations": results.mitigations(SNAPSHOT),
     "shards": results.shards(SNAPSHOT),
+    "brain": results.brain(
+        BrainRound(
+            "here",
+            "one",
+            1,
+            2,
+            3.0,
+            (JobShare("ads", "ada", b.NOW_PLAN, b.BETTER_PLAN, Quota(8.0), "Needs 2 more cores."),),
+            (("feed", "a user decides"),),
+        )
+    ),
     "runs": results.runs([run()]),
     "history": results.history(past()),
     "audit": results.audit([AuditedCommand(1, ROW)]),

@@ -16,6 +16,7 @@ from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.rundir.bundle import CheckpointBundle
 from dlrover_nb.core.structs.call_rights import CallRight
 from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
@@ -93,8 +94,31 @@ class AskModel:
     """Request the newest checkpoint, of a job that keeps its checkpoints on a volume."""
 
 
+@dataclass(frozen=True, slots=True)
+class AskOffer:
+    """Request the plans that the job could use, for a choice among jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allot:
+    """Say what the job may plan with beside others."""
+
+    allotment: Allotment
+
+
 Call = (
-    AskSnapshot | AskModel | AskSummary | AskSeries | AskLogs | AskWeigh | AskExplain | Decide | Choose | Stop
+    AskSnapshot
+    | AskModel
+    | AskSummary
+    | AskSeries
+    | AskLogs
+    | AskWeigh
+    | AskExplain
+    | AskOffer
+    | Allot
+    | Decide
+    | Choose
+    | Stop
 )
 
 # A model is what a job makes, and a viewer sees what the job does: it is for those who steer.
@@ -105,7 +129,9 @@ RIGHTS = {
     AskLogs: CallRight.VIEW,
     AskWeigh: CallRight.VIEW,
     AskExplain: CallRight.VIEW,
+    AskOffer: CallRight.VIEW,
     AskModel: CallRight.STEER,
+    Allot: CallRight.STEER,
     Decide: CallRight.STEER,
     Choose: CallRight.STEER,
     Stop: CallRight.END,
@@ -177,6 +203,8 @@ Answer = (
     | Explanation
     | Decision
     | CheckpointBundle
+    | JobOffer
+    | NoOffer
     | Done
     | NotBegun
     | Failed

@@ -22,9 +22,11 @@ from dlrover_nb.core import errors
 from dlrover_nb.core.client.calls import (
     ANSWERS,
     CALLS,
+    Allot,
     AskExplain,
     AskLogs,
     AskModel,
+    AskOffer,
     AskSeries,
     AskSnapshot,
     AskSummary,
@@ -44,6 +46,7 @@ from dlrover_nb.core.client.master_link import MasterLink
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
 from dlrover_nb.core.structs.decisions import Decision
+from dlrover_nb.core.structs.offers import JobOffer, NoOffer
 from dlrover_nb.core.structs.questions import Explanation
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
 from dlrover_nb.core.structs.snapshot import SeriesChunk
@@ -51,6 +54,7 @@ from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.structs.offers import Allotment
     from dlrover_nb.core.structs.questions import LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -115,6 +119,15 @@ class CallLink(ABC):
     def explain(self, proposal: str | None) -> Explanation:
         """Return why a proposal was made."""
         return expect(Explanation, self.send(AskExplain(proposal)))
+
+    def offer(self) -> JobOffer | NoOffer:
+        """Return the plans that the job could use, for a choice among jobs; or why it takes no part."""
+        answer = self.send(AskOffer())
+        return answer if isinstance(answer, NoOffer) else expect(JobOffer, answer)
+
+    def allot(self, allotment: Allotment) -> None:
+        """Say what the job may plan with beside others."""
+        expect(Done, self.send(Allot(allotment)))
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines of a node, or of all nodes."""
@@ -208,6 +221,11 @@ class CallHandler:
                 return Weights(served.weigh(plans))
             case AskExplain(proposal):
                 return served.explain(proposal)
+            case AskOffer():
+                return served.offer()
+            case Allot(allotment):
+                served.allot(allotment)
+                return Done()
             case AskModel():
                 return pack_checkpoint(Path(served.snapshot().folder))
             case Decide(decision):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -41,6 +42,14 @@ class MasterLink(Protocol):
 
     def explain(self, proposal: str | None) -> Explanation:
         """Return why a proposal was made; None: the open one, or why there is none."""
+        ...
+
+    def offer(self) -> JobOffer | NoOffer:
+        """Return the plans that the job could use, for a choice among jobs; or why it takes no part."""
+        ...
+
+    def allot(self, allotment: Allotment) -> None:
+        """Say what the job may plan with beside others; raise why that is refused."""
         ...
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:

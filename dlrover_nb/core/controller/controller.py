@@ -3,7 +3,7 @@
 The controller reads no clock, opens no file and starts no thread: `handle` changes its state by one event and
 returns instructions. So a journal of events replays to the same state, and a test is a sequence of events and
 orders. This module passes each event to the parts that it concerns; each part owns its state, and the others
-read it or call it. The queries (`view`, `queries`, `bid`) read the state after the last event.
+read it or call it. The queries (`view`, `queries`) read the state after the last event.
 
 Two rules keep decisions valid. At most one proposal is open, and it is replaced only by a materially better
 one, so that a proposal does not become stale while a user decides (more memory for nodes at risk is always
@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.controller.advisor import Advisor
+from dlrover_nb.core.controller.allotted import Allotted
 from dlrover_nb.core.controller.analyst import Analyst
 from dlrover_nb.core.controller.auto_mode import AutoMode
 from dlrover_nb.core.controller.book import ProposalBook
@@ -41,8 +42,7 @@ from dlrover_nb.core.controller.slow_nodes import SlowNodes
 from dlrover_nb.core.controller.story import Story
 from dlrover_nb.core.controller.undo_log import UndoLog
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto.space import MAX_PLANS
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Bid, bid, fitted, has_room
+from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted, has_room
 from dlrover_nb.core.structs.events import (
     BatchSizesSet,
     Decided,
@@ -107,6 +107,7 @@ class Controller:
         self.given = Given(s, policy, fit)
         self.at_s = job.at_s  # of the last event
         self._state, self._story = JobState(job), Story()
+        self._allotted = Allotted(self._state, self._story)
         self._rollup = Rollup(s.row_s, job.at_s)
         self._measured = Measurement(s, job.spec, job.n_sample_total)
         self._rollouts = Rollouts(job.spec.plan, self._story)
@@ -179,6 +180,7 @@ class Controller:
         """
         orders = self._dispatch(event)
         self.at_s = at_s = event.at_s
+        self._allotted.expire(at_s)
         orders += self._rollup.close(self._rollouts.target, at_s)
         if self._measured.publish_memory(at_s):
             self._protection.hasten(at_s)
@@ -211,7 +213,8 @@ class Controller:
             case RoomChanged():
                 return self._capacity_changed(event)
             case QuotaChanged():
-                return self._quota_changed(event)
+                self._allotted.changed(event)
+                return ()
             case NodeStarted() | NodeLeft() | BatchSizesSet() | NodeSizesSet() | MitigationEnded():
                 self._mitigations.observe(event)
                 return ()
@@ -302,18 +305,8 @@ class Controller:
             decide=advisor.decide(limits),
             improve=advisor.decide(limits, may_explore=False),
             use=self._measured.use,
+            may_change=self._advisor.may_change,
         )
-
-    def bid(self) -> Bid | None:
-        """Return the plans that the job could have, for a choice among jobs.
-
-        None where it is not in auto mode, was not measured, or has too many plans to list.
-        """
-        analysis = self._analyst.published
-        may_bid = self._auto.is_on and self._advisor.may_change
-        if not may_bid or analysis is None or analysis.grid.n_plan > MAX_PLANS:
-            return None
-        return bid(analysis.situation, analysis.model)
 
     def story(self) -> tuple[str, ...]:
         """Return what happened, one line per fact, oldest first."""
@@ -387,10 +380,3 @@ class Controller:
         self._state.change_capacity(event.capacity)
         self._protection.request_advice()
         return self._advisor.check_open(event.at_s)
-
-    def _quota_changed(self, event: QuotaChanged) -> Orders:
-        """Record what auto mode may plan with; a running plan beyond it is kept."""
-        if event.quota != self._state.quota:
-            self._state.change_quota(event.quota)
-            self._story.add(event.at_s, f"beside other jobs auto mode may plan with: {event.quota}")
-        return ()

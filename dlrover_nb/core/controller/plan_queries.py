@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.checks import check_change, check_plan
 from dlrover_nb.core.errors import DlroverError, NotFoundError
+from dlrover_nb.core.pareto.space import MAX_PLANS
 from dlrover_nb.core.planner import (
     Advice,
     AdviceContext,
+    bid,
     binding,
     break_even_of,
     break_even_of_staying,
@@ -29,6 +31,7 @@ from dlrover_nb.core.planner import (
 )
 from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.offers import JobOffer, NoOffer
 from dlrover_nb.core.structs.questions import Explanation, Weighed
 
 if TYPE_CHECKING:
@@ -89,6 +92,8 @@ class PlanQueries:
         Functions that make advice, with and without experiments.
     use
         What the nodes of the present plan use of it; None: unknown.
+    may_change
+        Whether a change of plan is possible now.
     """
 
     analysis: Analysis | None
@@ -103,6 +108,19 @@ class PlanQueries:
     decide: Callable[[Analysis], Advice | None]
     improve: Callable[[Analysis], Advice | None]
     use: JobUse | None = None
+    may_change: bool = False
+
+    def offer(self) -> JobOffer | NoOffer:
+        """Return the plans that the job could use, for a choice among jobs; or why it takes no part in it."""
+        if self.limits is None:
+            return NoOffer("a user decides on its plan, as it is not in auto mode")
+        if not self.may_change:
+            return NoOffer("its plan changes now, or it is about to end")
+        if self.analysis is None:
+            return NoOffer("no plan of it is measured yet")
+        if self.analysis.grid.n_plan > MAX_PLANS:
+            return NoOffer(f"its bounds allow more than {MAX_PLANS:,} plans")
+        return bid(self.analysis.situation, self.analysis.model).offer()
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
         """Return the predicted effect of each plan, and why a decision for it would be refused."""

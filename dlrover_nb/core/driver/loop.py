@@ -28,7 +28,7 @@ from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.events import Decided, PhaseChanged, Remember, RoomChanged, Ticked
+from dlrover_nb.core.structs.events import Decided, PhaseChanged, Remember, RoomChanged, Ticked, quota_changed
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.core.telemetry import thinned
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.orders import Emit
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -145,6 +146,14 @@ class JobLoop(Generic[ActionT]):
     def explain(self, proposal: str | None) -> Explanation:
         """Return why a proposal was made; `NotFoundError` when it does not exist."""
         return self._published.queries.explain(proposal)
+
+    def offer(self) -> JobOffer | NoOffer:
+        """Return the plans that the job could use, for a choice among jobs; or why it takes no part."""
+        return self._published.queries.offer()
+
+    def allot(self, allotment: Allotment) -> None:
+        """Set what auto mode may plan with beside other jobs; raises as `decide` does."""
+        self._commands.ask(lambda: self._executor.emit(quota_changed(allotment, self._now_s())))
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines of a node, ended ones included, or of all nodes; see `node_logs.newest`."""

@@ -1,6 +1,7 @@
 """Choose which of many jobs' candidates run, within what the cluster holds (Eqs. 12-14)."""
 
 from dlrover_nb.core.greedy.bids import Bids, efficiency
+from dlrover_nb.core.greedy.literal import literal
 from dlrover_nb.core.greedy.selection import Selection, refusal, select
 from dlrover_nb.core.greedy.weights import (
     WEIGHTS,
@@ -21,6 +22,7 @@ __all__ = [
     "efficiency",
     "equal",
     "fair_share",
+    "literal",
     "priority",
     "refusal",
     "remaining_time",

@@ -93,7 +93,7 @@ def select(
     CapacityError
         When the jobs hold more than there is and shrinking is not allowed or does not suffice.
     """
-    capacity = _checked(capacity, bids)
+    capacity = checked_capacity(capacity, bids)
     weigh = remaining_time(rho, epsilon) if weight is None else weight
     values = efficiency(bids) * weigh(bids, capacity)
     if not bids.n_job:
@@ -103,7 +103,7 @@ def select(
     found = find_prices(options)
     chosen = _search(options, found)
     if chosen is None:
-        raise _overfull(bids, capacity, shrink=shrink)
+        raise overfull(bids, capacity, shrink=shrink)
     used = bids.present.sum(axis=0) + options.need[:, chosen].sum(axis=1)
     unit = _unit(values)
     index = origin[chosen]
@@ -151,7 +151,8 @@ def _sentence(names: tuple[str, ...], selection: Selection, more: Array, worth: 
     return f"Needs {needs}; next when {lacks} come free{times}."
 
 
-def _checked(capacity: Array, bids: Bids) -> Array:
+def checked_capacity(capacity: Array, bids: Bids) -> Array:
+    """Return the capacity as an array; `InvalidValueError` where it does not match the bids."""
     capacity = np.asarray(capacity, dtype=np.float64)
     if capacity.shape != (len(bids.resources),) or not (np.isfinite(capacity) & (capacity >= 0)).all():
         raise InvalidValueError(
@@ -213,7 +214,8 @@ def _is_good(options: Options, chosen: Index, bound: float) -> bool:
     return bound - options.total(chosen) <= GOOD_ENOUGH * abs(bound)
 
 
-def _overfull(bids: Bids, capacity: Array, *, shrink: bool) -> CapacityError:
+def overfull(bids: Bids, capacity: Array, *, shrink: bool) -> CapacityError:
+    """Return the error of jobs that hold more than there is."""
     held = bids.present.sum(axis=0)
     pairs = zip(bids.resources, held, capacity, strict=True)
     over = ", ".join(f"{have:g} {name} of {most:g}" for name, have, most in pairs if have > most)

@@ -94,6 +94,11 @@ class Database:
     def __str__(self) -> str:
         return self._url.render_as_string(hide_password=True)
 
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether it is PostgreSQL, else SQLite."""
+        return self._is_postgresql
+
     @contextmanager
     def _translated_errors(self, what: str) -> Iterator[None]:
         """Turn errors of the database into a `BackendError` that says what to do."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0004"  # the newest of migrations/versions; later ones sort behind earlier ones
+REVISION = "0005"  # the newest of migrations/versions; later ones sort behind earlier ones
 VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
 OWNER_LENGTH = 128
 
@@ -101,6 +101,26 @@ mitigations = Table(
     Column("decision", String(16)),  # that ordered it
     Column("why", Text, nullable=False),
     Column("record", Text, nullable=False),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(160), primary_key=True),
+    Column("holder", String(160), nullable=False),
+    Column("term", Integer, nullable=False),
+    Column("until_s", Float, nullable=False),  # by the database's clock
+)
+
+brain_rounds = Table(
+    "brain_rounds",
+    metadata,
+    Column("cluster", String(160), primary_key=True),
+    Column("term", Integer, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at_s", Float, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("brain_rounds_by_time", "cluster", "at_s"),
 )
 
 outcomes = Table(

@@ -23,6 +23,7 @@ from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.completion import bare_candidate
 from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.situation import gains, transitions_s
+from dlrover_nb.core.structs.offers import JobOffer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 ENOUGH = 96  # plans that are predicted: the front by the mean coefficients, and the next ones
+MOST_OFFERED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,34 @@ class Bid:
     def plan(self, index: int) -> ResourcePlan:
         """Return one plan as a record."""
         return self.space.plan(index)
+
+    def offer(self) -> JobOffer:
+        """Return it as the record that a planner of many jobs reads.
+
+        Of a long front `MOST_OFFERED` plans, evenly by their rank in cost, the most efficient one among them:
+        neighbours differ by less than fits scatter.
+        """
+        s, n = self.situation, len(self)
+        numbers = (self.predictions.samples_per_s, self.gain_samples_per_s, self.cost)
+        columns = np.vstack((self.space.axes.T, *numbers)).astype("<f8")
+        if n > MOST_OFFERED:
+            ranked = np.argsort(self.cost, kind="stable")
+            some = ranked[np.linspace(0, n - 1, MOST_OFFERED).astype(np.intp)]
+            best = [] if self.best is None else [self.best]
+            columns = np.ascontiguousarray(columns[:, np.unique(np.append(some, best).astype(np.intp))])
+        return JobOffer(
+            job=s.spec.name,
+            owner=s.spec.owner,
+            plan=s.plan,
+            samples_per_s=self.now.samples_per_s,
+            cost=self.now_cost,
+            is_priced=pricing.cost_per_hour(s.plan, s.spec.prices) not in {None, 0.0},
+            n_sample_left=s.n_sample_left,
+            columns=columns.tobytes(),
+            worker_memory_mib=self.space.worker_memory_mib,
+            ps_memory_mib=self.space.ps_memory_mib,
+            deadline_left_s=s.deadline_left_s,
+        )
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return the plans as records without breakdown and reason, as cluster selection takes them."""

@@ -10,6 +10,7 @@ from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.mitigations import Mitigation
+from dlrover_nb.core.structs.offers import Allotment
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample
@@ -104,10 +105,18 @@ class RoomChanged:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChanged:
-    """The quota of auto mode has changed, which it shares with other jobs on the same machines."""
+    """The quota of auto mode has changed, which it shares with other jobs on the same machines.
+
+    `by` planned for all jobs in its `term`; `lasts_s`: how long it holds without another (None: as long as
+    the job), see `structs.offers.Allotment`.
+    """
 
     at_s: float
     quota: Quota
+    why: str = ""
+    by: str = ""
+    term: int = 0
+    lasts_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +226,9 @@ class Remember:
 
 
 Instruction = Scale | Mitigate | Remember
+
+
+def quota_changed(allotment: Allotment, at_s: float) -> QuotaChanged:
+    """Return the event of an allotment that arrived."""
+    a = allotment
+    return QuotaChanged(at_s, a.quota, a.why, a.by, a.term, a.lasts_s)

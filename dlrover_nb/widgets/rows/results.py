@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.audited import AuditedCommand
+    from dlrover_nb.core.structs.brain import BrainRound, JobShare
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.decisions import Decision
@@ -44,6 +45,32 @@ _IMPORTED: Columns[tuple[str, Imported]] = Columns(
         "unknown": lambda i: i[1].unknown,
     }
 )
+_ROUND: Columns[BrainRound] = Columns(
+    {
+        "cluster": lambda r: r.cluster,
+        "by": lambda r: r.by,
+        "term": lambda r: r.term,
+        "number": lambda r: r.number,
+        "at_s": lambda r: r.at_s,
+        "took_s": lambda r: r.took_s,
+        "is_kept": lambda r: r.is_kept,
+        "note": lambda r: r.note,
+    }
+)
+_SHARES: Columns[JobShare] = Columns(
+    {
+        "job": lambda s: s.job,
+        "owner": lambda s: s.owner,
+        **c.through(lambda s: s.now, c.PLAN),
+        "meant": lambda s: s.meant.short,
+        "added_cores": lambda s: s.added_cores,
+        "quota_cpu": lambda s: s.quota.cpu,
+        "quota_memory_mib": lambda s: s.quota.memory_mib,
+        "why": lambda s: s.why,
+        "refused": lambda s: s.refused,
+    }
+)
+_APART: Columns[tuple[str, str]] = Columns({"job": lambda a: a[0], "why": lambda a: a[1]})
 _DIFFERENCES: Columns[tuple[str, str, str]] = Columns(
     {"what": lambda d: d[0], "in_file": lambda d: d[1], "now": lambda d: d[2]}
 )
@@ -136,6 +163,12 @@ def _acted(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table:
     """Return actions with who decided on each."""
     by = deciders(acted, decisions)
     return c.ACTIONS.table((each, by.get(each.id)) for each in acted)
+
+
+def brain(found: BrainRound) -> Tables:
+    """Return what every job of a cluster is meant to have."""
+    tables = {"shares": _SHARES.table(found.shares), "apart": _APART.table(found.apart)}
+    return Tables(one(_ROUND, found), tables, "shares")
 
 
 def shards(snapshot: JobSnapshot) -> Tables:

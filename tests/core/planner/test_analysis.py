@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core import pricing
+from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
 from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
 from dlrover_nb.core.pareto.picks import MOST_SHOWN
 from dlrover_nb.core.pareto.space import CACHED_PLANS, MAX_PLANS
@@ -15,7 +16,6 @@ from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_s
 from dlrover_nb.core.planner.analysis import fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
-from dlrover_nb.core.planner.cluster import JobBid, select_plans
 from dlrover_nb.core.planner.situation import transitions_s
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -207,13 +207,11 @@ def test_bid_is_the_front_of_the_analysis_in_columns(prices):
 def test_cluster_chooses_among_bids():
     asked = [situation(SMALL, n_sample_left=n) for n in (10**7, 10**8, 10**9)]
     offers = [bid(s, fitted(s)) for s in asked]
-    jobs = [
-        JobBid(f"j{i}", offer.current, offer.candidates(), s.n_sample_left)
-        for i, (offer, s) in enumerate(zip(offers, asked, strict=True))
-    ]
-    chosen = select_plans(jobs, Capacity((NodeShape(12, 65_536, 4),))).plans
-    assert sum(plan.total_cpu for plan in chosen.values()) <= 48
-    assert any(plan != NOW for plan in chosen.values())
+    jobs = [replace(each.offer(), job=f"j{i}") for i, each in enumerate(offers)]
+    shares = plan_cluster(jobs, Capacity((NodeShape(12, 65_536, 4),)), BrainSettings()).shares
+    chosen = [share.plan for share in shares.values()]
+    assert sum(plan.total_cpu for plan in chosen) <= 48
+    assert any(plan != NOW for plan in chosen)
 
 
 def test_job_without_an_allowed_plan_bids_nothing():

@@ -18,6 +18,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.simulated.quota_sharing import QuotaSharing
 from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
 from dlrover_nb.core.client.cluster import OfThisAccount, no_job
@@ -25,11 +26,10 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.planner.quotas import UNLIMITED, share
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.events import Decided, JobSubmitted, QuotaChanged
+from dlrover_nb.core.structs.events import Decided, JobSubmitted, quota_changed
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -53,8 +54,6 @@ logger = logging.getLogger(__name__)
 WORK_S = 0.02  # of simulation between two checks of the command queue: the longest wait for an answer
 IDLE_S = 0.25
 FRESH_S = 0.5  # an answer of the loop serves sliders this long, as a snapshot of a driver does
-SHARE_S = 300.0  # of virtual time
-PLENTY = 0.5  # of all cores: below this use, jobs do not compete
 
 
 class SimulatedCluster(OfThisAccount):
@@ -86,7 +85,7 @@ class SimulatedCluster(OfThisAccount):
         self._events: deque[tuple[str, Event]] = deque()  # events of this moment that were not handled yet
         self._why_over = ""
         self._commands = CommandQueue("the simulation", over=self._over)
-        self._shared_s, self._is_shared = world.now_s, False
+        self._sharing = QuotaSharing(world)
         self._thread = threading.Thread(target=self._run, name="simulated-cluster", daemon=True)
         self._thread.start()
 
@@ -209,6 +208,10 @@ class SimulatedCluster(OfThisAccount):
         """Return the queries about the current state of a job."""
         return self._commands.ask(self._runs[name].queries)
 
+    def allot(self, name: str, allotment: Allotment) -> None:
+        """Set what a job may plan with."""
+        self._commands.ask(lambda: self._allot(name, allotment))
+
     def stop(self, name: str, by: str, why: str) -> None:
         """End a job."""
         self._commands.ask(lambda: self._stop(name, by, why))
@@ -243,26 +246,14 @@ class SimulatedCluster(OfThisAccount):
         while (self._events or self._world.now_s < goal_s) and time.monotonic() < start_s + WORK_S:
             if not self._events:
                 self._events.extend(self._world.step(goal_s)[1])
-                self._share_out()
+                self._events.extend(self._sharing.quotas(self._runs.values()))
             else:
                 self._handle_event(*self._events.popleft())
         self._clock.reach(self._world.now_s, start_s)
 
-    def _share_out(self) -> None:
-        """Periodically divide capacity into quotas among the jobs in auto mode."""
-        at_s = self._world.now_s
-        if at_s < self._shared_s + SHARE_S:
-            return
-        self._shared_s = at_s
-        used, whole = self._world.cluster.used_cpu, self.capacity().total_cpu
-        if used < PLENTY * whole and not self._is_shared:
-            return
-        bids = [bid for run in self._runs.values() if (bid := run.bid(at_s)) is not None]
-        if not bids:
-            return
-        quotas = share(bids, self._world.room_for(bid.name for bid in bids))
-        self._is_shared = any(quota != UNLIMITED for quota in quotas.values())
-        self._events.extend((name, QuotaChanged(at_s, quota)) for name, quota in quotas.items())
+    def _allot(self, name: str, allotment: Allotment) -> None:
+        self._sharing.is_planned_outside = True
+        self._handle_event(name, quota_changed(allotment, self._world.now_s))
 
     def _answer_all(self, wait_s: float) -> None:
         if self._commands.run_next(wait_s):
@@ -368,6 +359,14 @@ class _Link:
         if known is None or now_s > known[0] + FRESH_S:
             self._known = known = (now_s, self._cluster.queries(self._name))
         return known[1].weigh(plans)
+
+    def offer(self) -> JobOffer | NoOffer:
+        """Return the plans that the job could use, or why it takes no part in a choice among jobs."""
+        return self._cluster.queries(self._name).offer()
+
+    def allot(self, allotment: Allotment) -> None:
+        """Set what auto mode may plan with; from then on the cluster shares nothing out by itself."""
+        self._cluster.allot(self._name, allotment)
 
     def explain(self, proposal: str | None) -> Explanation:
         """Explain a proposal."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.policies import find_policy
-from dlrover_nb.core.planner.cluster import JobBid
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions import Decision, version_of
 from dlrover_nb.core.structs.events import (
@@ -19,6 +18,7 @@ from dlrover_nb.core.structs.events import (
     Scale,
 )
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.offers import NoOffer
 from dlrover_nb.core.structs.past import FitSummary, PastJob
 from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.summary import JobSummary, holding, left_s, outlook_of, share_done
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator import SimJob
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.events import Decided, Event, Instruction, JobSubmitted
+    from dlrover_nb.core.structs.offers import JobOffer
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 WorldOrders = tuple[Scale | Mitigate, ...]
@@ -77,21 +78,11 @@ class SimulatedRun:
             return None
         return PastJob(traits, self._job.job.spec.plan, self._job.target, self._fit)
 
-    def bid(self, at_s: float) -> JobBid | None:
-        """Return the plans that the job could use; None outside auto mode, or while nothing is known."""
-        counts = self._job.train_counts
-        told = self._controller.bid() if self.phase is JobPhase.TRAINING else None
-        if told is None:
-            return None
-        deadline_s = self._job.job.spec.deadline_s
-        return JobBid(
-            self.name,
-            told.current,
-            told.candidates(),
-            counts.n_sample_total - counts.n_sample_done,
-            deadline_s=None if deadline_s is None else max(self._job.started_at_s + deadline_s - at_s, 0.0),
-            owner=self._job.job.spec.owner,
-        )
+    def offer(self) -> JobOffer | NoOffer:
+        """Return the plans that the job could use, or why it takes no part in a choice among jobs."""
+        if self.phase is not JobPhase.TRAINING:
+            return NoOffer(f"it is {self.phase}")
+        return self._controller.queries().offer()
 
     def handle(self, event: Event) -> WorldOrders:
         """Handle an event; return the orders to the world."""

@@ -1,0 +1,212 @@
+"""The verb `brain` of the command line: planning for all jobs of a cluster together, as a service."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import socket
+import sys
+import threading
+from argparse import ArgumentTypeError
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.waits import tell
+from dlrover_nb.magics.parser import number, one_of
+from dlrover_nb.magics.verb import Verb, argument
+
+if TYPE_CHECKING:
+    from dlrover_nb.api.brain_view import BrainView
+    from dlrover_nb.api.views import Note
+    from dlrover_nb.core.brain.cluster_plan import BrainSettings
+    from dlrover_nb.core.brain.service import Brain
+    from dlrover_nb.core.structs.brain import BrainRound
+    from dlrover_nb.magics.commands import Commands
+    from dlrover_nb.magics.verb import Values
+
+ACTIONS = ("run", "once", "show")
+METHODS, WEIGHTS = (
+    ("weighted", "greedy"),
+    ("remaining time", "equal", "deadline", "fair share"),
+)
+
+
+def _brain(
+    commands: Commands,
+    *,
+    action: str,
+    name: str | None,
+    history: str | None,
+    interval_s: float,
+    settings: BrainSettings,
+) -> Note | BrainView:
+    """Plan until Ctrl-C or SIGTERM, plan once, or show what was planned last."""
+    from dlrover_nb.api.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
+    from dlrover_nb.core.history.brain_rounds import RoundStore  # noqa: PLC0415 - as above
+
+    named = name or _name_of(commands)
+    if action == "show":
+        found = RoundStore(history).newest(named)
+        if not found:
+            raise NotFoundError(
+                f"no brain has planned for {named} in this history; start one with `dlrover-nb brain`, or "
+                "name the cluster with --name"
+            )
+        return BrainView(found[0])
+    brain = _made(commands, named, history, interval_s, settings)
+    return _once(brain) if action == "once" else _run(brain, named)
+
+
+def _name_of(commands: Commands) -> str:
+    """Return what a cluster is called among those of a history; of this machine's own, with its name."""
+    word = commands.address
+    return word if word and word != "local" else f"{word or 'ray'} on {socket.gethostname()}"
+
+
+def _made(
+    commands: Commands, name: str, history: str | None, interval_s: float, settings: BrainSettings
+) -> Brain:
+    from dlrover_nb.core.brain.service import Brain, Rhythm  # noqa: PLC0415 - with the verb alone
+    from dlrover_nb.core.history.brain_rounds import RoundStore  # noqa: PLC0415 - as above
+    from dlrover_nb.core.history.leases import LeaseStore  # noqa: PLC0415 - as above
+
+    return Brain(
+        commands.cluster().core,
+        name,
+        leases=LeaseStore(history),
+        rounds=RoundStore(history),
+        settings=settings,
+        rhythm=Rhythm(interval_s=interval_s),
+        on_round=_log,
+    )
+
+
+def _once(brain: Brain) -> BrainView:
+    """Plan once, if no other brain does."""
+    from dlrover_nb.api.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
+
+    if not brain.renew():
+        raise InvalidValueError(
+            f"no other brain may plan for this cluster, but {brain.holder} does; `dlrover-nb brain show` "
+            "shows its last round, or end it first"
+        )
+    try:
+        return BrainView(brain.planned())
+    finally:
+        brain.resign()
+
+
+def _run(brain: Brain, name: str) -> Note:
+    from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log = logging.getLogger("dlrover_nb")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    tell("")  # from here on the log says it
+    stop = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        brain.run(stop)
+    except KeyboardInterrupt:
+        brain.resign()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        log.removeHandler(handler)
+    return Note("Brain", f"the brain of {name} has ended; jobs go on by themselves")
+
+
+def _log(found: BrainRound) -> None:
+    grown = [f"{share.job} {share.added_cores:+g} cores" for share in found.shares if share.added_cores]
+    refused = [f"{share.job} refused: {share.refused}" for share in found.shares if share.refused]
+    logging.getLogger(__name__).info(
+        "round %d of term %d in %.2f s: %d jobs take part, %d do not%s",
+        found.number,
+        found.term,
+        found.took_s,
+        len(found.shares),
+        len(found.apart),
+        "".join(f"; {each}" for each in (*grown, *refused, *([found.note] if found.note else []))),
+    )
+
+
+def _settings(values: Values) -> Values:
+    """Return the values with the settings that some of them make."""
+    from dlrover_nb.core.brain.cluster_plan import BrainSettings  # noqa: PLC0415 - numpy, with the verb alone
+
+    left = dict(values)
+    ceilings = left.pop("ceiling")
+    settings = BrainSettings(
+        method=str(left.pop("method")),
+        weight=str(left.pop("weight")),
+        shrink=bool(left.pop("shrink")),
+        ceilings=dict(ceilings) if isinstance(ceilings, list) else {},
+    )
+    return {**left, "settings": settings}
+
+
+def _ceiling(text: str) -> tuple[str, float]:
+    owner, is_named, money = text.partition("=")
+    if not (owner and is_named):
+        raise ArgumentTypeError(f"must be OWNER=MONEY, such as ada=12.5, got {text!r}")
+    return owner, _above_zero(money)
+
+
+def _above_zero(text: str) -> float:
+    value = number(text)
+    if not (math.isfinite(value) and value > 0):
+        raise ArgumentTypeError(f"must be above zero, got {text!r}")
+    return value
+
+
+BRAIN = Verb(
+    "brain",
+    "plan for all jobs of a cluster together, until Ctrl-C",
+    _brain,
+    (
+        argument(
+            "action",
+            metavar="ACTION",
+            nargs="?",
+            default="run",
+            type=one_of("action", ACTIONS),
+            help="run (default), once, or show what was planned last",
+        ),
+        argument("--name", metavar="NAME", help="of the cluster in the history, the same for all its brains"),
+        argument("--history", metavar="URL", help="of the database that masters and brains share"),
+        argument(
+            "--interval",
+            dest="interval_s",
+            type=_above_zero,
+            default=30.0,
+            metavar="SECONDS",
+            help="from plan to plan (default 30)",
+        ),
+        argument(
+            "--method",
+            type=one_of("method", METHODS),
+            default="weighted",
+            metavar="METHOD",
+            help="weighted (default), or greedy as DLRover-RM's paper has it",
+        ),
+        argument(
+            "--weight",
+            type=one_of("weight", WEIGHTS),
+            default="remaining time",
+            metavar="WEIGHT",
+            help="of jobs' gains: remaining time (default), equal, deadline, fair share",
+        ),
+        argument("--shrink", action="store_true", help="may make a job slower to make room for others"),
+        argument(
+            "--ceiling",
+            action="append",
+            type=_ceiling,
+            metavar="OWNER=MONEY",
+            help="the most that an hour of all jobs of an owner may cost",
+        ),
+    ),
+    "run --interval 30",
+    interpret=(_settings,),
+)

@@ -1,0 +1,285 @@
+"""What each job in auto mode may plan with, decided for all jobs together (Eqs. 12-14).
+
+Each job offers the plans that its own fit finds good. Where the largest of all fit together nobody needs a
+quota. Else one plan per job is selected within the machines and the teams' money, and each job gets a quota:
+what that plan needs, and an equal part of the rest, so that it can experiment. A job keeps what it has, if it
+would be made slower for others, unless shrinking is allowed.
+
+A choice is kept while another one is not clearly better (`min_gain`), since each change of quotas is followed
+by changes of jobs, and what jobs predict scatters from fit to fit.
+
+The literal greedy of the paper takes candidates by descending RE * WG; the default finds shadow prices first
+(`greedy.selection`), and is never worse by more than its bound tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.brain.machines import all_fit
+from dlrover_nb.core.brain.offer_columns import columns_of
+from dlrover_nb.core.errors import CapacityError, InvalidValueError
+from dlrover_nb.core.greedy import WEIGHTS, literal, refusal, select
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.bounds import Quota
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.brain.offer_columns import OfferColumns
+    from dlrover_nb.core.greedy import Bids, Selection, Weight
+    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.offers import JobOffer
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+    Array = NDArray[np.float64]
+    Index = NDArray[np.intp]
+
+CUTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7)  # of the machines, until the chosen nodes fit one by one
+URGENT = 100.0  # of the largest weight: of a plan that meets a deadline which the present plan misses
+MOST_NAMED = 3
+
+Method = Callable[..., "Selection"]
+METHODS: Mapping[str, Method] = MappingProxyType({"weighted": select, "greedy": literal})
+
+
+@dataclass(frozen=True, slots=True)
+class BrainSettings:
+    """How plans are chosen.
+
+    Parameters
+    ----------
+    method
+        ``weighted``, or ``greedy`` as the paper says it.
+    weight
+        Of jobs' gains, by its name in `greedy.WEIGHTS`.
+    shrink
+        Whether a job may be made slower to make room for others.
+    min_gain
+        Share of the objective by which another choice must be better than the last one.
+    ceilings
+        Money per hour that the jobs of each owner may cost together.
+    """
+
+    method: str = "weighted"
+    weight: str = "remaining time"
+    shrink: bool = False
+    min_gain: float = 0.05
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, table in (("method", METHODS), ("weight", WEIGHTS)):
+            if getattr(self, name) not in table:
+                raise InvalidValueError(
+                    f"{name} must be one of {', '.join(table)}, got {getattr(self, name)!r}"
+                )
+        _check.at_least("min_gain", self.min_gain, 0)
+        for owner, money in self.ceilings.items():
+            _check.above_zero(f"ceiling of {owner}", money)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one job gets.
+
+    Parameters
+    ----------
+    plan
+        The plan that it is meant to have.
+    quota
+        What it may plan with.
+    why
+        Why it did not get the plan that is worth most to it, and who got what instead; empty: it did.
+    """
+
+    plan: ResourcePlan
+    quota: Quota
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What every job gets.
+
+    Parameters
+    ----------
+    shares
+        By job.
+    objective, bound
+        Sum of RE * WG of the choice, and what no choice can exceed.
+    is_kept
+        Whether it is the choice of the last round.
+    note
+        What is wrong with the cluster as a whole; empty: nothing.
+    """
+
+    shares: Mapping[str, Share]
+    objective: float = 0.0
+    bound: float = 0.0
+    is_kept: bool = False
+    note: str = ""
+
+
+def plan_cluster(
+    offers: Sequence[JobOffer],
+    room: Capacity,
+    settings: BrainSettings,
+    before: Mapping[str, ResourcePlan] = MappingProxyType({}),
+) -> ClusterPlan:
+    """Choose what each of some jobs may plan with.
+
+    Parameters
+    ----------
+    offers
+        Of different jobs; checked (`offer_columns.check`).
+    room
+        What these jobs hold now, and what is free.
+    before
+        The plan that each job was meant to have by the last round.
+    """
+    if not offers:
+        return ClusterPlan({})
+    columns = columns_of(offers, settings.ceilings)
+    if _largest_fit(columns, room) and not settings.ceilings:
+        return ClusterPlan({each.job: Share(each.plan, Quota()) for each in offers})
+    try:
+        found = _selected(columns, room, settings)
+    except CapacityError as error:
+        quotas = {each.job: Share(each.plan, _quota(each.plan, 0.0, 0)) for each in offers}
+        return ClusterPlan(quotas, note=f"no job may grow: {error.text}")
+    kept = _kept(columns, found, before, settings) if before else None
+    chosen = found.chosen if kept is None else kept
+    shown = replace(found, chosen=chosen)
+    return ClusterPlan(
+        _shares(columns, shown, room),
+        objective=_worth(columns, found, chosen),
+        bound=found.bound,
+        is_kept=kept is not None,
+    )
+
+
+def _selected(columns: OfferColumns, room: Capacity, settings: BrainSettings) -> Selection:
+    """Return a choice whose nodes all find a place.
+
+    Raises
+    ------
+    CapacityError
+        When the running plans hold more than there is, or leave gaps in which nothing fits.
+    """
+    bids, choose = columns.bids, METHODS[settings.method]
+    whole = np.array([room.total_cpu, float(room.total_memory_mib), *_money(columns, settings)])
+    held = np.zeros(len(whole)) if settings.shrink else bids.present.sum(axis=0)
+    weight = _urgent_first(columns, WEIGHTS[settings.weight])
+    for cut in CUTS if settings.shrink else (*CUTS, 0.0):  # 0: only what frees room
+        most = np.maximum(cut * whole, np.minimum(held, whole))
+        found = choose(bids, most, weight=weight, shrink=settings.shrink)
+        if all_fit(columns.groups(found.chosen), room):
+            return found
+    raise CapacityError("the nodes that run leave gaps on the machines in which no other plan fits")
+
+
+def _money(columns: OfferColumns, settings: BrainSettings) -> list[float]:
+    """Return the ceilings in the order of the resources; what a team spends already is not taken away."""
+    names = columns.bids.resources[2:]
+    present = columns.bids.present.sum(axis=0)[2:]
+    found = [settings.ceilings[name.removeprefix("an hour's money of ")] for name in names]
+    return [max(money, float(spent)) for money, spent in zip(found, present, strict=True)]
+
+
+def _urgent_first(columns: OfferColumns, weight: Weight) -> Weight:
+    """Return a weight by which plans that meet a deadline which is missed now come before all others."""
+    bids = columns.bids
+    left_s = np.array([np.inf if o.deadline_left_s is None else o.deadline_left_s for o in columns.offers])
+    own_s = bids.samples_left / np.array([o.samples_per_s for o in columns.offers])
+    is_urgent = (own_s > left_s)[bids.job] & (bids.remaining_s <= left_s[bids.job])
+
+    def weighed(of: Bids, capacity: Array) -> Array:
+        usual = weight(of, capacity)
+        return np.where(is_urgent, URGENT * usual.max(initial=0.0), usual)
+
+    return weighed
+
+
+def _largest_fit(columns: OfferColumns, room: Capacity) -> bool:
+    """Whether the largest plans of all jobs fit together, by sums."""
+    bids = columns.bids
+    most = bids.present[:, :2].copy()
+    np.maximum.at(most, bids.job, bids.demands[:, :2])
+    cpu, memory_mib = most.sum(axis=0)
+    return bool(cpu <= room.total_cpu and memory_mib <= room.total_memory_mib)
+
+
+def _kept(
+    columns: OfferColumns, found: Selection, before: Mapping[str, ResourcePlan], settings: BrainSettings
+) -> Index | None:
+    """Return the last choice, where it is possible still and the new one is not clearly better; else None."""
+    chosen = np.array([_place(columns, i, before.get(o.job)) for i, o in enumerate(columns.offers)])
+    if (chosen < -1).any():
+        return None
+    bids = columns.bids
+    index = bids.offsets[:-1] + chosen
+    need = np.where((chosen < 0)[:, None], bids.present, bids.demands[np.maximum(index, 0)])
+    if (need.sum(axis=0) > (found.used + found.free) * (1 + 1e-9)).any():
+        return None
+    last, new = _worth(columns, found, chosen), _worth(columns, found, found.chosen)
+    return chosen if new <= last + settings.min_gain * abs(last) else None
+
+
+def _place(columns: OfferColumns, job: int, plan: ResourcePlan | None) -> int:
+    """Return which candidate a plan is: -1 what runs, -2 none that is offered."""
+    if plan is None:
+        return -2
+    offer = columns.offers[job]
+    if plan == offer.plan:
+        return -1
+    first, last = columns.bids.offsets[job], columns.bids.offsets[job + 1]
+    axes = np.array([plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu])
+    same = np.flatnonzero((np.abs(columns.axes[first:last] - axes) < 1e-9).all(axis=1))
+    return int(same[0]) if len(same) else -2
+
+
+def _worth(columns: OfferColumns, found: Selection, chosen: Index) -> float:
+    index = columns.bids.offsets[:-1] + np.maximum(chosen, 0)
+    safe = np.minimum(index, max(len(found.values) - 1, 0))
+    return float(found.values[safe][chosen >= 0].sum()) if len(found.values) else 0.0
+
+
+def _shares(columns: OfferColumns, found: Selection, room: Capacity) -> dict[str, Share]:
+    plans = [columns.plan(i, int(own)) for i, own in enumerate(found.chosen)]
+    n_job = len(plans)
+    spare_cpu = max(room.total_cpu - sum(plan.total_cpu for plan in plans), 0.0) / n_job
+    spare_mib = max(room.total_memory_mib - sum(plan.total_memory_mib for plan in plans), 0) // n_job
+    instead = _grown(columns, plans)
+    return {
+        offer.job: Share(plan, _quota(plan, spare_cpu, spare_mib), _why(columns, found, i, instead))
+        for i, (offer, plan) in enumerate(zip(columns.offers, plans, strict=True))
+    }
+
+
+def _quota(plan: ResourcePlan, spare_cpu: float, spare_mib: int) -> Quota:
+    return Quota(round(plan.total_cpu + spare_cpu, 2), int(plan.total_memory_mib + spare_mib))
+
+
+def _grown(columns: OfferColumns, plans: Sequence[ResourcePlan]) -> list[tuple[str, str]]:
+    """Return which jobs are meant to grow, the largest growth first, in words."""
+    more = [
+        (plan.total_cpu - offer.plan.total_cpu, offer.job, plan)
+        for offer, plan in zip(columns.offers, plans, strict=True)
+    ]
+    ranked = sorted((each for each in more if each[0] > 0), key=lambda each: (-each[0], each[1]))
+    return [(job, f"{job} is to get {cpu:g} more cores ({plan.short})") for cpu, job, plan in ranked]
+
+
+def _why(columns: OfferColumns, found: Selection, job: int, instead: Sequence[tuple[str, str]]) -> str:
+    why = refusal(columns.bids, found, job)
+    if why is None:
+        return ""
+    others = [words for name, words in instead[: MOST_NAMED + 1] if name != columns.offers[job].job]
+    return f"{why} {'; '.join(others[:MOST_NAMED])}." if others else why

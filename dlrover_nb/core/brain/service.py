@@ -1,0 +1,187 @@
+"""The service: one brain of several holds the lease of a cluster, and plans at intervals.
+
+The lease is in the history's database, which all brains share. Who does not hold it waits, and takes over
+when its holder has not renewed it. While the database cannot be reached nobody can renew: the holder stops
+planning when its own lease is over, and masters go on by themselves. A failed round is told and tried again
+at the next interval; no error ends the service.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.brain.rounds import Rounds, Term
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs import _check
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from dlrover_nb.core.brain.cluster_plan import BrainSettings
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.history.brain_rounds import RoundStore
+    from dlrover_nb.core.history.leases import LeaseStore
+    from dlrover_nb.core.structs.brain import BrainRound
+
+logger = logging.getLogger(__name__)
+
+N_RENEWED = 3  # times that a lease is renewed before it would be over
+LASTS_INTERVALS = 10  # that an allotment holds without another
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often it plans, and how long a lease is held without a renewal, in seconds."""
+
+    interval_s: float = 30.0
+    lease_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        _check.above_zero("interval_s", self.interval_s)
+        _check.above_zero("lease_s", self.lease_s)
+
+
+def own_name() -> str:
+    """Return a name for this process among brains."""
+    return f"brain on {socket.gethostname()}, process {os.getpid()}"
+
+
+class Brain:
+    """Plans for one cluster while it holds the lease.
+
+    Parameters
+    ----------
+    cluster, name
+        The cluster, and what it is called: the same in all its brains.
+    leases, rounds
+        The stores of leases and of rounds, in the shared history.
+    settings, rhythm
+        How plans are chosen, and when.
+    by
+        Its own name, unlike that of any other.
+    on_round
+        Called with each round.
+    """
+
+    def __init__(  # noqa: PLR0913 - its surroundings, all but two by keyword
+        self,
+        cluster: Cluster,
+        name: str,
+        *,
+        leases: LeaseStore,
+        rounds: RoundStore,
+        settings: BrainSettings,
+        rhythm: Rhythm | None = None,
+        by: str = "",
+        on_round: Callable[[BrainRound], None] = lambda _: None,
+    ) -> None:
+        self._name, self._leases, self._kept = name, leases, rounds
+        self._rhythm, self._by = rhythm or Rhythm(), by or own_name()
+        self._rounds = Rounds(
+            cluster, name, settings, lasts_s=LASTS_INTERVALS * self._rhythm.interval_s, clock=SystemClock()
+        )
+        self._on_round = on_round
+        self._term, self._held_until_s = 0, 0.0  # by the monotonic clock of this process
+        self._last: BrainRound | None = None
+        self._trouble = self._holder = ""
+
+    @property
+    def leads(self) -> bool:
+        """Whether it holds the lease, by its own clock."""
+        return time.monotonic() < self._held_until_s
+
+    def run(self, stop: threading.Event) -> None:
+        """Plan until `stop` is set, and give up the lease."""
+        next_s = 0.0
+        while not stop.is_set():
+            self.renew()
+            if self.leads and time.monotonic() >= next_s:
+                next_s = time.monotonic() + self._rhythm.interval_s
+                self.plan()
+            stop.wait(min(self._rhythm.lease_s / N_RENEWED, self._rhythm.interval_s))
+        self.resign()
+
+    def renew(self) -> bool:
+        """Take or renew the lease; return whether it holds it.
+
+        Its time counts from before the call: an answer that comes late makes it no longer.
+        """
+        asked_s = time.monotonic()
+        try:
+            lease = self._leases.take(self._lease, self._by, self._rhythm.lease_s)
+        except DlroverError as error:
+            self._tell(f"the lease cannot be renewed: {error.text}")
+            return self.leads
+        self._holder = lease.holder
+        if lease.holder != self._by:
+            if self.leads:
+                logger.warning("%s has taken over", lease.holder)
+            self._held_until_s = 0.0
+            return False
+        if lease.term != self._term:
+            logger.info("%s plans for %s, term %d", self._by, self._name, lease.term)
+        self._term, self._held_until_s = lease.term, asked_s + self._rhythm.lease_s
+        return True
+
+    def plan(self) -> BrainRound | None:
+        """Plan once; None where that failed."""
+        try:
+            return self.planned()
+        except DlroverError as error:
+            self._tell(f"no plan was made: {error.text}")
+            return None
+        except Exception:
+            logger.exception("no plan was made: an error of the brain itself")
+            return None
+
+    def planned(self) -> BrainRound:
+        """Plan once.
+
+        Raises
+        ------
+        BackendError
+            When the cluster does not answer.
+        """
+        found = self._rounds.run(Term(self._by, self._term, lambda: self.leads))
+        self._trouble = ""
+        if found.says_more_than(self._last):
+            self._keep(found)
+        self._on_round(found)
+        return found
+
+    @property
+    def holder(self) -> str:
+        """Who holds the lease, as far as it was seen last."""
+        return self._holder
+
+    def resign(self) -> None:
+        """Give up the lease, so that another brain takes over at once."""
+        self._held_until_s = 0.0
+        try:
+            self._leases.release(self._lease, self._by)
+        except DlroverError as error:
+            logger.warning("the lease runs out by itself: %s", error.text)
+
+    @property
+    def _lease(self) -> str:
+        return f"brain of {self._name}"[:160]
+
+    def _keep(self, found: BrainRound) -> None:
+        self._last = found
+        try:
+            self._kept.add(found)
+        except DlroverError as error:
+            self._tell(f"the round is not kept: {error.text}")
+
+    def _tell(self, what: str) -> None:
+        """Log a trouble once while it lasts."""
+        if what != self._trouble:
+            logger.warning(what)
+            self._trouble = what

@@ -1,0 +1,42 @@
+"""`RoundStore`: what the brain of each cluster decided, for a week."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, select
+
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.history.database import Store
+from dlrover_nb.core.history.rows import record_from
+from dlrover_nb.core.history.tables import brain_rounds
+from dlrover_nb.core.structs.brain import BrainRound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KEPT_S = 7 * 86_400.0
+
+
+class RoundStore(Store):
+    """Rounds, each with what every job got and why."""
+
+    def add(self, found: BrainRound) -> None:
+        """Keep a round, and drop those that are older than a week."""
+        row = {
+            "cluster": found.cluster[:160],
+            "term": found.term,
+            "number": found.number,
+            "at_s": found.at_s,
+            "record": to_json(found).decode(),
+        }
+        self._database.upsert(brain_rounds, row)
+        old = (brain_rounds.c.cluster == row["cluster"]) & (brain_rounds.c.at_s < found.at_s - KEPT_S)
+        with self._database.writing() as connection:
+            connection.execute(delete(brain_rounds).where(old))
+
+    def newest(self, cluster: str, n_most: int = 1) -> Sequence[BrainRound]:
+        """Return the newest rounds of a cluster, newest first."""
+        c = brain_rounds.c
+        wanted = select(c.record).where(c.cluster == cluster[:160]).order_by(c.at_s.desc(), c.number.desc())
+        return [record_from(row.record, BrainRound) for row in self._database.rows(wanted.limit(n_most))]

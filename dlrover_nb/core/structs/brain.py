@@ -1,0 +1,84 @@
+"""What the brain of a cluster decided in one round, for the history and for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.resources import ResourcePlan
+
+KEEP_S = 900.0  # until a round is kept though it says nothing new
+
+
+@dataclass(frozen=True, slots=True)
+class JobShare:
+    """What one job has and is meant to have.
+
+    Parameters
+    ----------
+    job, owner
+        The job.
+    now, meant
+        The plan that runs, and the one that it is meant to have.
+    quota
+        What it may plan with.
+    why
+        Why it did not get the plan that is worth most to it; empty: it did.
+    refused
+        Why its master did not take the quota; empty: it did.
+    """
+
+    job: str
+    owner: str
+    now: ResourcePlan
+    meant: ResourcePlan
+    quota: Quota
+    why: str = ""
+    refused: str = ""
+
+    @property
+    def added_cores(self) -> float:
+        """Cores that it is meant to have more than now; below zero: fewer."""
+        return round(self.meant.total_cpu - self.now.total_cpu, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class BrainRound:
+    """One round.
+
+    Parameters
+    ----------
+    cluster, by, term, number
+        Where, who, and the number of the round in its term.
+    at_s
+        When.
+    shares
+        Of the jobs that took part.
+    apart
+        Jobs that did not, and why.
+    note
+        What is wrong with the cluster as a whole; empty: nothing.
+    is_kept
+        Whether it is the choice of the round before.
+    took_s
+        Seconds that asking, deciding and handing out took.
+    """
+
+    cluster: str
+    by: str
+    term: int
+    number: int
+    at_s: float
+    shares: tuple[JobShare, ...] = ()
+    apart: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+    is_kept: bool = False
+    took_s: float = 0.0
+
+    def says_more_than(self, last: BrainRound | None) -> bool:
+        """Whether it is worth keeping: a job joined, or is to have another plan, or `KEEP_S` passed."""
+        if last is None or self.at_s >= last.at_s + KEEP_S:
+            return True
+        mine, its = ({s.job: (s.meant, s.refused) for s in each.shares} for each in (self, last))
+        changed = any(its.get(job) != share for job, share in mine.items())
+        return changed or self.note != last.note or self.term != last.term

@@ -1,0 +1,46 @@
+"""What the brain of a cluster decided, as a view: who is meant to get what, and who got it instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.brain import BrainRound, JobShare
+
+HEAD = ("job", "owner", "runs", "is meant to have", "cores", "may plan with", "why not more")
+NOBODY = "No job in auto mode takes part now."
+
+
+def brain_view(found: BrainRound) -> View:
+    """Return one round."""
+    facts = [
+        ("planned by", f"{found.by}, term {found.term}, round {found.number}"),
+        ("jobs", f"{len(found.shares)} of {len(found.shares) + len(found.apart)} take part"),
+        ("choice", "that of the round before: no other is clearly better" if found.is_kept else "a new one"),
+    ]
+    blocks: list[Block] = [Facts(tuple(facts))]
+    if found.note:
+        blocks.append(Paragraph(found.note, Tone.WARNING))
+    rows = tuple(_row(share) for share in found.shares)
+    blocks.append(Table("What jobs are meant to have", HEAD, rows) if rows else Paragraph(NOBODY))
+    if found.apart:
+        blocks.append(Table("Jobs that take no part", ("job", "why"), found.apart))
+    return View(f"The brain of {found.cluster}", tuple(blocks))
+
+
+def _row(share: JobShare) -> tuple[str, ...]:
+    more = share.added_cores
+    quota = "anything" if share.quota == Quota() else str(share.quota)
+    return (
+        share.job,
+        share.owner or units.MISSING,
+        share.now.short,
+        share.meant.short if share.meant != share.now else "the same",
+        f"{more:+g}" if more else units.MISSING,
+        f"refused: {share.refused}" if share.refused else quota,
+        share.why or units.MISSING,
+    )

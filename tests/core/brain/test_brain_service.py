@@ -1,0 +1,179 @@
+"""The brain on jobs of a simulated cluster, asked through the calls of real masters: rounds, leases, trouble."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from waiting import until
+
+from dlrover_nb.core.brain.cluster_plan import BrainSettings
+from dlrover_nb.core.brain.service import Brain, Rhythm
+from dlrover_nb.core.client.calls import CALLS
+from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.errors import BackendError, StaleDecisionError
+from dlrover_nb.core.history.brain_rounds import RoundStore
+from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
+
+FAST = Rhythm(interval_s=0.2, lease_s=30.0)
+SHORT = Rhythm(interval_s=0.2, lease_s=0.5)
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'history.db'}"
+
+
+@pytest.fixture
+def cluster():
+    made = connect("sim", machines=2, speed=600.0)
+    for name in ("ads", "clicks", "feed"):
+        made.submit(JobSpec(name, n_epoch=4000, mode=Mode.AUTO, owner="ada"))
+    yield made
+    made.shutdown(force=True)
+
+
+def brain(cluster, url, by="one", rhythm=FAST, **options) -> Brain:
+    stores = {"leases": LeaseStore(url), "rounds": RoundStore(url)}
+    return Brain(cluster, "sim", settings=BrainSettings(**options), rhythm=rhythm, by=by, **stores)
+
+
+def planned(one: Brain, n_job: int = 1):
+    """Let a brain plan until so many jobs took part."""
+    assert one.renew()
+    return until(lambda: (found := one.plan()) and len(found.shares) >= n_job and found, what="offers")
+
+
+def set_mode(cluster, name: str, mode: Mode) -> None:
+    cluster.job(name).link.decide(Decision(Verdict.MODE, "ada", 0.0, mode=mode))
+
+
+def story(cluster, name: str) -> str:
+    return "\n".join(cluster.job(name).snapshot().story)
+
+
+def test_every_job_gets_a_quota_with_a_reason_and_keeps_within_it(cluster, url):
+    one = brain(cluster, url)
+    found = until(
+        lambda: (plan := planned(one, 2)) and any(s.quota != Quota() for s in plan.shares) and plan,
+        what="need",
+    )
+    assert {s.job for s in found.shares} | {name for name, _ in found.apart} == {"ads", "clicks", "feed"}
+    assert all(not share.refused for share in found.shares)
+    limited = next(share for share in found.shares if share.quota != Quota())
+    assert f"beside other jobs auto mode may plan with: {limited.quota}" in story(cluster, limited.job)
+    assert (found.by, found.term, found.cluster) == ("one", 1, "sim")
+    assert RoundStore(url).newest("sim")[0].shares
+
+
+def test_a_job_of_which_a_user_decides_takes_no_part_and_its_nodes_are_not_free(cluster, url):
+    set_mode(cluster, "ads", Mode.MANUAL)
+    found = planned(brain(cluster, url))
+    assert "a user decides on its plan" in dict(found.apart)["ads"]
+    held = cluster.job("ads").snapshot().target.total_cpu
+    assert sum(share.meant.total_cpu for share in found.shares) <= cluster.capacity().total_cpu - held + 1e-6
+
+
+def test_of_two_brains_one_plans_and_the_other_takes_over_when_it_goes(cluster, url):
+    one, two = brain(cluster, url, "one"), brain(cluster, url, "two")
+    assert one.renew()
+    assert not two.renew()
+    assert not two.leads
+    one.resign()
+    assert not one.leads
+    assert two.renew()
+    assert planned(two).term == 2
+
+
+def test_a_brain_that_wakes_after_its_lease_was_taken_is_refused_by_the_masters(cluster, url):
+    one, two = brain(cluster, url, "one"), brain(cluster, url, "two")
+    planned(one, 3)
+    LeaseStore(url).release("brain of sim", "one")  # it was stopped, and knows nothing of it
+    planned(two, 3)
+    assert one.leads, "by its own clock"
+    stale = until(lambda: (found := one.plan()) and found.shares and found, what="offers")
+    assert all("two has taken over" in share.refused for share in stale.shares)
+
+
+def test_one_that_does_not_renew_is_followed_by_another(cluster, url):
+    one, two = brain(cluster, url, "one", SHORT), brain(cluster, url, "two", SHORT)
+    assert one.renew()
+    assert until(two.renew, what="the end of the first lease")
+    assert not one.renew()
+    assert not one.leads
+
+
+def test_without_its_database_it_stops_planning_and_goes_on_when_it_is_back(cluster, url, monkeypatch):
+    one = brain(cluster, url, rhythm=SHORT)
+    assert one.renew()
+
+    def gone(*_args: object) -> None:
+        raise BackendError("the database is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(one._leases, "take", gone)
+        until(lambda: not one.renew(), what="the end of its lease")
+        assert not one.leads
+    assert one.renew()
+
+
+def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(cluster, url):
+    stop, seen = threading.Event(), []
+    one = brain(cluster, url)
+    one._on_round = seen.append
+    thread = threading.Thread(target=one.run, args=(stop,))
+    thread.start()
+    try:
+        until(lambda: len(seen) > 3, what="rounds")
+    finally:
+        stop.set()
+        thread.join()
+    assert [each.number for each in seen] == list(range(1, len(seen) + 1))
+    assert LeaseStore(url).take("brain of sim", "other", 5.0).holder == "other"
+
+
+def test_a_quota_that_nobody_renews_is_forgotten(cluster):
+    link = cluster.job("ads").link
+    link.allot(Allotment(Quota(5.0, 10_000), "others need more", "one", 3, lasts_s=60.0))
+    assert "5 cores and 10000 MiB (one: others need more)" in story(cluster, "ads")
+    until(lambda: "one is silent: auto mode plans without a quota" in story(cluster, "ads"), what="its end")
+
+
+def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(cluster):
+    link = cluster.job("ads").link
+    link.allot(Allotment(Quota(5.0), "", "two", 2))
+    with pytest.raises(StaleDecisionError, match="term 2 or later, got one of term 1 by one: two has taken"):
+        link.allot(Allotment(Quota(9.0), "", "one", 1))
+    assert "9 cores" not in story(cluster, "ads")
+
+
+class Packed(CallLink):
+    """The calls and answers of a simulated job as bytes, as a real master gets them."""
+
+    def __init__(self, link) -> None:
+        super().__init__()
+        self._handler = CallHandler(link)
+
+    def send(self, call):
+        return unpack_answer(self._handler.answer_packed(CALLS.pack(call)))
+
+
+def test_an_offer_is_the_same_over_the_wire(cluster):
+    link = cluster.job("ads").link
+    far = Packed(link)
+    mine = until(lambda: isinstance(found := link.offer(), JobOffer) and found, what="an offer")
+    there = until(lambda: isinstance(found := far.offer(), JobOffer) and found, what="an offer")
+    assert replace(
+        there, columns=b"", n_sample_left=0, samples_per_s=1.0, cost=1.0, plan=mine.plan
+    ) == replace(mine, columns=b"", n_sample_left=0, samples_per_s=1.0, cost=1.0)
+    assert 0 < there.n_plan <= 65
+    far.allot(Allotment(Quota(7.0), "why", "one", 1))
+    assert "7 cores (one: why)" in story(cluster, "ads")
+    set_mode(cluster, "ads", Mode.SUGGEST)
+    assert isinstance(far.offer(), NoOffer)

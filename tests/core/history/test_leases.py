@@ -1,0 +1,76 @@
+"""Leases: one of many holds it, each change of holder has a higher term, and no clock but the database's counts."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from waiting import until
+
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.history.leases import LeaseStore
+
+LONG_S = 600.0
+
+
+@pytest.fixture
+def store(url):
+    made = LeaseStore(url)
+    yield made
+    made.close()
+
+
+def test_who_holds_a_lease_renews_it_in_the_same_term_and_others_wait(store):
+    first = store.take("brain", "a", LONG_S)
+    assert (first.holder, first.term) == ("a", 1)
+    other = store.take("brain", "b", LONG_S)
+    assert (other.holder, other.term) == ("a", 1)
+    again = store.take("brain", "a", LONG_S)
+    assert (again.holder, again.term) == ("a", 1)
+    assert 0 < again.left_s <= LONG_S + 1
+    assert store.find("brain").holder == "a"
+    assert store.find("other") is None
+
+
+def test_a_lease_that_was_given_up_or_ran_out_goes_to_the_next_in_a_higher_term(store):
+    store.take("brain", "a", LONG_S)
+    store.release("brain", "b")
+    assert store.take("brain", "b", LONG_S).holder == "a", "nobody gives up what another one holds"
+    store.release("brain", "a")
+    second = store.take("brain", "b", 0.2)
+    assert (second.holder, second.term) == ("b", 2)
+    third = until(lambda: (lease := store.take("brain", "c", LONG_S)).holder == "c" and lease, what="its end")
+    assert third.term == 3
+    store.release("brain", "c")
+    assert store.take("brain", "c", LONG_S).term == 4, "also for the same one: it may have missed something"
+
+
+def test_of_many_at_once_one_takes_it_and_all_see_the_same_one(url, store):
+    def take(i: int) -> str:
+        mine = LeaseStore(url)
+        try:
+            return mine.take("brain", f"brain-{i}", LONG_S).holder
+        finally:
+            mine.close()
+
+    for _ in range(3):
+        with ThreadPoolExecutor(8) as pool:
+            holders = set(pool.map(take, range(8)))
+        assert len(holders) == 1
+        store.release("brain", holders.pop())
+
+
+def test_leases_of_other_names_are_apart(store):
+    store.take("brain of a", "x", LONG_S)
+    assert store.take("brain of b", "y", LONG_S).holder == "y"
+
+
+def test_a_database_that_is_gone_is_an_error_that_says_so(tmp_path):
+    folder = tmp_path / "there"
+    folder.mkdir()
+    store = LeaseStore(f"sqlite:///{folder / 'history.db'}")
+    store.take("brain", "a", LONG_S)
+    (folder / "history.db").unlink()
+    folder.rmdir()
+    with pytest.raises(BackendError, match="history"):
+        store.take("brain", "a", LONG_S)
