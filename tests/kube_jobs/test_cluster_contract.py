@@ -11,6 +11,7 @@ from cluster_conformance import ClusterConformance
 
 @pytest.mark.kube
 class TestKubernetesCluster(ClusterConformance):
+    runs_nodes = False
     owns = False  # a shutdown only lets go of the cluster
 
     @pytest.fixture

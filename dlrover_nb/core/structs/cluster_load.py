@@ -1,9 +1,9 @@
 """What each machine of a cluster has, who holds it, and what of it is used.
 
-Held and used are two facts. A scheduler counts what nodes requested; what they use is measured, where that can
-be done without privileges, and counts every process of the machine. None always means that a number could not
-be read, never zero; `ClusterLoad.notes` says why. A kind of cluster fills these records, and everything else
-(sums, series, tables) follows from them, so that all kinds answer alike.
+Held and used are two facts. A scheduler counts what nodes requested; what they use is measured, where that
+can be done without privileges, and counts every process of the machine. None always means that a number could
+not be read, never zero; `ClusterLoad.notes` says why. A kind of cluster fills these records, and everything
+else (sums, series, tables) follows from them, so that all kinds answer alike.
 
 Nodes may hold more than a machine has where nothing but memory limits them: jobs of the local cluster share
 their machine. Then nothing is idle, and `over` says by how much. So always, where all is known:
@@ -107,10 +107,21 @@ class MachineLoad:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """All machines that can be seen, and what could not be read, in sentences."""
+    """All machines that can be seen.
+
+    Parameters
+    ----------
+    machines
+        Each of them.
+    notes
+        What could not be read, in sentences.
+    place
+        The name under which series of the cluster are kept; empty: none are (it is simulated).
+    """
 
     machines: tuple[MachineLoad, ...]
     notes: tuple[str, ...] = ()
+    place: str = ""
 
     def __post_init__(self) -> None:
         names = [machine.name for machine in self.machines]

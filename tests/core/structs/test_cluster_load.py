@@ -18,7 +18,7 @@ HELD = st.lists(st.tuples(st.sampled_from("abc"), AMOUNTS), max_size=6)
 
 
 @st.composite
-def loads(draw, known=True):
+def loads(draw, *, known=True):
     maybe = AMOUNTS if known else st.none() | AMOUNTS
     return ClusterLoad(
         tuple(
