@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
 from dlrover_nb.widgets.mitigations import facts, head_words, slow_words, worst
+from dlrover_nb.widgets.sparkline import sparkline
 from dlrover_nb.widgets.status import first_steps_words
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.samples import TimeSplit
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
 
-BARS = "▁▂▃▄▅▆▇█"
 N_STORY = 5
 N_PART = 3  # of an iteration's time: the largest parts
 
@@ -79,15 +79,6 @@ def _price_words(candidate: Candidate, prices: PriceTable) -> str:
     if candidate.cost_per_hour is None:
         return f"{candidate.plan.total_cpu:g} cores, price unknown"
     return f"{candidate.cost_per_hour:.3f} {prices.currency} per hour{prices.note}"
-
-
-def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """Return the last `width` values as bars from zero to their largest."""
-    recent = list(values)[-width:]
-    top = max(recent, default=0.0)
-    if top <= 0:
-        return ""
-    return "".join(BARS[min(int(v / top * len(BARS)), len(BARS) - 1)] for v in recent)
 
 
 def _headline(snapshot: JobSnapshot) -> Text:

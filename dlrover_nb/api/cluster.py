@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api import past
@@ -14,6 +15,7 @@ from dlrover_nb.api.views import JobsView, Note, SubmittedView
 from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.client.asked_cluster import AskedCluster
 from dlrover_nb.core.errors import DlroverError, NotFoundError
+from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.widgets.poller import Poller
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.api.imports import ImportView
+    from dlrover_nb.api.load_view import LoadView
     from dlrover_nb.api.submission import JobText
     from dlrover_nb.api.views import LogsView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
@@ -63,6 +66,35 @@ class Cluster(Records):
     def capacity(self) -> Capacity:
         """Return what jobs may use: the machines, with cores and MiB of each."""
         return self.core.capacity()
+
+    def load(self, *, hours: float = 24.0, record: bool = False) -> LoadView:
+        """Return what each machine has, who holds it, what is used, and the samples of the last hours.
+
+        Parameters
+        ----------
+        hours
+            How far back samples in the history are shown.
+        record
+            Whether this load is written to the history, as a sample.
+
+        Raises
+        ------
+        InvalidValueError
+            When `hours` is not above 0.
+        BackendError
+            When the cluster does not answer, or the history cannot be read or written.
+
+        Examples
+        --------
+        >>> cluster.load().load.idle
+        """
+        from dlrover_nb.api.load_view import LoadView  # noqa: PLC0415 - it loads the history's database
+        from dlrover_nb.core.client.load_sampler import recent_points, sample_load  # noqa: PLC0415 - as above
+
+        _check.above_zero("hours", hours)
+        at_s = time.time()
+        load = sample_load(self.core, at_s) if record else self.core.load()
+        return LoadView(self.description, load, recent_points(load, at_s - 3600 * hours, at_s))
 
     @shown_waits("the job to be submitted")
     def submit(

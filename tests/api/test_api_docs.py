@@ -19,8 +19,14 @@ from dlrover_nb.magics.verbs import VERBS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OWN_NAMES = {"import": "import_file", "shards": "shards", "help": ""}  # where a verb is not a method's name
+OWN_NAMES = {
+    "import": "import_file",
+    "shards": "shards",
+    "cluster": "load",
+    "help": "",
+}  # where a verb is not a method's name
 CLUSTER_VERBS = {
+    "cluster",
     "delete",
     "submit",
     "jobs",

@@ -15,6 +15,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.summary import summarize
@@ -58,6 +59,12 @@ class MastersCluster:
 
     def capacity(self) -> Capacity:
         return Capacity((NodeShape(8, 32768),))
+
+    def load(self) -> ClusterLoad:
+        return ClusterLoad(
+            (MachineLoad("big-one", Amount(8.0, 32768.0), (("ctr", Amount(2.5, 4096.0)),)),),
+            ("nothing is measured",),
+        )
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
         if self.away:

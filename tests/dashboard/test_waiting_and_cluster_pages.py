@@ -135,6 +135,13 @@ def test_a_wait_in_a_queue_is_told_with_its_reason(core, tmp_path):
     assert "<script>alert" not in page
 
 
+def test_the_cluster_page_has_the_load_of_each_machine(address, core):
+    load = core.load()
+    _, _, page = fetch(f"{address}/cluster")
+    assert "held by jobs" in page
+    assert all(machine.name in page for machine in load.machines)
+
+
 def test_the_cluster_says_what_there_is_and_who_uses_it(address):
     status, _, page = fetch(f"{address}/cluster")
     assert status == 200

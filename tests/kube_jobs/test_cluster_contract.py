@@ -6,11 +6,19 @@ So the job never trains: what only its master could say is tested where pods run
 from __future__ import annotations
 
 import pytest
+import yaml
 from cluster_conformance import ClusterConformance
+from kube import await_rights
+from kubernetes import utils
+
+from dlrover_nb.core.backends.kubernetes.access import check_access
+from dlrover_nb.core.backends.kubernetes.load import NO_MACHINES, NO_METRICS, NO_PODS
+from dlrover_nb.core.errors import NotAllowedError
 
 
 @pytest.mark.kube
 class TestKubernetesCluster(ClusterConformance):
+    runs_nodes = False
     owns = False  # a shutdown only lets go of the cluster
 
     @pytest.fixture
@@ -20,3 +28,17 @@ class TestKubernetesCluster(ClusterConformance):
     @pytest.fixture
     def submitted(self, cluster):
         return cluster.submit(self.spec).name
+
+
+@pytest.mark.kube
+def test_who_has_rights_in_the_namespace_alone_is_told_what_cannot_be_read(free_place, control_plane):
+    alice = free_place.connect(control_plane.alice)
+    with pytest.raises(NotAllowedError, match="alice may not"):
+        alice.load()
+    documents = list(yaml.safe_load_all(check_access(alice.api).ask()))
+    utils.create_from_yaml(free_place.core.api_client, yaml_objects=documents)
+    await_rights(alice.api)
+    load = alice.load()
+    assert load.notes == (NO_MACHINES, NO_PODS, NO_METRICS)
+    assert (load.has, load.others, load.idle, load.used) == (None, None, None, None)
+    assert free_place.cluster.load().has is not None  # who may list machines sees them

@@ -15,6 +15,7 @@ from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundErr
 from dlrover_nb.core.rundir.node_logs import newest
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
 from dlrover_nb.core.structs.decisions import (
     Candidate,
     Decision,
@@ -200,6 +201,15 @@ class MemoryCluster:
 
     def capacity(self) -> Capacity:
         return CAPACITY
+
+    def load(self) -> ClusterLoad:
+        return ClusterLoad(
+            (
+                MachineLoad(
+                    "one", Amount(8.0, 16_384.0), (("ctr", Amount(0.75, 768.0)),), used=Amount(0.5, 600.0)
+                ),
+            )
+        )
 
     def standing(self) -> ClusterAccess:
         return ClusterAccess()

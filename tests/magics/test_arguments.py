@@ -75,6 +75,8 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         ),
         ("pin --clear", "pin", {"job": None, "sizes": Sizes(), "clear": True, "why": ""}),
         ("jobs;", "jobs", {}),
+        ("cluster", "cluster", {"hours": 24.0, "record": False}),
+        ("cluster --hours 6 --record", "cluster", {"hours": 6.0, "record": True}),
         ("status", "status", {"job": None}),
         ("status ctr ;", "status", {"job": "ctr"}),
         ("watch ctr", "watch", {"job": "ctr"}),

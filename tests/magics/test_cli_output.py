@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LINES = {
     "connect": "connect",
     "submit": "submit new",
+    "cluster": "cluster",
     "jobs": "jobs",
     "status": "status ctr",
     "watch": "watch over",

@@ -22,6 +22,7 @@ from dlrover_nb.api.views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.reading import Imported
 from dlrover_nb.core.history import scoreboard
+from dlrover_nb.core.history.load_series import LoadPoint
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.actions import KillRestart, Proposed
@@ -30,6 +31,7 @@ from dlrover_nb.core.structs.bounds import Pins, Quota
 from dlrover_nb.core.structs.brain import BrainRound, JobShare
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
 from dlrover_nb.core.structs.questions import Weighed
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
@@ -84,6 +86,11 @@ RESULTS: dict[str, Tables] = {
     "score": results.scores(scoreboard({"quick-start": past().outcomes})),
     "connect": results.cluster(
         "Ray", Capacity((NodeShape(2, 8192, 3),)), "", ClusterAccess((), (Allowed("a", "b", ("c",)),))
+    ),
+    "cluster": results.load(
+        "Ray",
+        ClusterLoad((MachineLoad("a", Amount(4, 8192), (("ctr", Amount(1, 512)),)),)),
+        [LoadPoint("", 1.0, Amount(4, 8192), Amount(1, 512), Amount(3, 7680), None)],
     ),
     "export": ExportView("job.yaml", "kind: ElasticJob").tables(),
     "check": CheckView("job.yaml", ("ElasticJob",)).tables(),

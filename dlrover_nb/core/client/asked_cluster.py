@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.commands.service import CommandService
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.commands import Entry
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.summary import JobSummary
@@ -70,6 +71,10 @@ class AskedCluster:
     def capacity(self) -> Capacity:
         """Return the capacity for jobs."""
         return self._core.capacity()
+
+    def load(self) -> ClusterLoad:
+        """Return what each machine has, who holds it, and what is used."""
+        return self._core.load()
 
     def standing(self) -> ClusterAccess:
         """Return facts about the cluster, and the rights of the account."""

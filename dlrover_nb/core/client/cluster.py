@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.people import AccessRole, Person
     from dlrover_nb.core.structs.summary import JobSummary
@@ -46,6 +47,16 @@ class Cluster(Protocol):
 
     def capacity(self) -> Capacity:
         """Return the capacity for jobs."""
+        ...
+
+    def load(self) -> ClusterLoad:
+        """Return what each machine has, who holds it, and what is used, as far as this user may read it.
+
+        Raises
+        ------
+        BackendError
+            When the cluster does not answer. What may not be read is None there, and a note says why.
+        """
         ...
 
     def standing(self) -> ClusterAccess:

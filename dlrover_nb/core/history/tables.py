@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0005"  # the newest of migrations/versions; later ones sort behind earlier ones
+REVISION = "0006"  # the newest of migrations/versions; later ones sort behind earlier ones
 VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
 OWNER_LENGTH = 128
 
@@ -233,6 +233,24 @@ alerts = Table(
     Column("ended_at_s", Float),
     Column("record", Text, nullable=False),
     Index("alerts_by_time", "at_s"),
+)
+
+cluster_load = Table(  # amounts are null where they were not known
+    "cluster_load",
+    metadata,
+    Column("place", String(128), primary_key=True),  # the cluster
+    Column("machine", String(128), primary_key=True),  # empty: all machines together
+    Column("at_s", Float, primary_key=True),
+    Column("n_sample", Integer, nullable=False),
+    Column("has_cpu", Float),
+    Column("has_memory_mib", Float),
+    Column("jobs_cpu", Float),
+    Column("jobs_memory_mib", Float),
+    Column("idle_cpu", Float),
+    Column("idle_memory_mib", Float),
+    Column("used_cpu", Float),
+    Column("used_memory_mib", Float),
+    Index("cluster_load_by_time", "place", "at_s"),
 )
 
 OF_A_RUN = (traits, phases, proposals, decisions, mitigations, outcomes, fits, series)

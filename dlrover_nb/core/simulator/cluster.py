@@ -73,6 +73,12 @@ class SimCluster:
         return self._whole
 
     @property
+    def machines(self) -> tuple[Need, ...]:
+        """Cores and MiB of each machine, as if empty, in the order of `Place.machine`."""
+        whole = zip(self._cpu.tolist(), self._mib.tolist(), strict=True)
+        return tuple((steps * CPU_STEP, mib) for steps, mib in whole)
+
+    @property
     def used_cpu(self) -> float:
         """Cores that nodes hold."""
         return float((self._cpu - self.free_cpu).sum()) * CPU_STEP

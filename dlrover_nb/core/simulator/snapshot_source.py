@@ -39,6 +39,11 @@ class SnapshotSource:
         return tuple(node.place for node in self._sim_nodes.nodes if node.place is not None)
 
     @property
+    def placed(self) -> tuple[tuple[Place, NodeView], ...]:
+        """Its placed nodes, with their machines."""
+        return tuple((node.place, node.view) for node in self._sim_nodes.nodes if node.place is not None)
+
+    @property
     def samples_per_s(self) -> float:
         """The current speed."""
         return self.progress.speed

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.dashboard.clusters import WatchedCluster
     from dlrover_nb.dashboard.page import Visit
@@ -63,6 +64,14 @@ def capacity_of(cluster: WatchedCluster) -> tuple[Capacity | None, str]:
     """Return what the machines offer, or why that is not known."""
     try:
         return cluster.core.capacity(), ""
+    except DlroverError as error:
+        return None, str(error).splitlines()[0]
+
+
+def load_of(cluster: WatchedCluster) -> tuple[ClusterLoad | None, str]:
+    """Return what machines have, hold and use, or why that is not known."""
+    try:
+        return cluster.core.load(), ""
     except DlroverError as error:
         return None, str(error).splitlines()[0]
 

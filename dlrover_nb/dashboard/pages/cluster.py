@@ -13,12 +13,14 @@ from dlrover_nb.dashboard.pages.asked_jobs import (
     ask_all,
     capacity_of,
     left_out_words,
+    load_of,
     running,
     shown_cluster,
 )
 from dlrover_nb.dashboard.pages.lists import Cell, address, card, table
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html
+from dlrover_nb.widgets.cluster_load import machines_table, totals
 from dlrover_nb.widgets.machines import machines_chart
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.planner.marginal_gains import Step, Swap
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.questions import Explanation
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
@@ -67,6 +70,7 @@ def body(visit: Visit) -> str:
         for step in steps_of(name, each.snapshot.spec.owner, each.explanation)
     ]
     parts = [card(_machines(capacity, held) if capacity else _unknown(unknown), label="Capacity")]
+    parts.append(card(_load(*load_of(cluster)), label="Load"))
     parts.append(card(_users(visit, jobs, capacity), label="Who uses what"))
     parts.append(card(_gains(visit, steps, asked, missing, len(jobs)), label="What more would give"))
     parts.append(card(_swaps(visit, swaps_of(steps)), label="Swaps"))
@@ -83,6 +87,19 @@ def _machines(capacity: Capacity, held: Sequence[tuple[str, tuple[float, int]]])
         ("memory", _of(units.memory, total_mib, used_mib)),
     )
     blocks: tuple[Block, ...] = (Facts(rows), machines_chart(machines), Paragraph(_PACKED))
+    return "".join(block_html(block) for block in blocks)
+
+
+def _load(load: ClusterLoad | None, unknown: str) -> str:
+    """Return what the cluster itself says of its machines, as `%dlrover cluster` shows it."""
+    if load is None:
+        return _unknown(unknown)
+    notes = (Paragraph(f"{note[:1].upper()}{note[1:]}.", Tone.HINT) for note in load.notes)
+    blocks: tuple[Block, ...] = (
+        Facts(totals(load)),
+        machines_table(load),
+        *notes,
+    )
     return "".join(block_html(block) for block in blocks)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.api.job import Job
+    from dlrover_nb.api.load_view import LoadView
     from dlrover_nb.api.views import JobsView, StatusView
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.magics.commands import Commands
@@ -136,6 +137,14 @@ SUBMIT = (
 )
 
 
+CLUSTER = (
+    argument(
+        "--hours", type=number, default=24.0, metavar="N", help="how far back samples are shown; default: 24"
+    ),
+    argument("--record", action="store_true", help="write this sample to the history"),
+)
+
+
 def job_default(path: str) -> object:
     """Return the default of a key of a job file; None for a flag that is none."""
     from dlrover_nb.core.jobfile import default_at, known_keys  # noqa: PLC0415 - for the help alone
@@ -197,6 +206,11 @@ def submit(
     return Job(handle, job.poller, first)
 
 
+def cluster(commands: Commands, *, hours: float, record: bool) -> LoadView:
+    """Show the machines: who holds them, what is idle and used, and the recent past."""
+    return commands.cluster().load(hours=hours, record=record)
+
+
 def jobs(commands: Commands) -> JobsView:
     """List jobs."""
     return commands.jobs()
@@ -229,6 +243,7 @@ VERBS = (
         exits_by_phase=True,
         default_of=job_default,
     ),
+    Verb("cluster", "show what machines have, who holds it, and what is used", cluster, CLUSTER, "--hours 6"),
     Verb("jobs", "list jobs", jobs),
     Verb("status", "show a job's state", status, (JOB,), "quick-start"),
     Verb("watch", "follow a job live", watch, (JOB,), "quick-start"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.mitigations import deciders
 from dlrover_nb.widgets.rows import columns as c
+from dlrover_nb.widgets.rows import load_columns
 from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, listed, one
 
 if TYPE_CHECKING:
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.export import Imported
     from dlrover_nb.core.history import JobRun, Scoreboard
+    from dlrover_nb.core.history.load_series import LoadPoint
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.brain import BrainRound, JobShare
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.mitigations import Mitigation
@@ -216,6 +219,18 @@ def cluster(description: str, capacity: Capacity | None, why_unknown: str, acces
         "rights": c.RIGHTS.table(access.allowed),
     }
     return Tables(one(_CLUSTER, (description, capacity, why_unknown, access.ask)), tables)
+
+
+def load(description: str, told: ClusterLoad, points: Iterable[LoadPoint]) -> Tables:
+    """Return the load of a cluster: all machines together (the head), each of them, and the recent past."""
+    tables = {
+        "machines": load_columns.MACHINE_LOADS.table(told.machines),
+        "jobs": load_columns.HOLDERS.table(
+            (m.name, job, amount) for m in told.machines for job, amount in m.jobs
+        ),
+        "series": load_columns.LOAD_POINTS.table(points),
+    }
+    return Tables(one(load_columns.LOAD, (description, told)), tables, "machines")
 
 
 def facts(**values: object) -> Tables:

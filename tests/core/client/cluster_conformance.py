@@ -30,6 +30,7 @@ class ClusterConformance:
     spec: ClassVar[JobSpec] = JobSpec("contract", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000)
     deletes: ClassVar[bool] = True  # whether jobs leave something that is deleted
     owns: ClassVar[bool] = True  # whether a shutdown would end the jobs
+    runs_nodes: ClassVar[bool] = True  # whether nodes find a place
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -46,6 +47,40 @@ class ClusterConformance:
     def test_it_describes_itself_in_one_line_and_offers_machines(self, cluster: Cluster) -> None:
         assert len(cluster.description.splitlines()) == 1
         assert cluster.capacity().total_cpu > 0
+
+    def test_the_load_of_machines_adds_up_to_what_they_have(self, cluster: Cluster) -> None:
+        load = cluster.load()
+        assert load.machines
+        for machine in load.machines:
+            held, idle, over = machine.held, machine.idle, machine.over
+            assert machine.has is not None
+            assert held is not None
+            assert idle is not None
+            assert over is not None
+            assert held.cpu + idle.cpu - over.cpu == pytest.approx(machine.has.cpu)
+            assert held.memory_mib + idle.memory_mib - over.memory_mib == pytest.approx(
+                machine.has.memory_mib
+            )
+        assert (load.used is None) == (None in [machine.used for machine in load.machines])
+        assert load.used is not None or load.notes  # what is not measured is said
+
+    def test_what_a_job_holds_is_in_the_load(self, cluster: Cluster, submitted: str) -> None:
+        if not self.runs_nodes:
+            pytest.skip("the machines of this cluster run no nodes")
+        plan = self.spec.plan
+        held = until(
+            lambda: next(
+                (
+                    amount
+                    for name, amount in cluster.load().jobs
+                    if name == submitted and amount.cpu >= plan.total_cpu - 1e-6
+                ),
+                None,
+            ),
+            what="its nodes on machines",
+        )
+        assert held.cpu == pytest.approx(plan.total_cpu)
+        assert held.memory_mib == pytest.approx(plan.total_memory_mib)
 
     def test_a_plan_that_fits_on_no_machine_is_refused_and_leaves_no_job(self, cluster: Cluster) -> None:
         huge = replace(self.spec, name="huge", plan=replace(PLAN, worker=RolePlan(1, 10_000.0, 512)))

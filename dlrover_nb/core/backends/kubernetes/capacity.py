@@ -33,7 +33,7 @@ Amount = tuple[float, float]  # cores and MiB
 ASSUMED_TIMES = 8  # the memory of a job's largest node, on machines that may not be listed
 _BORNE = frozenset({"NoSchedule", "NoExecute"})  # effects of taints that exclude pods
 _OUR_SCOPES = frozenset({"NotTerminating", "NotBestEffort"})  # our pods have limits, and none of time
-_ENDED = frozenset({"Succeeded", "Failed"})
+ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iter
     machines = _free(looked.nodes, others, tenant.spec)
     limit = _limit(looked.quotas, tenant, of_free=True)
     if limit:
-        held = [requests_of(pod) for pod in mine if (pod.get("status") or {}).get("phase") not in _ENDED]
+        held = [requests_of(pod) for pod in mine if (pod.get("status") or {}).get("phase") not in ENDED]
         limit = limit[0] + sum(cpu for cpu, _ in held), limit[1] + sum(mib for _, mib in held)
     return _offer(machines, limit, tenant, seen)
 
@@ -115,14 +115,15 @@ def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iter
 def requests_of(pod: Doc) -> Amount:
     """Return what a machine reserves for a pod."""
     spec = pod["spec"]
-    together = [_amount((c.get("resources") or {}).get("requests")) for c in spec.get("containers") or ()]
-    first = [_amount((c.get("resources") or {}).get("requests")) for c in spec.get("initContainers") or ()]
+    together = [amount_of((c.get("resources") or {}).get("requests")) for c in spec.get("containers") or ()]
+    first = [amount_of((c.get("resources") or {}).get("requests")) for c in spec.get("initContainers") or ()]
     cpu, mib = (max(sum(a[n] for a in together), *(a[n] for a in first), 0.0) for n in (0, 1))
-    more = _amount(spec.get("overhead"))
+    more = amount_of(spec.get("overhead"))
     return cpu + more[0], mib + more[1]
 
 
-def _amount(resources: Mapping[str, object] | None) -> Amount:
+def amount_of(resources: Mapping[str, object] | None) -> Amount:
+    """Return the cores and the MiB of a map of resources; what it does not name is 0."""
     given = {"cpu": "0", "memory": "0"} | dict(resources or {})
     return float(amount(given["cpu"], "cpu")), float(amount(given["memory"], "memory")) / MIB
 
@@ -162,10 +163,10 @@ def _free(nodes: Iterable[Doc] | None, pods: Iterable[Doc], spec: KubernetesSpec
     if nodes is None:
         return None
     fitting = (node for node in nodes if _takes(node, spec))
-    free = {node["metadata"]["name"]: _amount(node["status"]["allocatable"]) for node in fitting}
+    free = {node["metadata"]["name"]: amount_of(node["status"]["allocatable"]) for node in fitting}
     for pod in pods:
         at = pod["spec"].get("nodeName")
-        if at in free and (pod.get("status") or {}).get("phase") not in _ENDED:
+        if at in free and (pod.get("status") or {}).get("phase") not in ENDED:
             held = requests_of(pod)
             free[at] = max(0.0, free[at][0] - held[0]), max(0.0, free[at][1] - held[1])
     return list(free.values())

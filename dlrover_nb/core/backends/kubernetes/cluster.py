@@ -24,6 +24,7 @@ from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_o
 from dlrover_nb.core.backends.kubernetes.found_job import FoundJob, name_of
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, SecretGoneError, link_of
+from dlrover_nb.core.backends.kubernetes.load import kubernetes_load
 from dlrover_nb.core.backends.kubernetes.master_status import (
     Answering,
     Beginning,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.people import AccessRole, Person
     from dlrover_nb.core.structs.summary import JobSummary
@@ -142,6 +144,10 @@ class KubernetesCluster:
                 "within their own bounds, and pods wait until there is room"
             )
         return capacity
+
+    def load(self) -> ClusterLoad:
+        """Return what each machine has, who holds it, and what is used; see `Cluster.load`."""
+        return kubernetes_load(self.api)
 
     def queue_waits(self) -> tuple[QueueWait, ...]:
         """Return the jobs that a queue of the cluster holds back; fits `core.client.cluster.HasQueues`."""

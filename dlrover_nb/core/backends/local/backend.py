@@ -64,6 +64,22 @@ def machine(cpus: float | None = None, memory_mib: int | None = None) -> Capacit
     return Capacity((NodeShape(cpus or float(len(os.sched_getaffinity(0))), int(memory)),))
 
 
+def running_nodes(jobs: Path, *, besides: Path | None = None) -> Iterator[NodeConfig]:
+    """Yield the running nodes of jobs; nodes that end with their driver leave no such files.
+
+    Parameters
+    ----------
+    jobs
+        The folder of run folders.
+    besides
+        Folder of nodes that are left out.
+    """
+    for path in jobs.glob("*/nodes/*.pid"):
+        if path.parent != besides and _left_behind(path) is not None:
+            with contextlib.suppress(OSError, WireError):  # it is being deleted
+                yield from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
+
+
 class LocalBackend:
     """Backend on this machine.
 
@@ -105,18 +121,11 @@ class LocalBackend:
 
     def room(self) -> Capacity:
         """Return the capacity less that held by nodes of other jobs beside this run folder."""
-        held = list(self._held_by_others())
+        held = list(running_nodes(self._folder.parent.parent, besides=self._folder))
         (shape,) = self._capacity.shapes
         cpu = shape.cpu - sum(config.cpu for config in held)
         memory_mib = shape.memory_mib - sum(config.memory_mib for config in held)
         return Capacity((NodeShape(round(cpu, 2), memory_mib),) if cpu > 0 and memory_mib > 0 else ())
-
-    def _held_by_others(self) -> Iterator[NodeConfig]:
-        """Yield the running nodes of other jobs; nodes that end with their driver leave no such files."""
-        for path in self._folder.parent.parent.glob("*/nodes/*.pid"):
-            if path.parent != self._folder and _left_behind(path) is not None:
-                with contextlib.suppress(OSError, WireError):  # it is being deleted
-                    yield from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
 
     def listen(self) -> str:
         """Return ``ipc``: all nodes are here."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local.backend import machine
 from dlrover_nb.core.backends.local.link import LocalLink, start_master
+from dlrover_nb.core.backends.local.load import local_load
 from dlrover_nb.core.backends.local.record import (
     SUBMISSION,
     Submission,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.job import JobSpec
 
 logger = logging.getLogger(__name__)
@@ -86,6 +88,10 @@ class LocalCluster(OfThisAccount):
     def capacity(self) -> Capacity:
         """Return the capacity for jobs."""
         return self._capacity
+
+    def load(self) -> ClusterLoad:
+        """Return what this machine has, who holds it, and what is used; see `Cluster.load`."""
+        return local_load(self._capacity, jobs_folder())
 
     def standing(self) -> ClusterAccess:
         """Return no restrictions: the user has all rights over own processes."""

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import time
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -19,11 +20,7 @@ from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 from ray.exceptions import RayError
 
-from dlrover_nb.core.backends.ray.backend import (
-    NAMESPACE,
-    clear_left,
-    ray_capacity,
-)
+from dlrover_nb.core.backends.ray.backend import NAMESPACE, clear_left, ray_capacity
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -32,6 +29,7 @@ from dlrover_nb.core.backends.ray.head import (
     start_head,
     stop_head,
 )
+from dlrover_nb.core.backends.ray.load import ray_load
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
 from dlrover_nb.core.backends.ray.reach import ask_ray, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.job import JobSpec
 
 logger = logging.getLogger(__name__)
@@ -102,6 +101,10 @@ class RayCluster(OfThisAccount):
     def capacity(self) -> Capacity:
         """Return the capacity for jobs."""
         return ray_capacity()
+
+    def load(self) -> ClusterLoad:
+        """Return what each machine has, who holds it, and what is used; see `Cluster.load`."""
+        return ray_load(f"ray {'of ' + gethostname() if self._head else self._address}")
 
     def standing(self) -> ClusterAccess:
         """Return no restrictions: everyone who reaches it has all rights."""
@@ -201,7 +204,6 @@ class RayCluster(OfThisAccount):
         return found
 
     def _handle(self, name: str, actor: Any) -> JobHandle:  # noqa: ANN401 - Ray's handle has no public type
-
         return JobHandle(name, RayLink(name, actor))
 
     def _one_host(self) -> bool:
@@ -326,12 +328,10 @@ def _init(address: str, *, local: bool) -> None:
 
 
 def _same_cluster(address: str) -> bool:
-
     return address in {"auto", ray.get_runtime_context().gcs_address}
 
 
 def _create_master(name: str, spec: bytes, features: bytes, folder: Path, *, one_host: bool) -> Any:  # noqa: ANN401 - Ray's handle has no public type
-
     options = {
         "name": name,
         "namespace": NAMESPACE,
@@ -366,7 +366,6 @@ def _job_names() -> list[str]:
 
 
 def _actor(name: str) -> Any:  # noqa: ANN401 - as above
-
     try:
         return ask_ray(lambda: ray.get_actor(name, namespace=NAMESPACE))
     except ValueError as error:

@@ -96,5 +96,11 @@ def _remove(name: str) -> None:
         remove_placement_group(get_placement_group(name))
 
 
+def job_of_group(name: str) -> str:
+    """Return the job that a group of this name was requested for; empty: it is of others."""
+    job, slash, kind = name.partition("/")
+    return job if slash and kind in {"first-nodes", "gang"} else ""
+
+
 def _name(job: str) -> str:
     return f"{job}/first-nodes"

@@ -18,6 +18,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.simulated.load import simulated_load
 from dlrover_nb.core.backends.simulated.quota_sharing import QuotaSharing
 from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.world import SimulatedWorld
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
@@ -109,6 +111,10 @@ class SimulatedCluster(OfThisAccount):
     def capacity(self) -> Capacity:
         """Return the capacity for jobs."""
         return self._world.cluster.capacity
+
+    def load(self) -> ClusterLoad:
+        """Return what each machine has and who holds it; see `Cluster.load`."""
+        return self._commands.ask(lambda: simulated_load(self._world))
 
     def standing(self) -> ClusterAccess:
         """Return no restrictions: every user of the process has all rights."""

@@ -1,0 +1,118 @@
+"""Load of a Ray cluster, from the tables that Ray's head keeps for every client.
+
+Three tables say who holds what: what each machine offers and has left, the bundles of placement groups, and
+the actors with what they requested. An actor inside a group of ours takes from its bundle, so the bundle
+counts and the actor does not. What is held by neither is of others.
+
+What is used is measured on this client's own machine alone, by psutil. Ray's own measurements of machines
+need its dashboard's agents, which a head may run without (ours does). An actor on each machine that measures
+would take a place in the scheduler of a cluster that is not ours each time that somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ray
+from ray._private import state
+from ray.core.generated import gcs_pb2
+from ray.exceptions import RayError
+from ray.util import placement_group_table
+
+from dlrover_nb.core.backends.ray.backend import NAMESPACE
+from dlrover_nb.core.backends.ray.gang import MIB, job_of_group
+from dlrover_nb.core.backends.ray.reach import ask_ray
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.host_use import host_use
+from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ELSEWHERE = "what is used on other machines than this one is not measured"
+
+
+class _Held(NamedTuple):
+    machine: str  # Ray's id of it
+    job: str
+    amount: Amount
+
+
+class _Tables(NamedTuple):
+    """What Ray's head was asked, at about one moment."""
+
+    nodes: list[dict[str, Any]]
+    free: Mapping[str, Mapping[str, float]]
+    held: list[_Held]
+
+
+def ray_load(place: str) -> ClusterLoad:
+    """Return the load of the connected Ray, which `place` names.
+
+    Raises
+    ------
+    BackendError
+        When Ray cannot be reached.
+    """
+    try:
+        nodes, free, held = ask_ray(_ask)
+        here = ray.get_runtime_context().get_node_id()
+    except (RayError, ConnectionError) as error:
+        raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
+    addresses = Counter(str(node["NodeManagerAddress"]) for node in nodes)
+    machines = tuple(_machine(node, free, held, addresses, here) for node in nodes)
+    is_complete = all(machine.used is not None for machine in machines)
+    return ClusterLoad(machines, () if is_complete else (ELSEWHERE,), place)
+
+
+def _ask() -> _Tables:
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
+    held = [*_bundles(placement_group_table().values()), *_actors()]
+    return _Tables(sorted(nodes, key=lambda n: str(n["NodeID"])), state.available_resources_per_node(), held)
+
+
+def _bundles(groups: Iterable[Mapping[str, Any]]) -> list[_Held]:
+    """Return what placed groups of our jobs reserve."""
+    found = []
+    for group in groups:
+        job = job_of_group(group["name"])
+        if job and group["state"] == "CREATED":
+            machines = group["bundles_to_node_id"]
+            found += [_Held(str(machines[i]), job, _amount(b)) for i, b in group["bundles"].items()]
+    return found
+
+
+def _actors() -> list[_Held]:
+    """Return what nodes of our jobs hold outside of groups; a node's actor is named JOB/NODE."""
+    accessor = state.state._connect_and_get_accessor()  # noqa: SLF001 - no public call tells requests
+    found = []
+    for packed in accessor.get_actor_table(None, "ALIVE"):
+        actor = gcs_pb2.ActorTableData.FromString(packed)
+        job, slash, _ = actor.name.partition("/")
+        if slash and actor.ray_namespace == NAMESPACE and not actor.placement_group_id:
+            found.append(_Held(actor.address.node_id.hex(), job, _amount(actor.required_resources)))
+    return found
+
+
+def _machine(
+    node: Mapping[str, Any],
+    free: Mapping[str, Mapping[str, float]],
+    held: Iterable[_Held],
+    addresses: Mapping[str, int],
+    here: str,
+) -> MachineLoad:
+    key, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
+    has = _amount(node["Resources"])
+    jobs = by_job((each.job, each.amount) for each in held if each.machine == key)
+    left = free.get(key)
+    ours = Amount(sum(a.cpu for _, a in jobs), sum(a.memory_mib for _, a in jobs))
+    others = has.beyond(_amount(left)).beyond(ours) if left is not None else None
+    is_alone = addresses[address] == 1  # several nodes of Ray on one machine share what it uses
+    used = host_use() if is_alone and key == here else None
+    return MachineLoad(address if is_alone else f"{address}/{key[:8]}", has, jobs, others, used)
+
+
+def _amount(resources: Mapping[str, float]) -> Amount:
+    cpu, memory = resources.get("CPU", 0.0), resources.get("memory", 0.0)
+    return Amount(round(max(0.0, cpu), 4), round(max(0.0, memory) / MIB, 4))
