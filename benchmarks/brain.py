@@ -165,15 +165,16 @@ def live(n_job: int) -> dict[str, Any]:
             rounds = Rounds(cluster, "far", BrainSettings(), lasts_s=300.0, clock=SystemClock())  # type: ignore[arg-type]
             file = Path(folder) / "history.db"
             store = RoundStore(f"sqlite:///{file}")
-            wall, cpu, sizes, kept, last, found = [], [], [], 0, None, None
+            wall, cpu, sizes, kept, last, newest, found = [], [], [], 0, None, None, None
             for _ in range(N_ROUND + 1):
                 began_s, cpu_s = time.monotonic(), time.process_time()
                 found = rounds.run(Term("bench", 1, lambda: True))
                 wall.append(time.monotonic() - began_s)
                 cpu.append(time.process_time() - cpu_s)
-                if found.says_more_than(last):
-                    store.add(last := found)
-                    kept += 1
+                is_new = found.says_more_than(last)
+                store.add(found, instead_of=None if is_new else newest)
+                last, newest = (found, None) if is_new else (last, found)
+                kept += is_new
                 sizes.append(_size(file))
                 time.sleep(2.0)
         finally:

@@ -9,9 +9,10 @@ import socket
 import sys
 import threading
 from argparse import ArgumentTypeError
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.parser import number, one_of
 from dlrover_nb.magics.verb import Verb, argument
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.api.views import Note
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
     from dlrover_nb.core.brain.service import Brain
+    from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.structs.brain import BrainRound
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
@@ -71,14 +73,15 @@ def _made(
     from dlrover_nb.core.history.brain_rounds import RoundStore  # noqa: PLC0415 - as above
     from dlrover_nb.core.history.leases import LeaseStore  # noqa: PLC0415 - as above
 
+    cluster = commands.cluster().core
     return Brain(
-        commands.cluster().core,
+        cluster,
         name,
         leases=LeaseStore(history),
         rounds=RoundStore(history),
         settings=settings,
         rhythm=Rhythm(interval_s=interval_s),
-        on_round=_log,
+        on_round=partial(_note, cluster, history),
     )
 
 
@@ -116,6 +119,17 @@ def _run(brain: Brain, name: str) -> Note:
         signal.signal(signal.SIGTERM, before)
         log.removeHandler(handler)
     return Note("Brain", f"the brain of {name} has ended; jobs go on by themselves")
+
+
+def _note(cluster: Cluster, history: str | None, found: BrainRound) -> None:
+    """Log a round, and keep what the machines of the cluster do meanwhile."""
+    from dlrover_nb.core.client.load_sampler import sample_load  # noqa: PLC0415 - with the verb alone
+
+    _log(found)
+    try:
+        sample_load(cluster, found.at_s, history)
+    except DlroverError as error:
+        logging.getLogger(__name__).warning("the load of the cluster is not kept: %s", error.text)
 
 
 def _log(found: BrainRound) -> None:

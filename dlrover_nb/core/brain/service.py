@@ -89,7 +89,8 @@ class Brain:
         )
         self._on_round = on_round
         self._term, self._held_until_s = 0, 0.0  # by the monotonic clock of this process
-        self._last: BrainRound | None = None
+        self._told: BrainRound | None = None  # the last round that said something new
+        self._newest: BrainRound | None = None  # kept after it
         self._trouble = self._holder = ""
 
     @property
@@ -151,8 +152,7 @@ class Brain:
         """
         found = self._rounds.run(Term(self._by, self._term, lambda: self.leads))
         self._trouble = ""
-        if found.says_more_than(self._last):
-            self._keep(found)
+        self._keep(found)
         self._on_round(found)
         return found
 
@@ -174,11 +174,14 @@ class Brain:
         return f"brain of {self._name}"[:160]
 
     def _keep(self, found: BrainRound) -> None:
-        self._last = found
+        """Keep a round; after the last one that said something new there is the newest one alone."""
+        is_new = found.says_more_than(self._told)
         try:
-            self._kept.add(found)
+            self._kept.add(found, instead_of=None if is_new else self._newest)
         except DlroverError as error:
             self._tell(f"the round is not kept: {error.text}")
+            return
+        self._told, self._newest = (found, None) if is_new else (self._told, found)
 
     def _tell(self, what: str) -> None:
         """Log a trouble once while it lasts."""

@@ -21,8 +21,8 @@ KEPT_S = 7 * 86_400.0
 class RoundStore(Store):
     """Rounds, each with what every job got and why."""
 
-    def add(self, found: BrainRound) -> None:
-        """Keep a round, and drop those that are older than a week."""
+    def add(self, found: BrainRound, *, instead_of: BrainRound | None = None) -> None:
+        """Keep a round, in place of another one that says no more; drop those that are older than a week."""
         row = {
             "cluster": found.cluster[:160],
             "term": found.term,
@@ -31,9 +31,12 @@ class RoundStore(Store):
             "record": to_json(found).decode(),
         }
         self._database.upsert(brain_rounds, row)
-        old = (brain_rounds.c.cluster == row["cluster"]) & (brain_rounds.c.at_s < found.at_s - KEPT_S)
+        c = brain_rounds.c
+        is_out = c.at_s < found.at_s - KEPT_S
+        if instead_of is not None:
+            is_out |= (c.term == instead_of.term) & (c.number == instead_of.number)
         with self._database.writing() as connection:
-            connection.execute(delete(brain_rounds).where(old))
+            connection.execute(delete(brain_rounds).where(c.cluster == row["cluster"], is_out))
 
     def newest(self, cluster: str, n_most: int = 1) -> Sequence[BrainRound]:
         """Return the newest rounds of a cluster, newest first."""

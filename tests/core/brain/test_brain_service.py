@@ -80,6 +80,17 @@ def test_a_job_of_which_a_user_decides_takes_no_part_and_its_nodes_are_not_free(
     assert sum(share.meant.total_cpu for share in found.shares) <= cluster.capacity().total_cpu - held + 1e-6
 
 
+def test_the_history_keeps_the_newest_round_and_those_that_say_something_new(cluster, url):
+    for name in ("ads", "clicks", "feed"):
+        set_mode(cluster, name, Mode.MANUAL)
+    one = brain(cluster, url)
+    one.renew()
+    for _ in range(4):
+        last = one.plan()
+    assert [each.number for each in RoundStore(url).newest("sim", 9)] == [4, 1]
+    assert RoundStore(url).newest("sim")[0] == last
+
+
 def test_of_two_brains_one_plans_and_the_other_takes_over_when_it_goes(cluster, url):
     one, two = brain(cluster, url, "one"), brain(cluster, url, "two")
     assert one.renew()
