@@ -320,7 +320,7 @@ class SubmittedView(Shown):
 
     def _deadline(self) -> tuple[Paragraph, ...]:
         """Say what can be promised of the deadline, as a warning where no plan meets it."""
-        if self.spec.deadline_s is None:
+        if self.spec.due_s(0.0) is None:
             return ()
         if self.deadline is None:
             return (

@@ -24,6 +24,7 @@ from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
+from dlrover_nb.core.moments import read_moment, write_moment
 from dlrover_nb.core.structs.datafiles import format_of, is_url
 from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer
 from dlrover_nb.core.structs.start_from import is_path
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WRITTEN_AS = {"n_epoch": "epochs", "foreign": "external"}  # field of the record -> key of the file
+DEADLINE = "deadline"  # key of a moment
+
+WRITTEN_AS = {
+    "n_epoch": "epochs",
+    "foreign": "external",
+    "deadline_at_s": DEADLINE,
+}  # field of the record -> key of the file
 OLD_KEYS = {"foreign": "external"}  # of release 0.1
 _DEFAULTS = JobSpec("unnamed")
 # Keys whose values are names of ours or of installed packages: ours, and the group of the others.
@@ -85,7 +92,8 @@ def job_from(content: Mapping[str, object], *, base: Path | None = None) -> JobS
     """Make a job from the content of a job file; raises as `parse_job` does."""
     if content.get("name") is None:
         raise InvalidValueError("the job has no name; add `name: my-job`")
-    return _record(with_start(_with_model(_with_data(content, base)), base), _DEFAULTS, "")
+    complete = _with_deadline(_with_model(_with_data(content, base)))
+    return _record(with_start(complete, base), _DEFAULTS, "")
 
 
 def dump_job(spec: JobSpec) -> str:
@@ -94,6 +102,8 @@ def dump_job(spec: JobSpec) -> str:
     assert isinstance(content, dict)
     if len(spec.data.paths) > 1 and spec.data.format != DataFormat.OWN:
         content["data"]["path"] = list(spec.data.paths)
+    if spec.deadline_at_s is not None:
+        content[DEADLINE] = write_moment(spec.deadline_at_s)
     return to_yaml(content)
 
 
@@ -237,6 +247,13 @@ def _with_model(content: dict[str, object]) -> dict[str, object]:
     if isinstance(name, str) and is_import(name):
         return {**content, "model": {**model, "name": CUSTOM, "code": name}}
     return {**content, "model": {**model, "name": CUSTOM}} if code and name is None else content
+
+
+def _with_deadline(content: dict[str, object]) -> dict[str, object]:
+    """Complete the deadline: a date with a time, or a time of the day, becomes a moment."""
+    given = content.get(DEADLINE)
+    is_moment = given is None or isinstance(given, int | float)
+    return content if is_moment else {**content, DEADLINE: read_moment(given, what=DEADLINE)}
 
 
 def with_start(content: dict[str, object], base: Path | None) -> dict[str, object]:

@@ -129,7 +129,7 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("fit", fit_words(snapshot.fit)),
         ("evaluation", evaluation_words(snapshot)),
     ]
-    if snapshot.spec.deadline_s is not None:
+    if snapshot.spec.due_s(snapshot.started_at_s) is not None:
         facts.insert(6, ("deadline", deadline_words(snapshot)))
     if snapshot.pins:
         facts.insert(4, ("pinned", str(snapshot.pins)))
@@ -144,7 +144,7 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
 
 def deadline_words(snapshot: JobSnapshot) -> str:
     """Say until when the job should be done, and how probable that is; of an ended job, whether it was."""
-    due_s = snapshot.started_at_s + (snapshot.spec.deadline_s or 0.0)
+    due_s = snapshot.spec.due_s(snapshot.started_at_s) or snapshot.started_at_s
     if snapshot.phase.is_final:
         off_s = due_s - (snapshot.ended_at_s or snapshot.at_s)
         return f"{units.clock(due_s)}; the job ended {margin_words(off_s)}"

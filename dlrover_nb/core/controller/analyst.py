@@ -92,7 +92,7 @@ class Analyst:
         self._n_change = self._measured.n_change
         self._seen = frozenset(sample.plan for sample in samples)
         self._protection.forecast(at_s)
-        deadline_s, pins = job.spec.deadline_s, self._state.pins
+        due_s, pins = job.spec.due_s(job.at_s), self._state.pins
         self._situation = Situation(
             spec=job.spec,
             capacity=job.capacity,
@@ -105,7 +105,7 @@ class Analyst:
             memory_mib=self._protection.floors(plan, pins),
             pins=pins,
             prior=job.prior,
-            deadline_left_s=None if deadline_s is None else job.at_s + deadline_s - at_s,
+            deadline_left_s=None if due_s is None else due_s - at_s,
             must_move=job.must_move,
             deadline_chance=self._settings.planner.deadline_chance,
         )

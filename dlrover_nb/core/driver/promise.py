@@ -24,12 +24,14 @@ def promised(
 
     Where nothing is known, the job says it as soon as it is measured. `folder` is its run folder.
     """
-    if spec.deadline_s is None or spec.foreign is not None:
+    if spec.due_s(0.0) is None or spec.foreign is not None:
         return None
     # A submit without a deadline does not load the planner.
+    from dlrover_nb.core.clock import SystemClock  # noqa: PLC0415 - see above
     from dlrover_nb.core.controller import Controller  # noqa: PLC0415 - see above
     from dlrover_nb.core.driver.history_writer import examples  # noqa: PLC0415 - see above
     from dlrover_nb.core.driver.job_start import initial_plan, submitted, traits_of  # noqa: PLC0415 - see above
 
     begun = initial_plan(spec, traits_of(spec, features, folder), capacity, examples(None))
-    return Controller(submitted(begun, capacity, 0.0, folder=str(folder))).view().deadline
+    at_s = SystemClock().now_s()  # a deadline may be a moment
+    return Controller(submitted(begun, capacity, at_s, folder=str(folder))).view().deadline

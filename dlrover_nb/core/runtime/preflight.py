@@ -7,14 +7,17 @@ which nodes get it: written to a folder, verified, unpickled.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
+from dlrover_nb.core.moments import write_moment
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
 from dlrover_nb.core.structs.job import DataFormat, JobSpec
@@ -42,6 +45,17 @@ class ValidatedJob:
             code.write(folder)
 
 
+def _check_deadline(spec: JobSpec) -> None:
+    """Refuse a deadline that has passed before the job begins."""
+    late_s = SystemClock().now_s() - (spec.deadline_at_s or inf)
+    if late_s >= 0:
+        assert spec.deadline_at_s is not None
+        raise InvalidValueError(
+            f"the deadline of job {spec.name} must be in the future, got {write_moment(spec.deadline_at_s)}, "
+            f"{late_s:,.0f} s ago; set a later one"
+        )
+
+
 def validate_job(spec: JobSpec, *, model: object = None, data: object = None) -> ValidatedJob:
     """Open the data, try the code, and return the completed specification.
 
@@ -62,6 +76,7 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
             f"job {spec.name} is an external job, which runs in pods only; connect kubernetes and submit it"
         )
     check_complete(spec)
+    _check_deadline(spec)
     spec, packed = pack_code(spec, model=model, data=data)
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -217,6 +217,9 @@ class ModelSpec:
 DEFAULT_PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
 
 
+_ABOVE_ZERO = ("budget_per_hour", "deadline_s", "deadline_at_s", "link_gbit_per_s", "gradient_clip_norm")
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """The specification of a job.
@@ -253,7 +256,10 @@ class JobSpec:
     warm_start
         Whether to start with the final plan of similar jobs instead of `plan`, if there are any.
     deadline_s
-        Seconds after submission by which the job should be done; None means no deadline.
+        Seconds after its start by which the job should be done; None means no such deadline.
+    deadline_at_s
+        Moment by which it should be done, in seconds of the epoch, wherever it waits before; None means no
+        such deadline. In a job file it is ``deadline``, a date with a time.
     link_gbit_per_s
         Capacity of each node's network link, one direction; None: what a probe carries when workers begin.
     sync, staleness
@@ -307,6 +313,7 @@ class JobSpec:
     warm_start: bool = False
     budget_per_hour: float | None = None
     deadline_s: float | None = None
+    deadline_at_s: float | None = None
     link_gbit_per_s: float | None = None
     sync: Sync = Sync.ASP
     staleness: int = 4
@@ -337,9 +344,14 @@ class JobSpec:
         _check.at_least("max_restarts_per_error", self.max_restarts_per_error, 0)
         _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
         _check.above_zero("straggler_window_s", self.straggler_window_s)
-        for name in ("budget_per_hour", "deadline_s", "link_gbit_per_s", "gradient_clip_norm"):
+        for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
+        if self.deadline_s is not None and self.deadline_at_s is not None:
+            raise InvalidValueError(
+                "a job has one deadline, got both deadline (a moment) and deadline_s (seconds after the "
+                "start); keep one of them"
+            )
         if self.start_from is not None and not self.start_from.source.strip():
             raise InvalidValueError(
                 "start_from.source must name a run or the URL of a checkpoint, got none; set it (--from RUN)"
@@ -351,6 +363,18 @@ class JobSpec:
         if self.global_batch is None:
             return f"batch {self.batch_size:,}"
         return f"batch {self.global_batch:,} of all workers"
+
+    def counted_from(self, now_s: float) -> JobSpec:
+        """Return it with a deadline in seconds, for a cluster with a time of its own."""
+        if self.deadline_at_s is None:
+            return self
+        return replace(self, deadline_s=max(self.deadline_at_s - now_s, 1.0), deadline_at_s=None)
+
+    def due_s(self, started_at_s: float) -> float | None:
+        """Return the moment by which the job should be done; None: it has no deadline."""
+        if self.deadline_at_s is not None:
+            return self.deadline_at_s
+        return None if self.deadline_s is None else started_at_s + self.deadline_s
 
     def batch_of(self, n_worker: int) -> int:
         """Return m of Eq. 1: the samples of one worker's mini-batch where so many train."""

@@ -7,6 +7,7 @@ import os
 import string
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +197,7 @@ foreigners = st.builds(
     counting=st.sampled_from(Counting),
     step_log=st.sampled_from(["", r"step (?P<step>\d+) loss (?P<loss>\S+)"]),
 )
-jobs = st.builds(
+_jobs = st.builds(
     JobSpec,
     name=names,
     owner=texts,
@@ -238,6 +239,12 @@ jobs = st.builds(
     max_skipped_batches=st.integers(0, 999),
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,
+)
+_moments = st.none() | st.integers(1, 4_000_000_000).map(float)
+jobs = st.builds(
+    lambda job, at_s: job if at_s is None else replace(job, deadline_s=None, deadline_at_s=at_s),
+    _jobs,
+    _moments,
 )
 
 

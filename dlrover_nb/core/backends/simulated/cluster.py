@@ -24,6 +24,7 @@ from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
 from dlrover_nb.core.client.cluster import OfThisAccount, no_job
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
@@ -130,7 +131,7 @@ class SimulatedCluster(OfThisAccount):
             raise InvalidValueError(
                 "a simulated job has no parameters to begin with; leave start_from out, or connect local"
             )
-        job = self._assume(spec)
+        job = self._assume(spec.counted_from(SystemClock().now_s()))
         self.add(job)
         bounds = completed(spec.bounds, self.capacity(), spec.plan)
         return JobHandle(
