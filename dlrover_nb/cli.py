@@ -55,7 +55,7 @@ class ExitCode(IntEnum):
     """How a call ended; these numbers do not change between releases."""
 
     DONE = 0
-    JOB_FAILED = 1  # the job that was waited for; or the audit that was verified
+    JOB_FAILED = 1  # the job that was waited for; the audit that was verified; goals that no plan meets
     MISTAKE = 2  # in the words of the call, or refused: nothing was changed
     NO_ANSWER = 3  # the cluster or the job's master cannot be reached, or failed: try again
     TIMED_OUT = 124  # as of timeout(1): what was waited for has not come about
@@ -131,6 +131,8 @@ def _run(words: Sequence[str], commands: Commands) -> ExitCode:
 
 def _exit_code(call: Call, shown: object) -> ExitCode:
     """Return how the call of a verb ended that has shown something."""
+    if getattr(shown, "is_met", True) is False:
+        return ExitCode.JOB_FAILED
     snapshot = shown.snapshot if isinstance(shown, StatusView) else shown
     if not call.verb.exits_by_phase or not isinstance(snapshot, JobSnapshot):
         return ExitCode.DONE

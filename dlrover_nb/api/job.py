@@ -22,6 +22,7 @@ from dlrover_nb.core.errors import DlroverError, InvalidValueError
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from dlrover_nb.api.goals_view import GoalsView
     from dlrover_nb.api.views import Shown
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -97,6 +98,25 @@ class Job(Results):
     def plans(self) -> PlansView:
         """Return the open proposal, the Pareto front, the fit and its curves, and the outcomes of plans."""
         return PlansView(self.handle.with_short_timeout.snapshot())
+
+    def plan_for(self, goals: str) -> GoalsView:
+        """Return the cheapest plan that meets some goals, or which goal is in the way.
+
+        Parameters
+        ----------
+        goals
+            Such as ``"≤ 12 $/h, done by 18:00"``; see `core.planner.goals.EXAMPLES`.
+
+        Raises
+        ------
+        InvalidValueError
+            For a text that is no goal.
+        NotFoundError
+            When no plan of the job is predicted yet.
+        """
+        from dlrover_nb.api.goals_view import goals_view  # noqa: PLC0415 - views load on demand
+
+        return goals_view(goals, self.handle.with_short_timeout.snapshot())
 
     def why(self, proposal: str | None = None) -> WhyView:
         """Say why a plan is proposed, or why none is, and what would change that.

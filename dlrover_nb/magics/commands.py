@@ -87,7 +87,9 @@ class Commands:
         if verb.takes_cell:
             values["cell"] = cell
         elif cell is not None:
-            raise InvalidValueError(f"only submit takes a cell; use {self.command} with one percent sign")
+            raise InvalidValueError(
+                f"only submit and plan take a cell; use {self.command} with one percent sign"
+            )
         with shown_waits(f"the answer to {verb.name}", self._line):
             return verb.handler(self, **values)
 

@@ -81,6 +81,7 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         ("status ctr ;", "status", {"job": "ctr"}),
         ("watch ctr", "watch", {"job": "ctr"}),
         ("plans", "plans", {"job": None}),
+        ('plan ctr --goal "done by 18:00"', "plan", {"job": "ctr", "goal": ["done by 18:00"]}),
         ("accept", "accept", answer(None, None)),
         ("accept ctr", "accept", answer("ctr", None)),
         ("accept p12", "accept", answer(None, "p12")),

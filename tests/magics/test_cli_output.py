@@ -65,6 +65,7 @@ ELSEWHERE = {
     "demo",
     "serve",
     "brain",
+    "plan",
     "mcp",
     "undo",
     "finish",

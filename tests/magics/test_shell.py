@@ -373,7 +373,7 @@ def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
         ("submit", "name: x\nplan: {worker: [", "malformed YAML in line 2, column"),
         ("submit", "name: x\nbatchsize: 1", "unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("submit --file a.yaml", "name: x", "the job is given twice"),
-        ("status", "name: x", "only submit takes a cell"),
+        ("status", "name: x", "only submit and plan take a cell"),
         ("scale ctr", None, "nothing to change; give at least one of --workers"),
         ("scale ctr --ps 0", None, "node count must be >= 1, got 0"),
         ("override --ps 2", None, "has no open proposal"),

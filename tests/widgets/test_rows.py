@@ -23,6 +23,7 @@ from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.reading import Imported
 from dlrover_nb.core.history import scoreboard
 from dlrover_nb.core.history.load_series import LoadPoint
+from dlrover_nb.core.planner.goals import answer, read_goals
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.actions import KillRestart, Proposed
@@ -69,6 +70,7 @@ RESULTS: dict[str, Tables] = {
     "stragglers": results.stragglers(SNAPSHOT, REVIEW),
     "mitigations": results.mitigations(SNAPSHOT),
     "shards": results.shards(SNAPSHOT),
+    "goals": results.goals(answer(read_goals("≤ 1 $/h", 0.0), ()), SNAPSHOT),
     "brain": results.brain(
         BrainRound(
             "here",

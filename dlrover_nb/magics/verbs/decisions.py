@@ -27,6 +27,7 @@ from dlrover_nb.magics.parser import (
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
+    from dlrover_nb.api.goals_view import GoalsView
     from dlrover_nb.api.sizes import Sizes
     from dlrover_nb.api.stragglers_view import MitigationsView, StragglersView
     from dlrover_nb.api.views import DecisionView, PlansView, StatusView, WhatIfView, WhyView
@@ -70,6 +71,13 @@ CLEAR = argument("--clear", action="store_true", help="remove the existing pins 
 DECISION = argument(
     "decision", metavar="DECISION", nargs="?", help="id of the latest decision that you know, such as d3"
 )
+GOAL = argument(
+    "--goal",
+    action="append",
+    metavar="GOAL",
+    help="≤ 12 $/h, ≤ 40 $ in total, done by 18:00, done within 3 h, ≥ 5000 samples/s, ≤ 16 cores, ≤ 64 GiB; "
+    "several with commas, or a line each in a cell",
+)
 SOLUTION = argument(
     "--solution",
     metavar="NAME",
@@ -91,6 +99,11 @@ def plans(commands: Commands, *, job: str | None) -> PlansView:
     shown = commands.job(job).plans()
     commands.session.note_shown(shown.snapshot)
     return shown
+
+
+def plan(commands: Commands, *, job: str | None, goal: list[str] | None, cell: str | None) -> GoalsView:
+    """Show the cheapest plan that meets some goals, or which goal is in the way."""
+    return commands.job(job).plan_for("\n".join([*(goal or ()), cell or ""]))
 
 
 def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView:
@@ -194,6 +207,14 @@ def job_or_size(values: Values) -> Values:
 
 
 VERBS = (
+    Verb(
+        "plan",
+        "find the cheapest plan that meets some goals, such as ≤ 12 $/h, done by 18:00",
+        plan,
+        (JOB, GOAL),
+        'quick-start --goal "done within 3 h"',
+        takes_cell=True,
+    ),
     Verb("plans", "show the open proposal, the front and the fit", plans, (JOB,), "quick-start"),
     Verb(
         "why",

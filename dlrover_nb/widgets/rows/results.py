@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.planner.goals import VALUES
 from dlrover_nb.widgets.mitigations import deciders
 from dlrover_nb.widgets.rows import columns as c
 from dlrover_nb.widgets.rows import load_columns
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.export import Imported
     from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.planner.goals import Goal, GoalAnswer
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.brain import BrainRound, JobShare
@@ -74,6 +76,23 @@ _SHARES: Columns[JobShare] = Columns(
     }
 )
 _APART: Columns[tuple[str, str]] = Columns({"job": lambda a: a[0], "why": lambda a: a[1]})
+_MET: Columns[tuple[str, GoalAnswer]] = Columns(
+    {
+        "job": lambda m: m[0],
+        "is_met": lambda m: m[1].plan is not None,
+        "is_sure": lambda m: m[1].is_sure,
+        "plan": lambda m: None if m[1].plan is None else m[1].plan.plan.short,
+    }
+)
+_GOALS: Columns[tuple[Goal, float | None, float | None]] = Columns(
+    {
+        "goal": lambda g: g[0].text,
+        "kind": lambda g: g[0].kind,
+        "limit": lambda g: g[0].limit,
+        "value": lambda g: g[1],
+        "nearest": lambda g: g[2],
+    }
+)
 _DIFFERENCES: Columns[tuple[str, str, str]] = Columns(
     {"what": lambda d: d[0], "in_file": lambda d: d[1], "now": lambda d: d[2]}
 )
@@ -172,6 +191,21 @@ def brain(found: BrainRound) -> Tables:
     """Return what every job of a cluster is meant to have."""
     tables = {"shares": _SHARES.table(found.shares), "apart": _APART.table(found.apart)}
     return Tables(one(_ROUND, found), tables, "shares")
+
+
+def goals(found: GoalAnswer, snapshot: JobSnapshot) -> Tables:
+    """Return the plan that meets some goals, or what is in the way."""
+    nearest = {each.goal: each.nearest for each in found.bindings}
+    alone = dict(found.alone)
+    rows = [
+        (
+            goal,
+            None if found.plan is None else VALUES[goal.kind](found.plan),
+            nearest.get(goal, alone.get(goal)),
+        )
+        for goal in found.goals
+    ]
+    return Tables(one(_MET, (snapshot.spec.name, found)), {"goals": _GOALS.table(rows)}, "goals")
 
 
 def shards(snapshot: JobSnapshot) -> Tables:
