@@ -36,16 +36,12 @@ def _met(found: GoalAnswer, plan: Candidate, snapshot: JobSnapshot) -> tuple[Blo
     rows = tuple(
         (goal.text, _amount(goal.kind, VALUES[goal.kind](plan) or 0.0, snapshot)) for goal in found.goals
     )
-    sure = (
-        "also at the lower end of its predicted speed"
-        if found.is_sure
-        else "at its predicted speed, not surely"
-    )
+    sure = "also at the lower end of it" if found.is_sure else "but not at the lower end of it"
     blocks: list[Block] = [
         Facts(
             (
                 ("cheapest plan", f"{plan.plan.short}{', which runs' if is_now else ''}"),
-                ("meets them", f"at its predicted speed, {sure} of it"),
+                ("meets them", f"at its predicted speed, {sure}"),
             )
         ),
         Table("Each goal", ("goal", "by prediction"), rows),
