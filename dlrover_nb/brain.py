@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ACTIONS = ("run", "once", "show")
 METHODS, WEIGHTS = (
     ("weighted", "greedy"),
-    ("remaining time", "equal", "deadline", "fair share"),
+    ("remaining time", "equal", "priority", "deadline", "fair share"),
 )
 
 
@@ -210,7 +210,7 @@ BRAIN = Verb(
             type=one_of("weight", WEIGHTS),
             default="remaining time",
             metavar="WEIGHT",
-            help="of jobs' gains: remaining time (default), equal, deadline, fair share",
+            help="of jobs' gains: remaining time (default), equal, priority, deadline, fair share",
         ),
         argument("--shrink", action="store_true", help="may make a job slower to make room for others"),
         argument(

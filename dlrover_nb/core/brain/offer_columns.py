@@ -126,6 +126,7 @@ def columns_of(offers: Sequence[JobOffer], ceilings: Mapping[str, float]) -> Off
         present=np.column_stack((present.reshape(-1, 2), of * now[:, None])),
         resources=(*RESOURCES, *(f"an hour's money of {owner}" for owner in capped)),
         deadline_s=np.array(deadlines, dtype=np.float64),
+        priority=np.array([o.priority for o in offers], dtype=np.float64),
         owner=np.array([owners[o.owner or o.job] for o in offers], dtype=np.intp),
     )
     return OfferColumns(tuple(offers), bids, axes, memory_mib)

@@ -28,7 +28,7 @@ class Allotted:
 
     def __init__(self, state: JobState, story: Story) -> None:
         self._state, self._story = state, story
-        self._term, self._by = 0, ""
+        self._term, self._by, self._why = 0, "", ""
         self._until_s: float | None = None
 
     def changed(self, event: QuotaChanged) -> None:
@@ -44,13 +44,20 @@ class Allotted:
                 f"expected an allotment of term {self._term} or later, got one of term {event.term} by "
                 f"{event.by}: {self._by} has taken over"
             )
-        self._term, self._by = event.term, event.by
+        self._term, self._by, self._why = event.term, event.by, event.why
         self._until_s = None if event.lasts_s is None else event.at_s + event.lasts_s
         if event.quota == self._state.quota:
             return
         self._state.change_quota(event.quota)
         because = f" ({event.by + ': ' if event.by else ''}{event.why})" if event.why else ""
         self._story.add(event.at_s, f"beside other jobs auto mode may plan with: {event.quota}{because}")
+
+    @property
+    def words(self) -> str:
+        """Why the job may not plan with more, by whom planned; empty: nobody says so."""
+        if not self._why or self._state.quota == Quota():
+            return ""
+        return f"{self._by}: {self._why}" if self._by else self._why
 
     def expire(self, at_s: float) -> None:
         """Plan without a quota again, once its planner was silent for too long."""

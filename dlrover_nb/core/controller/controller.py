@@ -306,6 +306,7 @@ class Controller:
             improve=advisor.decide(limits, may_explore=False),
             use=self._measured.use,
             may_change=self._advisor.may_change,
+            allotted=self._allotted.words,
         )
 
     def story(self) -> tuple[str, ...]:

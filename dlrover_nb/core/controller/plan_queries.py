@@ -94,6 +94,8 @@ class PlanQueries:
         What the nodes of the present plan use of it; None: unknown.
     may_change
         Whether a change of plan is possible now.
+    allotted
+        Why other jobs leave it no more than its quota; empty: nobody says so.
     """
 
     analysis: Analysis | None
@@ -109,6 +111,7 @@ class PlanQueries:
     improve: Callable[[Analysis], Advice | None]
     use: JobUse | None = None
     may_change: bool = False
+    allotted: str = ""
 
     def offer(self) -> JobOffer | NoOffer:
         """Return the plans that the job could use, for a choice among jobs; or why it takes no part in it."""
@@ -170,7 +173,7 @@ class PlanQueries:
         here = analysis.candidate(told.plan)
         around = replace(
             told,
-            binding=binding(analysis, here, self.quota),
+            binding=binding(analysis, here, self.quota) + ((self.allotted,) if self.allotted else ()),
             marginals=marginals(analysis, told.plan, self.refusal),
             evidence=evidence(analysis, told.plan),
             bottleneck=self._bottleneck(analysis),

@@ -135,6 +135,7 @@ class Bid:
             worker_memory_mib=self.space.worker_memory_mib,
             ps_memory_mib=self.space.ps_memory_mib,
             deadline_left_s=s.deadline_left_s,
+            priority=s.spec.priority,
         )
 
     def candidates(self) -> tuple[Candidate, ...]:

@@ -255,6 +255,8 @@ class JobSpec:
         Which of `planner.POLICIES`, or of the policies of installed packages, proposes plans.
     warm_start
         Whether to start with the final plan of similar jobs instead of `plan`, if there are any.
+    priority
+        Weight among the jobs of a cluster, where the brain weighs by it.
     deadline_s
         Seconds after its start by which the job should be done; None means no such deadline.
     deadline_at_s
@@ -312,6 +314,7 @@ class JobSpec:
     policy: str = DEFAULT_POLICY
     warm_start: bool = False
     budget_per_hour: float | None = None
+    priority: float = 1.0
     deadline_s: float | None = None
     deadline_at_s: float | None = None
     link_gbit_per_s: float | None = None
@@ -344,6 +347,7 @@ class JobSpec:
         _check.at_least("max_restarts_per_error", self.max_restarts_per_error, 0)
         _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
         _check.above_zero("straggler_window_s", self.straggler_window_s)
+        _check.at_least("priority", self.priority, 0)
         for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))

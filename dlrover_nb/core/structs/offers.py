@@ -42,6 +42,8 @@ class JobOffer:
         Of each node, in all these plans.
     deadline_left_s
         Seconds until it should end; None: it has no deadline.
+    priority
+        Its weight, where jobs are weighed by it.
     """
 
     job: str
@@ -55,6 +57,7 @@ class JobOffer:
     worker_memory_mib: int
     ps_memory_mib: int
     deadline_left_s: float | None = None
+    priority: float = 1.0
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)
@@ -64,6 +67,7 @@ class JobOffer:
                 f"{len(self.columns)} bytes from job {self.job}"
             )
         _check.at_least("n_sample_left", self.n_sample_left, 0)
+        _check.at_least("priority", self.priority, 0)
         _check.above_zero("samples_per_s", self.samples_per_s)
         if not (isfinite(self.cost) and self.cost >= 0):
             raise InvalidValueError(f"the cost of a plan must be >= 0, got {self.cost} from job {self.job}")

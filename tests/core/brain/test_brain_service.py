@@ -170,6 +170,13 @@ def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(cluster)
     assert "9 cores" not in story(cluster, "ads")
 
 
+def test_why_says_who_planned_and_why_there_is_no_more(cluster):
+    link = cluster.job("ads").link
+    until(lambda: link.snapshot().front is not None, what="an analysis")
+    link.allot(Allotment(Quota(5.0), "Needs 4 more cores (0 free). feed is to get 8 more cores.", "one", 1))
+    assert "one: Needs 4 more cores (0 free). feed is to get 8 more cores." in link.explain(None).binding
+
+
 class Packed(CallLink):
     """The calls and answers of a simulated job as bytes, as a real master gets them."""
 

@@ -135,6 +135,17 @@ def test_a_job_that_would_miss_its_deadline_goes_first_and_gives_nothing_up_that
     assert found.shares["kept"].plan.worker.count == 12
 
 
+def test_by_priority_the_job_that_matters_more_goes_first():
+    big = (12, 1, 1.0, 1.0)
+    offers = [
+        offer("usual", (2, 1, 1.0, 1.0), big, n_left=10**5),
+        offer("matters", (2, 1, 1.0, 1.0), big, n_left=10**9, priority=10.0),
+    ]
+    found = plan_cluster(offers, ONE, BrainSettings(weight="priority"))
+    assert found.shares["matters"].plan.worker.count == 12
+    assert found.shares["usual"].plan == offers[0].plan
+
+
 def test_a_team_spends_no_more_than_its_ceiling():
     big = (12, 1, 1.0, 1.0)
     offers = [

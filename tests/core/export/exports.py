@@ -223,6 +223,7 @@ _jobs = st.builds(
     stragglers=st.sampled_from(SolutionName),
     straggler_window_s=numbers,
     deadline_s=st.none() | numbers,
+    priority=numbers,
     sync=st.sampled_from(Sync),
     staleness=st.integers(1, 99),
     overlap=st.booleans(),
