@@ -188,12 +188,17 @@ def _rights(job: PodJob, namespace: str, *, has_budget: bool, may_resize: bool) 
     )
 
 
+HISTORY_SECRET = "dlrover-nb-history"  # noqa: S105 - a name; of a namespace: its keys are variables of masters
+
+
 def master_pod(job: PodJob) -> Doc:
     """Return the ``spec`` of the pod of a job's master."""
     kube = job.spec.kubernetes
     found, mounts = volumes(job)
     container = container_frame(kube, MASTER_ROLE, MASTER_MODULE)
+    shared = {"secretRef": {"name": HISTORY_SECRET, "optional": True}}  # before the job's own, which win
     container |= {
+        "envFrom": [shared, *container.get("envFrom", ())],
         "env": [
             *variables(kube, {}),
             _field(POD_VAR, "metadata.name"),

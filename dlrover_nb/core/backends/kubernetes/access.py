@@ -8,12 +8,21 @@ until a request is refused; that error then contains the Role.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.api import Forbidden, NotThere, Refused
 from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
-from dlrover_nb.core.manifests.kinds import ACCESS_REVIEW, NAMESPACE, QUOTA, RULES_REVIEW, SELF_REVIEWS
+from dlrover_nb.core.manifests.kinds import (
+    ACCESS_REVIEW,
+    NAMESPACE,
+    QUOTA,
+    RULES_REVIEW,
+    SECRET,
+    SELF_REVIEWS,
+)
+from dlrover_nb.core.manifests.objects import HISTORY_SECRET
 from dlrover_nb.core.manifests.rights import (
     CALLS,
     SEE_NODES,
@@ -24,6 +33,7 @@ from dlrover_nb.core.manifests.rights import (
     role_text,
     shipped_role,
 )
+from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.people import AccessRole
 
@@ -183,10 +193,27 @@ def standing(api: Api) -> ClusterAccess:
         ("API server", f"{api.host}, {api.version()}"),
         ("you are", access.user or f"{api.user} in the kubeconfig"),
         *quota_facts(_quotas(api, access)),
+        ("history", _history(api)),
     ]
     facts.append(_role_of(access))
     allowed = (Allowed(c.right.why, c.right.resource, c.missing, c.right.optional) for c in access.checked)
     return ClusterAccess(tuple(facts), tuple(allowed), access.ask())
+
+
+def _history(api: Api) -> str:
+    """Say where jobs keep what later jobs learn from, and what is lost where that is nowhere."""
+    here = "this session too" if os.environ.get(HISTORY_VAR) else f"set {HISTORY_VAR} to read it here"
+    try:
+        api.get(SECRET, HISTORY_SECRET)
+    except NotThere:
+        return (
+            "none is shared: what a job learns is lost with its master's folder. Name a database once: "
+            f"kubectl create secret generic {HISTORY_SECRET} -n {api.namespace} "
+            f"--from-literal={HISTORY_VAR}=postgresql://..."
+        )
+    except Forbidden:
+        return f"that of the Secret {HISTORY_SECRET}, where there is one (you may not read it)"
+    return f"masters use the database that the Secret {HISTORY_SECRET} names; {here}"
 
 
 def _role_of(access: Access) -> tuple[str, str]:
