@@ -279,6 +279,29 @@ def test_an_administrator_lacks_nothing_and_is_told_where_he_is(control_plane, n
 
 
 @pytest.mark.kube
+def test_connecting_says_where_the_history_is_or_what_is_lost_without(control_plane, namespace, monkeypatch):
+    monkeypatch.delenv("DLROVER_NB_HISTORY", raising=False)
+    team = namespace(control_plane)
+    api = connect_api(kubeconfig=control_plane.kubeconfig, namespace=team)
+    told = dict(standing(api).facts)["history"]
+    assert "none is shared" in told
+    assert f"kubectl create secret generic dlrover-nb-history -n {team}" in told
+    core = client.CoreV1Api(config.new_client_from_config(control_plane.kubeconfig))
+    body = {
+        "metadata": {"name": "dlrover-nb-history"},
+        "stringData": {"DLROVER_NB_HISTORY": "postgresql://db"},
+    }
+    core.create_namespaced_secret(team, body)
+    told = dict(standing(api).facts)["history"]
+    assert told == (
+        "masters use the database that the Secret dlrover-nb-history names; "
+        "set DLROVER_NB_HISTORY to read it here"
+    )
+    alice = connect_api(kubeconfig=control_plane.alice, namespace=team)
+    assert "you may not read it" in dict(standing(alice).facts)["history"]
+
+
+@pytest.mark.kube
 def test_the_note_of_a_real_refusal_is_what_helps(control_plane, namespace):
     team = namespace(control_plane)
     api = connect_api(kubeconfig=control_plane.alice, namespace=team)

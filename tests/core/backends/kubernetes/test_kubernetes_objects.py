@@ -106,6 +106,14 @@ def test_a_pod_is_closed_and_what_it_writes_goes_to_volumes():
     assert {"/tmp", STATE} <= {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
 
 
+def test_a_master_has_the_history_of_its_namespace_unless_the_job_names_its_own():
+    (container,) = master_pod(pod_job(KubernetesSpec(env_secrets=("mine",))))["containers"]
+    assert container["envFrom"] == [  # the last one wins
+        {"secretRef": {"name": "dlrover-nb-history", "optional": True}},
+        {"secretRef": {"name": "mine"}},
+    ]
+
+
 def test_a_volume_of_the_user_keeps_the_state():
     job = pod_job(KubernetesSpec(volumes=(Volume(STATE, claim="runs"),)))
     at_state = [
