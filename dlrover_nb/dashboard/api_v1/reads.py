@@ -51,7 +51,8 @@ def proposals(call: Call) -> Result:
 def mitigations(call: Call) -> Result:
     """Return all actions against stragglers of a job."""
     told = call.job().snapshot()
-    return Result(answers.MitigationsAnswer(told.version, told.mitigations, told.stragglers), told.version)
+    found = answers.MitigationsAnswer(told.version, told.mitigations, told.stragglers, told.node_errors)
+    return Result(found, told.version)
 
 
 def explain(call: Call) -> Result:

@@ -85,7 +85,7 @@ ROUTES = (
     ),
     Route(
         "GET", f"{JOB}/mitigations", "mitigations",
-        "The actions against stragglers of a job, oldest first, and who is slow now.", reads.mitigations,
+        "The actions against stragglers of a job, who is slow now, and errors of nodes.", reads.mitigations,
         answers.MitigationsAnswer,
     ),
     Route(
