@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from dlrover_nb.core.brain.cluster_plan import BrainSettings, ClusterPlan
     from dlrover_nb.core.client.cluster import Cluster
@@ -91,7 +91,7 @@ class Rounds:
         others = [job for job in live if job.name not in offers]
         room = free_of(self._cluster.capacity(), [need for job in others for need in needs_of(job)])
         plan = plan_cluster(tuple(offers.values()), room, self._settings, self._before)
-        self._before = {job: share.plan for job, share in plan.shares.items()}
+        self._remember(plan, {job.name for job in live})
         refused = self._hand_out(plan, term)
         self._number += 1
         shares = tuple(
@@ -112,6 +112,11 @@ class Rounds:
             plan.is_kept,
             round(took_s, 4),
         )
+
+    def _remember(self, plan: ClusterPlan, live: Collection[str]) -> None:
+        """Remember what jobs are meant to have, also of those that take no part for the moment."""
+        apart = {job: meant for job, meant in self._before.items() if job in live}
+        self._before = apart | {job: share.plan for job, share in plan.shares.items()}
 
     def _offers(self, live: Iterable[JobSummary]) -> tuple[dict[str, JobOffer], dict[str, str]]:
         """Return the offers by job, and why others take no part."""

@@ -91,6 +91,18 @@ def test_the_history_keeps_the_newest_round_and_those_that_say_something_new(clu
     assert RoundStore(url).newest("sim")[0] == last
 
 
+def test_what_a_job_is_meant_to_have_is_remembered_while_it_takes_no_part(cluster, url):
+    one = brain(cluster, url)
+    meant = {share.job: share.meant for share in planned(one).shares}
+    (name, *_) = meant
+    set_mode(cluster, name, Mode.MANUAL)
+    found = one.plan()
+    assert name in dict(found.apart)
+    assert one._rounds._before[name] == meant[name]
+    cluster.job(name).link.stop("ada", "enough")
+    until(lambda: one.plan() and name not in one._rounds._before, what="its end")
+
+
 def test_of_two_brains_one_plans_and_the_other_takes_over_when_it_goes(cluster, url):
     one, two = brain(cluster, url, "one"), brain(cluster, url, "two")
     assert one.renew()
