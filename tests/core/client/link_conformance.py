@@ -23,8 +23,10 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.offers import Allotment, NoOffer
 from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
@@ -110,6 +112,16 @@ class LinkConformance:
     def test_a_shard_that_is_not_in_quarantine_is_not_skipped(self, link: MasterLink) -> None:
         with pytest.raises(InvalidValueError, match="not in quarantine"):
             link.choose(ShardChoice(0, ShardAction.SKIP, "ada", ""))
+
+    def test_where_a_user_decides_nothing_is_offered_and_quotas_of_the_newest_term_count(
+        self, link: MasterLink
+    ) -> None:
+        answer = link.offer()
+        assert isinstance(answer, NoOffer)
+        assert "a user decides" in answer.why
+        link.allot(Allotment(Quota(64.0), "", "two", 2))
+        with pytest.raises(StaleDecisionError, match="two has taken over"):
+            link.allot(Allotment(Quota(63.0), "", "one", 1))
 
     def test_stop_ends_the_job_and_a_second_stop_does_nothing(self, link: MasterLink) -> None:
         link.stop("ada", "enough")
