@@ -9,7 +9,7 @@ from dlrover_nb.core.structs.decisions import Decision, Proposal
 from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.people import AccessRole
 from dlrover_nb.core.structs.questions import LogLine, Weighed
-from dlrover_nb.core.structs.stragglers import Straggler
+from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 from dlrover_nb.core.structs.summary import JobSummary
 
 
@@ -60,11 +60,12 @@ class ProposalsAnswer(Struct, frozen=True):
 
 
 class MitigationsAnswer(Struct, frozen=True):
-    """The actions against stragglers of a job, oldest first, and who is slow now."""
+    """The actions against stragglers of a job, oldest first, who is slow now, and errors of late."""
 
     version: str
     mitigations: tuple[Mitigation, ...]
     stragglers: tuple[Straggler, ...]
+    node_errors: tuple[NodeErrors, ...]
 
 
 class LogsAnswer(Struct, frozen=True):

@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.actions import (
 )
 from dlrover_nb.core.structs.commands import Action, Entry, Stage
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.stragglers import NodeErrors
 
 SCALED = {
     "worker": {"count": 2, "cpu": 1.0, "memory_mib": 4096},
@@ -195,7 +196,12 @@ def slow(tmp_path):
     nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
     nodes += tuple(b.node(f"ps-{i}", Role.PS, memory=1.0) for i in range(2))
     master = master_of(
-        "ads", owner="otto", nodes=nodes, mitigations=(b.mitigation(),), stragglers=(b.straggler(),)
+        "ads",
+        owner="otto",
+        nodes=nodes,
+        mitigations=(b.mitigation(),),
+        stragglers=(b.straggler(),),
+        node_errors=(NodeErrors("ps-1", Role.PS, 2, 1, 600.0),),
     )
     with masters_team(tmp_path, MastersCluster(master)) as team, running(team, ByName()) as server:
         yield by(Client(server.url), "otto"), master, team
@@ -209,6 +215,10 @@ def test_a_job_is_told_with_who_is_slow_and_what_waits_against_that(slow):
     alone = otto.get("/api/v1/jobs/a/ads/mitigations")
     assert alone.json["mitigations"] == told.json["mitigations"]
     assert alone.json["stragglers"] == told.json["stragglers"]
+    assert alone.json["node_errors"] == told.json["node_errors"]
+    assert alone.json["node_errors"] == [
+        {"node": "ps-1", "role": "ps", "n_retryable": 2, "n_unretryable": 1, "window_s": 600.0}
+    ]
     assert alone.headers["ETag"] == f'"{master.state.version}"'
     (listed,) = otto.get("/api/v1/jobs").json["jobs"]
     assert listed["job"]["outlook"]["mitigation"]["words"] == "restart worker-1"
