@@ -221,7 +221,9 @@ class Steering(Tabular):
         memory: Mapping[str, int] | None = None,
         why: str = "",
     ) -> DecisionView:
-        """Order an action against stragglers, whether or not it was proposed; give exactly one.
+        """Order an action against stragglers, whether or not it was proposed.
+
+        Give exactly one, or both `cores` and `memory` of one node.
 
         Parameters
         ----------
@@ -237,7 +239,7 @@ class Steering(Tabular):
         rates
             Factor on the learning rate by the worker's name, of a job whose workers do not.
         cores, memory
-            Cores, or MiB, that one node may use, by its name, whatever the plan says of its role: in place
+            Cores and MiB that one node may use, by its name, whatever the plan says of its role: in place
             where the cluster can do that, else by a node of that size in its place.
         why
             Reason, kept with the decision.

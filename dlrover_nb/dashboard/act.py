@@ -19,7 +19,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
@@ -37,6 +36,7 @@ from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
 from dlrover_nb.dashboard.flash import Flash
+from dlrover_nb.dashboard.form_fields import action_fields, action_request, needed, number, whole
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Tone
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 MOST_KEY = 64  # letters: of the audit's column
 MOST_REASON = 1000
-MITIGATE_FIELDS = ("restart", "move", "backup")
 PLAN_FIELDS = ("worker", "ps", "worker_cpu", "ps_cpu", "worker_memory", "ps_memory")
 _PAGE_NAME = re.compile(r"[a-z]{1,32}")
 
@@ -64,7 +63,7 @@ def command_of(form: Form, *, now: JobSnapshot | None = None) -> Command:
     ----------
     form
         Its fields: ``job``, ``action``, ``reason``, ``key``, and by the action ``proposal``, ``version``,
-        `PLAN_FIELDS`, ``mode``, ``decision``, ``shard``, and one of `MITIGATE_FIELDS`.
+        `PLAN_FIELDS`, ``mode``, ``decision``, ``shard``, and those of `action_request`.
     now
         The job, which alone knows what takes its latest change back and which nodes it has; None: the action
         needs none of that.
@@ -75,7 +74,7 @@ def command_of(form: Form, *, now: JobSnapshot | None = None) -> Command:
         When a field is missing, or is not what its action needs.
     """
     action = action_of(form)
-    job, why = _needed(form, "job"), form.get("reason", "").strip()
+    job, why = needed(form, "job"), form.get("reason", "").strip()
     if len(form.get("key", "")) > MOST_KEY:
         raise InvalidValueError(
             f"key must have at most {MOST_KEY} letters, got {len(form['key'])}; load the page again"
@@ -88,7 +87,7 @@ def command_of(form: Form, *, now: JobSnapshot | None = None) -> Command:
     if action in _DECISIONS:
         return decide(_decision(action, form, why, now), job, key=key)
     if action in _SHARDS:
-        return choose(ShardChoice(_whole(form, "shard"), _SHARDS[action], "", why), job, key=key)
+        return choose(ShardChoice(whole(form, "shard"), _SHARDS[action], "", why), job, key=key)
     if action is Action.FINISH:
         return choose(FinishChoice("", why), job, key=key)
     return Command(Action.STOP, job, why=why, key=key)
@@ -136,9 +135,9 @@ def _decision(action: Action, form: Form, why: str, now: JobSnapshot | None) -> 
         case None:
             return _undo(form, why, now.undo if now is not None else None)
         case Verdict.ACCEPT | Verdict.REJECT:
-            return Decision(verdict, "", 0.0, _needed(form, "proposal"), why=why, seen=seen)
+            return Decision(verdict, "", 0.0, needed(form, "proposal"), why=why, seen=seen)
         case Verdict.OVERRIDE:
-            proposal = _needed(form, "proposal")
+            proposal = needed(form, "proposal")
             return Decision(verdict, "", 0.0, proposal, plan_of(form), why=why, seen=seen)
         case Verdict.MITIGATE:
             return Decision(verdict, "", 0.0, why=why, seen=seen, action=_against_stragglers(form, now))
@@ -152,17 +151,12 @@ def _against_stragglers(form: Form, now: JobSnapshot | None) -> ActionChoice:
     """Return the action against stragglers whose field a form holds."""
     if now is None:
         raise InvalidValueError("the job must be known to order an action, got none; load the page again")
-    request = ActionRequest(
-        restart=form.get("restart") or None,
-        move=form.get("move") or None,
-        backup=_whole(form, "backup") if form.get("backup") else None,
-    )
-    return ActionChoice.of(request.action(now))
+    return ActionChoice.of(action_request(form).action(now))
 
 
 def _undo(form: Form, why: str, undo: Decision | None) -> Decision:
     """Return the undo of the decision that the form names, which the master compares with the latest."""
-    named = _needed(form, "decision")
+    named = needed(form, "decision")
     if undo is None:
         raise StaleDecisionError(f"{named} can not be undone any more: no change of this job can; look at it")
     return replace(undo, undoes=named, why=why)
@@ -171,40 +165,16 @@ def _undo(form: Form, why: str, undo: Decision | None) -> Decision:
 def plan_of(form: Form) -> ResourcePlan:
     """Return the plan whose sizes a form holds; `InvalidValueError` names the field at fault."""
     return ResourcePlan(
-        RolePlan(_whole(form, "worker"), _number(form, "worker_cpu"), _whole(form, "worker_memory")),
-        RolePlan(_whole(form, "ps"), _number(form, "ps_cpu"), _whole(form, "ps_memory")),
+        RolePlan(whole(form, "worker"), number(form, "worker_cpu"), whole(form, "worker_memory")),
+        RolePlan(whole(form, "ps"), number(form, "ps_cpu"), whole(form, "ps_memory")),
     )
 
 
 def _mode(form: Form) -> Mode:
-    name = _needed(form, "mode")
+    name = needed(form, "mode")
     if name not in [*Mode]:
         raise InvalidValueError(f"mode must be one of {', '.join(Mode)}, got {shown(name)}; choose one")
     return Mode(name)
-
-
-def _needed(form: Form, field: str) -> str:
-    if not (value := form.get(field, "").strip()):
-        raise InvalidValueError(
-            f"{field} must be given, got nothing; load the page again and send it once more"
-        )
-    return value
-
-
-def _whole(form: Form, field: str) -> int:
-    text = _needed(form, field)
-    try:
-        return int(text)
-    except ValueError as error:
-        raise InvalidValueError(f"{field} must be a whole number, got {shown(text)}; correct it") from error
-
-
-def _number(form: Form, field: str) -> float:
-    text = _needed(form, field)
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InvalidValueError(f"{field} must be a number, got {shown(text)}; correct it") from error
 
 
 class Fate(StrEnum):
@@ -230,6 +200,11 @@ class Ended:
         """Return it as the line that the next page begins with."""
         tones = {Fate.DONE: Tone.NEWS, Fate.WAITS: Tone.HINT, Fate.UNKNOWN: Tone.FAILED}
         return Flash(tones.get(self.fate, Tone.WARNING), self.words)
+
+    def flash_with(self, form: Form) -> Flash:
+        """Return the flash, with what a form ordered where nothing was done: the page shows it again."""
+        is_kept = self.fate in {Fate.REFUSED, Fate.STALE} and form.get("action") == Action.MITIGATE
+        return replace(self.flash, form=action_fields(form)) if is_kept else self.flash
 
 
 def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:

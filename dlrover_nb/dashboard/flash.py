@@ -27,10 +27,15 @@ KIND = "flash"
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """One line, with the kind of its paragraph."""
+    """One line, with the kind of its paragraph.
+
+    `form` is what the form held that was refused, by its fields: its page fills it in again, so that one
+    wrong number does not cost the others. It is kept here, since an address is too short for it.
+    """
 
     tone: Tone
     words: str
+    form: tuple[tuple[str, str], ...] = ()
 
 
 def keep_flash(notes: NoteStore, person: str, lines: Sequence[Flash], at_s: float) -> str:
@@ -54,6 +59,15 @@ def take_flash(notes: NoteStore, person: str, token: str) -> tuple[Flash, ...]:
 
 def flash_html(visit: Visit) -> str:
     """Return what became of the form that led to this page, as its news; empty: none did."""
-    lines = take_flash(visit.team.notes, visit.person.name, visit.query.get("flash", ""))
+    return lines_html(flash_of(visit))
+
+
+def flash_of(visit: Visit) -> tuple[Flash, ...]:
+    """Take the lines that the address of a page names."""
+    return take_flash(visit.team.notes, visit.person.name, visit.query.get("flash", ""))
+
+
+def lines_html(lines: Sequence[Flash]) -> str:
+    """Return lines as the news of a page; empty: there are none."""
     told = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
     return f'<div class="flash" role="status" aria-live="polite" tabindex="-1">{told}</div>' if told else ""

@@ -49,10 +49,11 @@ def act_form(label: str, fields: Mapping[str, str], content: str, *, root: str =
     )
 
 
-def reason_field() -> str:
-    """Return the field for a reason."""
+def reason_field(given: str = "") -> str:
+    """Return the field for a reason; `given` is one that is there already."""
+    value = f'value="{escape(given)}" ' if given else ""
     return (
-        f'<label>Reason <input name="reason" maxlength="{MOST_REASON}" placeholder="optional" '
+        f'<label>Reason <input name="reason" {value}maxlength="{MOST_REASON}" placeholder="optional" '
         'autocomplete="off"></label>'
     )
 

@@ -66,7 +66,7 @@ class ActHandler(FormHandler):
 
     def address(self, form: dict[str, str]) -> str:
         """Carry it out."""
-        return back_to(form, self.flash((act(self.team, self.person, form).flash,)))
+        return back_to(form, self.flash((act(self.team, self.person, form).flash_with(form),)))
 
 
 class BatchHandler(FormHandler):

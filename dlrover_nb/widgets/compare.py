@@ -1,17 +1,20 @@
-"""Past runs side by side: facts, throughput in one chart, plans, outcomes, and where their jobs differ."""
+"""Past runs side by side: facts, throughput in one chart, plans, actions, outcomes, differences of jobs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sample, plan_spans
 from dlrover_nb.core.history.scores import score
+from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Paragraph, StaticChart, Table, View
 from dlrover_nb.widgets.history import N_TWIN_ROW, ended_words, series_line
 from dlrover_nb.widgets.marks import Line, Plot
+from dlrover_nb.widgets.mitigations import status_words
 from dlrover_nb.widgets.palette import CYCLE, DASHES
 from dlrover_nb.widgets.series import few
 from dlrover_nb.widgets.svg_drawing import draw_panel
@@ -29,6 +32,7 @@ def compare_view(histories: Sequence[RunHistory]) -> View:
         _facts(histories, names),
         speeds_chart(histories),
         _plans(histories),
+        *_actions(histories),
         _outcomes(histories),
     ]
     specs = differences([history.run.spec for history in histories])
@@ -62,9 +66,16 @@ def _column(history: RunHistory) -> dict[str, str]:
         "plan at first": run.spec.plan.short,
         "plan at the end": plan_spans(history)[-1].plan.short,
         "proposals and decisions": f"{len(history.proposals)} and {len(history.decisions)}",
+        "actions applied and failed": _applied_and_failed(history),
         "predictions inside their band": units.percent(told.inside),
         "median error of predictions": units.percent(told.median_error, 1),
     }
+
+
+def _applied_and_failed(history: RunHistory) -> str:
+    """Return how many actions against stragglers came into effect, and how many were given up."""
+    ended = Counter(action.status for action in history.mitigations)
+    return f"{ended[ProposalStatus.APPLIED]} and {ended[ProposalStatus.FAILED]}"
 
 
 def speeds_chart(histories: Sequence[RunHistory]) -> StaticChart:
@@ -108,6 +119,22 @@ def _plans(histories: Sequence[RunHistory]) -> Table:
         for span in plan_spans(history)
     )
     return Table("Plans", ("run", "from (m:ss)", "plan", "memory in all"), rows)
+
+
+def _actions(histories: Sequence[RunHistory]) -> tuple[Table, ...]:
+    """Return the actions against stragglers, in words; nothing where no run has any."""
+    rows = tuple(
+        (
+            history.run.run,
+            units.elapsed(action.created_at_s - history.run.started_at_s),
+            action.words,
+            status_words(action),
+        )
+        for history in histories
+        for action in history.mitigations
+    )
+    head = ("run", "from (m:ss)", "action", "status")
+    return (Table("Actions against stragglers", head, rows),) if rows else ()
 
 
 def _outcomes(histories: Sequence[RunHistory]) -> Table:

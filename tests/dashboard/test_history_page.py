@@ -6,6 +6,7 @@ import re
 import threading
 from dataclasses import replace
 
+import builders as b
 import pytest
 from builders import HOSTILE
 from chromium import broken_rules, picture, unnamed
@@ -18,12 +19,14 @@ from waiting import until
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.time_travel import Replay
 from dlrover_nb.core.paths import RUNS_VAR
+from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.pages.replays import Reading, Replays
 from dlrover_nb.dashboard.team import Team
 
+ACTION = b.mitigation(status=ProposalStatus.FAILED, decision="d7")
 AT_S = 1_790_000_000.0
 RUN = "long@0.000"
 N_SECOND = 120
@@ -45,6 +48,7 @@ def told(tmp_path_factory):
             replace(PROPOSAL, created_at_s=at_s + 20, status="applied", closed_at_s=at_s + 22, why=HOSTILE),
             replace(DECISION, at_s=at_s + 21, by=HOSTILE),
             replace(OUTCOME, applied_at_s=at_s + 22),
+            replace(ACTION, created_at_s=at_s + 30, job=job, note=HOSTILE),
             replace(FIT, at_s=at_s + 40),
             replace(ROW, at_s=at_s + 60),
             replace(ROW, at_s=at_s + 120, samples_per_s=180.0),
@@ -101,6 +105,8 @@ def test_two_runs_are_compared_side_by_side(address):
     ):
         assert words in page
     assert "The jobs are the same" in page
+    assert page.count("0 and 1") == 2, "an action of each run failed"
+    assert page.count("restart worker-1") == 2
     assert page.count("<svg") == 1
     assert "key of the job file" in fetch(f"{address}/history?run={CLICKS}&run={RUN}")[2]
 

@@ -247,6 +247,77 @@ def test_an_action_is_ordered_from_the_page(server, visit, slow):
     otto.get_by_text("Mitigate restart worker-1 of job ads is done as d2.").wait_for()
 
 
+@pytest.fixture
+def apart(slow):
+    """Let the workers of the slow job not wait for each other."""
+    slow.state = replace(slow.state, spec=replace(slow.state.spec, sync=Sync.ASP))
+    return slow
+
+
+def test_numbers_of_each_worker_are_ordered_by_keys(server, visit, apart):
+    otto = visit(server, OPERATOR)
+    otto.get_by_text("Order an action yourself").focus()
+    otto.keyboard.press("Enter")
+    form = otto.get_by_role("form", name="Batch sizes")
+    form.get_by_role("spinbutton", name="worker-0").focus()
+    for text in ("640", "384", "its machine is older"):
+        otto.keyboard.type(text)
+        otto.keyboard.press("Tab")
+    otto.keyboard.press("Enter")
+    otto.get_by_text(
+        "Mitigate adjust batch sizes to worker-0 640, worker-1 384 of job ads is done"
+    ).wait_for()
+    assert apart.asked[-1].why == "its machine is older"
+
+
+def test_a_batch_size_that_is_missing_is_asked_for_before_anything_is_sent(server, visit, apart):
+    otto = visit(server, OPERATOR)
+    otto.get_by_text("Order an action yourself").click()
+    form = otto.get_by_role("form", name="Batch sizes")
+    form.get_by_label("worker-0").fill("640")
+    form.get_by_role("button").click()
+    assert otto.evaluate("document.activeElement.name") == "batches:worker-1"
+    assert "flash" not in otto.url
+    assert not apart.asked
+
+
+def test_a_form_that_is_refused_comes_back_as_it_was_filled_in(server, visit, apart, axe):
+    otto = visit(server, OPERATOR)
+    otto.get_by_text("Order an action yourself").click()
+    form = otto.get_by_role("form", name="Size of one node")
+    form.get_by_role("combobox").select_option("ps-1")
+    form.get_by_role("spinbutton", name="Cores").fill("2.5")
+    form.get_by_role("spinbutton", name="MiB").fill("4096")
+    form.get_by_label("Reason").fill(HOSTILE)
+    with apart.lock:
+        apart.state = replace(apart.state, nodes=apart.state.nodes[:-1])
+    form.get_by_role("button", name="Set its size").click()
+    form.get_by_text("got 'ps-1'; there are: worker-0, worker-1, ps-0").wait_for()
+    fields = (("spinbutton", "Cores"), ("spinbutton", "MiB"), ("textbox", "Reason"))
+    held = [form.get_by_role(role, name=name).input_value() for role, name in fields]
+    assert held == ["2.5", "4096", HOSTILE]
+    assert not unnamed(otto.locator("body").aria_snapshot())
+    assert not [rule for rule in broken_rules(otto, axe, part="main > :not(iframe)") if rule[0] != "region"]
+    for width in (360, 700, 1400):
+        otto.set_viewport_size({"width": width, "height": 900})
+        assert otto.evaluate("document.documentElement.scrollWidth") <= width
+        picture(otto, f"dashboard-order-{width}", full_page=True)
+    form.get_by_role("combobox").select_option("ps-0")
+    form.get_by_role("button", name="Set its size").click()
+    otto.get_by_text("Mitigate let ps-0 use 2.5 cores and 4096 MiB of job ads is done as d2.").wait_for()
+
+
+def test_rates_are_set_of_some_workers_and_an_empty_form_is_told_what_it_needs(server, visit, apart):
+    otto = visit(server, OPERATOR)
+    otto.get_by_text("Order an action yourself").click()
+    form = otto.get_by_role("form", name="Learning rates")
+    form.get_by_role("button").click()
+    form.get_by_text("the factor of one worker at least must be given").wait_for()
+    form.get_by_label("worker-1").fill("0.25")
+    form.get_by_role("button").click()
+    otto.get_by_text("Mitigate multiply learning rates: worker-1 0.25 of job ads is done as d2.").wait_for()
+
+
 def test_an_action_that_comes_meanwhile_is_read_out(server, visit, master):
     page = visit(server, OPERATOR)
     live(page)

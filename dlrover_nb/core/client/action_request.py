@@ -1,8 +1,9 @@
 """An action against stragglers from what people write: names of nodes, sizes, factors.
 
-The Python API, the verb, the HTTP API and agents take the same seven words, of which exactly one is given. A
-node is looked up among those of the job, so that a wrong name is told with the right ones before anything is
-asked of the job's master; whether the job can do it now, its master decides.
+The Python API, the verb, the HTTP API, agents and the dashboard's forms take the same seven words, of which
+exactly one is given; cores and memory of one node may be given together, for they are one size. A node is
+looked up among those of the job, so that a wrong name is told with the right ones before anything is asked of
+the job's master; whether the job can do it now, its master decides.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.actions import Action
     from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
 
+MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
+_SIZE = {"cores", "memory"}
 N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """What was asked for; exactly one is given.
+    """What was asked for; exactly one is given, or both parts of one node's size.
 
     Parameters
     ----------
@@ -48,7 +51,7 @@ class ActionRequest:
     rates
         Factor on the learning rate by the worker's name.
     cores, memory
-        What one node may use, by its name: cores, or MiB; the other one stays.
+        What one node may use, by its name: cores and MiB; one that is not given stays.
     """
 
     restart: str | None = None
@@ -70,9 +73,10 @@ class ActionRequest:
         Raises
         ------
         InvalidValueError
-            When not exactly one is given, a node is not there or has another role, or a worker has no size.
+            When not exactly one is given, a node is not there or has another role, a worker has no size, or
+            a number is larger than any that is meant.
         """
-        if len(self.given) != 1:
+        if len(self.given) != 1 and set(self.given) != _SIZE:
             known = ", ".join(each.name for each in fields(self))
             got = " and ".join(self.given) or "none"
             raise InvalidValueError(f"an action must be one of {known}, got {got}; give exactly one")
@@ -82,25 +86,36 @@ class ActionRequest:
         if self.move is not None:
             return MoveBuckets(_node(snapshot, self.move, "move", Role.PS).id)
         if self.batches is not None:
-            sizes = _of_workers(snapshot, self.batches, "batches")
+            sizes = _of_workers(snapshot, self.batches, "batches", MOST_BATCH)
             _check_all_named(snapshot, sizes)
             return AdjustBatches(sizes)
         if self.rates is not None:
-            return AdjustRates(_of_workers(snapshot, self.rates, "rates"))
+            return AdjustRates(_of_workers(snapshot, self.rates, "rates", MOST_FACTOR))
         if self.backup is not None:
             return BackupWorkers(self.backup)
         return self._size(snapshot)
 
     def _size(self, snapshot: JobSnapshot) -> SetSize:
-        if self.cores is not None:
-            node, cpu = _of_one(snapshot, self.cores, "cores")
-            return SetSize(node.id, node.role, cpu, node.memory_mib)
-        assert self.memory is not None
-        node, memory_mib = _of_one(snapshot, self.memory, "memory")
-        return SetSize(node.id, node.role, node.cpu, memory_mib)
+        cores = None if self.cores is None else _of_one(snapshot, self.cores, "cores")
+        memory = None if self.memory is None else _of_one(snapshot, self.memory, "memory")
+        node, *others = (each[0] for each in (cores, memory) if each is not None)
+        if any(other.id != node.id for other in others):
+            raise InvalidValueError(
+                f"cores and memory must name the same node of job {snapshot.spec.name}, got {node.id} and "
+                f"{others[0].id}; one node at a time gets a size of its own"
+            )
+        cpu = node.cpu if cores is None else cores[1]
+        return SetSize(node.id, node.role, cpu, node.memory_mib if memory is None else memory[1])
 
 
-def _of_workers(snapshot: JobSnapshot, values: Mapping[str, N], what: str) -> tuple[tuple[str, N], ...]:
+def _of_workers(
+    snapshot: JobSnapshot, values: Mapping[str, N], what: str, most: float
+) -> tuple[tuple[str, N], ...]:
+    for name, value in values.items():
+        if value > most:
+            raise InvalidValueError(
+                f"{what} must give a worker at most {most:,.0f}, got {value:,} of {shown(name)}; give it less"
+            )
     return tuple(
         (_node(snapshot, name, what, Role.WORKER).id, value) for name, value in sorted(values.items())
     )

@@ -60,7 +60,7 @@ class ProposalsAnswer(Struct, frozen=True):
 
 
 class MitigationsAnswer(Struct, frozen=True):
-    """The actions against stragglers of a job, oldest first, who is slow now, and errors of nodes of late."""
+    """The actions against stragglers of a job, oldest first, who is slow now, and errors of late."""
 
     version: str
     mitigations: tuple[Mitigation, ...]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from dlrover_nb.core.client.action_request import ActionRequest
+from dlrover_nb.core.client.action_request import MOST_BATCH, MOST_FACTOR, ActionRequest
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import (
@@ -23,7 +23,6 @@ from dlrover_nb.core.structs.resources import (
 )
 
 MOST_PLANS = 20  # of one question
-MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
 Id = Annotated[str, Meta(min_length=2, max_length=16, pattern="^[a-z][0-9]{1,14}$")]
 Why = Annotated[str, Meta(max_length=1000, description="The reason, for the audit.")]
 Count = Annotated[int, Meta(ge=1, le=MOST_NODES)]
@@ -144,7 +143,7 @@ class Pin(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", 
 
 
 class Mitigate(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="mitigate"):
-    """Order an action against stragglers: exactly one of the first seven fields.
+    """Order an action against stragglers: one of the first seven fields, or `cores` and `memory` together.
 
     `restart` starts another node beside the one named, `move` gives a PS fewer parameters, `batches` are
     samples per mini-batch by worker, `backup` is without how many workers a round goes on, `rates` are

@@ -49,10 +49,10 @@ def proposals(call: Call) -> Result:
 
 
 def mitigations(call: Call) -> Result:
-    """Return all actions against stragglers of a job."""
+    """Return all actions against stragglers of a job, with the slow nodes and the errors of nodes."""
     told = call.job().snapshot()
-    found = answers.MitigationsAnswer(told.version, told.mitigations, told.stragglers, told.node_errors)
-    return Result(found, told.version)
+    answer = answers.MitigationsAnswer(told.version, told.mitigations, told.stragglers, told.node_errors)
+    return Result(answer, told.version)
 
 
 def explain(call: Call) -> Result:

@@ -85,8 +85,8 @@ ROUTES = (
     ),
     Route(
         "GET", f"{JOB}/mitigations", "mitigations",
-        "The actions against stragglers of a job, who is slow now, and errors of nodes.", reads.mitigations,
-        answers.MitigationsAnswer,
+        "The actions against stragglers of a job, oldest first, who is slow now, and errors of late.",
+        reads.mitigations, answers.MitigationsAnswer,
     ),
     Route(
         "GET", f"{JOB}/explain", "explain", "Why a plan is proposed, or why none is.", reads.explain,

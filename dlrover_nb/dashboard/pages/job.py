@@ -19,7 +19,7 @@ from dlrover_nb.core.history.notes import Note
 from dlrover_nb.core.structs.commands import Action, Asker, Entry
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.summary import share_done
-from dlrover_nb.dashboard.flash import flash_html
+from dlrover_nb.dashboard.flash import flash_of, lines_html
 from dlrover_nb.dashboard.form_html import act_form, button, hidden, reason_field, seen_fields, sizes_fields
 from dlrover_nb.dashboard.job_parts import drift, since
 from dlrover_nb.dashboard.job_parts.change import proposal_blocks
@@ -66,10 +66,10 @@ def snapshot_of(visit: Visit, name: str) -> JobSnapshot:
 def body(visit: Visit) -> str:
     """Return the page of the job that the address names."""
     snapshot = snapshot_of(visit, visit.query.get("name", ""))
-    may = _rights(visit, snapshot)
+    may, news = _rights(visit, snapshot), flash_of(visit)
     parts = (
         _part("Proposal", _proposal_html(visit, snapshot, may)),
-        _part("Stragglers", stragglers_html(visit, snapshot, may)),
+        _part("Stragglers", stragglers_html(visit, snapshot, may, news)),
         _part("Since you last looked", blocks_html(_since(visit, snapshot))),
         _part("Change it yourself", _own_html(visit, snapshot, may)),
         _part("State", blocks_html((Facts(summary_facts(snapshot)),))),
@@ -81,7 +81,7 @@ def body(visit: Visit) -> str:
     name = snapshot.spec.name
     return (
         head_html(visit, ("job.js",))
-        + flash_html(visit)
+        + lines_html(news)
         + f'<div id="job" data-cluster="{escape(visit.cluster)}" data-job="{escape(name)}">'
         f'<h2>{escape(snapshot.title)}: {escape(snapshot.phase)}</h2><p id="stale" class="jobs-stale" '
         'role="status" hidden></p><p id="news" class="jobs-news" role="status" aria-live="polite"></p>'

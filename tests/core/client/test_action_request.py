@@ -44,6 +44,7 @@ PS_CPU, PS_MIB = JOB.nodes[2].cpu, JOB.nodes[2].memory_mib
         (ActionRequest(backup=0), BackupWorkers(0)),
         (ActionRequest(cores={"ps-0": 2.5}), SetSize("ps-0", Role.PS, 2.5, PS_MIB)),
         (ActionRequest(memory={"ps-0": 4096}), SetSize("ps-0", Role.PS, PS_CPU, 4096)),
+        (ActionRequest(cores={"ps-0": 2.5}, memory={"ps-0": 4096}), SetSize("ps-0", Role.PS, 2.5, 4096)),
         (ActionRequest(rates={"worker-0": 0.5}), AdjustRates((("worker-0", 0.5),))),
     ],
 )
@@ -74,6 +75,10 @@ def test_each_request_is_the_action_that_it_names(request_, action):
         (ActionRequest(memory={"ps-0": 32}), "memory_mib"),
         (ActionRequest(cores={"ps-0": 1.0, "worker-0": 1.0}), "got ps-0, worker-0; one node at a time"),
         (ActionRequest(rates={"worker-0": 0.0}), "factor of worker-0"),
+        (ActionRequest(rates={"worker-0": 1001.0}), "at most 1,000, got 1,001.0 of 'worker-0'"),
+        (ActionRequest(batches={"worker-0": 10**30, "worker-1": 8}), "at most 10,000,000"),
+        (ActionRequest(cores={"ps-0": 1.0}, memory={"worker-0": 1024}), "same node .* ps-0 and worker-0"),
+        (ActionRequest(cores={"ps-0": 1.0}, restart="ps-0"), "got restart and cores; give exactly one"),
     ],
 )
 def test_what_names_no_action_of_the_job_is_told_with_what_would(request_, error):
