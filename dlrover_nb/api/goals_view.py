@@ -1,4 +1,4 @@
-"""The result of `Job.plan_for` and the verb `plan`: goals, and the plan that meets them."""
+"""The result of `Job.plan` and the verb `plan`: goals, and the plan that meets them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views import Shown
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.planner.goals import answer, read_goals
+from dlrover_nb.core.structs.goals import answer, read_goals
 from dlrover_nb.widgets import goals
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.planner.goals import GoalAnswer
+    from dlrover_nb.core.structs.goals import GoalAnswer
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
@@ -40,7 +40,7 @@ class GoalsView(Shown):
 
 
 def goals_view(text: str, snapshot: JobSnapshot) -> GoalsView:
-    """Return what can be done about the goals of a text; raises as `Job.plan_for` does."""
+    """Return what can be done about the goals of a text; raises as `Job.plan` does."""
     asked, name = read_goals(text, snapshot.at_s), snapshot.spec.name
     if snapshot.front is None:
         raise NotFoundError(

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.results import Results
 from dlrover_nb.api.sizes import Sizes
-from dlrover_nb.api.views import (
-    Note,
-    PlansView,
-    ShardsView,
-    StatusView,
-    WhatIfView,
-    WhyView,
-)
+from dlrover_nb.api.views import Note, PlansView, ShardsView, StatusView, WhatIfView, WhyView
 from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
@@ -99,13 +92,13 @@ class Job(Results):
         """Return the open proposal, the Pareto front, the fit and its curves, and the outcomes of plans."""
         return PlansView(self.handle.with_short_timeout.snapshot())
 
-    def plan_for(self, goals: str) -> GoalsView:
+    def plan(self, goals: str) -> GoalsView:
         """Return the cheapest plan that meets some goals, or which goal is in the way.
 
         Parameters
         ----------
         goals
-            Such as ``"≤ 12 $/h, done by 18:00"``; see `core.planner.goals.EXAMPLES`.
+            Such as ``"≤ 12 $/h, done by 18:00"``; see `core.structs.goals.EXAMPLES`.
 
         Raises
         ------
@@ -113,6 +106,10 @@ class Job(Results):
             For a text that is no goal.
         NotFoundError
             When no plan of the job is predicted yet.
+
+        Examples
+        --------
+        >>> job.plan("≤ 12 $/h, done by 18:00")
         """
         from dlrover_nb.api.goals_view import goals_view  # noqa: PLC0415 - views load on demand
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner.goals import VALUES, GoalKind
+from dlrover_nb.core.structs.goals import VALUES, GoalKind
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.why import scale_command
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.planner.goals import Goal, GoalAnswer
     from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.goals import Goal, GoalAnswer
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 

@@ -127,7 +127,7 @@ def test_plan_that_keeps_the_pins_goes_before_a_faster_one():
     assert found.candidate.reason == found.why
 
 
-def test_rejected_plan_for_the_pins_is_not_proposed_again():
+def test_rejected_plan_the_pins_is_not_proposed_again():
     pins = Pins(ps_cpu=0.25)
     analysis = analyse(situation(pins=pins))
     assert scaled(analysis, rejected_plans={pins.applied(NOW): 1.0}) is None

@@ -25,7 +25,7 @@ from dlrover_nb.dashboard.act import (
 BASE = {"cluster": "a", "job": "ads", "reason": " it is slow ", "key": "k1", "version": "d3"}
 
 
-def plan_form(plan: ResourcePlan) -> dict[str, str]:
+def planm(plan: ResourcePlan) -> dict[str, str]:
     sizes = (
         plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu, plan.worker.memory_mib, plan.ps.memory_mib,
     )  # fmt: skip
@@ -40,11 +40,11 @@ plans = st.builds(
 
 @given(plans)
 def test_the_plan_that_a_form_holds_is_the_plan_that_is_asked_for(plan):
-    made = command_of(BASE | plan_form(plan) | {"action": "override", "proposal": "p2"})
+    made = command_of(BASE | planm(plan) | {"action": "override", "proposal": "p2"})
     assert made.decision is not None
     assert made.decision.plan == plan
     assert (made.action, made.subject, made.why) == (Action.OVERRIDE, "p2", "it is slow")
-    assert command_of(BASE | plan_form(plan) | {"action": "scale"}).decision.plan == plan
+    assert command_of(BASE | planm(plan) | {"action": "scale"}).decision.plan == plan
 
 
 @pytest.mark.parametrize("verdict", ["accept", "reject"])

@@ -66,4 +66,4 @@ def test_of_a_job_of_which_nothing_is_known_it_says_so(commands, cluster, monkey
     )
     known = handle.link._cluster.snapshot("ads")
     with pytest.raises(NotFoundError, match="no plan of job ads is predicted yet"):
-        commands.job("ads").plan_for("≤ 90 cores")
+        commands.job("ads").plan("≤ 90 cores")

@@ -23,7 +23,6 @@ from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.reading import Imported
 from dlrover_nb.core.history import scoreboard
 from dlrover_nb.core.history.load_series import LoadPoint
-from dlrover_nb.core.planner.goals import answer, read_goals
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.actions import KillRestart, Proposed
@@ -33,6 +32,7 @@ from dlrover_nb.core.structs.brain import BrainRound, JobShare
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
+from dlrover_nb.core.structs.goals import answer, read_goals
 from dlrover_nb.core.structs.questions import Weighed
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use

@@ -103,7 +103,7 @@ def plans(commands: Commands, *, job: str | None) -> PlansView:
 
 def plan(commands: Commands, *, job: str | None, goal: list[str] | None, cell: str | None) -> GoalsView:
     """Show the cheapest plan that meets some goals, or which goal is in the way."""
-    return commands.job(job).plan_for("\n".join([*(goal or ()), cell or ""]))
+    return commands.job(job).plan("\n".join([*(goal or ()), cell or ""]))
 
 
 def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner.goals import VALUES
+from dlrover_nb.core.structs.goals import VALUES
 from dlrover_nb.widgets.mitigations import deciders
 from dlrover_nb.widgets.rows import columns as c
 from dlrover_nb.widgets.rows import load_columns
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.export import Imported
     from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.history.load_series import LoadPoint
-    from dlrover_nb.core.planner.goals import Goal, GoalAnswer
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.audited import AuditedCommand
     from dlrover_nb.core.structs.brain import BrainRound, JobShare
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.goals import Goal, GoalAnswer
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed

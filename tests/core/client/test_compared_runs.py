@@ -26,7 +26,7 @@ def test_the_plans_of_a_run_are_those_that_ran_each_once():
     assert [(span.at_s, span.plan) for span in plan_spans(HISTORY)] == [(10.0, PLAN), (22.0, TARGET)]
 
 
-def test_the_cost_is_each_plan_for_as_long_as_it_ran():
+def test_the_cost_is_each_plan_as_long_as_it_ran():
     hours = (22.0 - 10.0) / 3600, (100.0 - 22.0) / 3600
     prices = [pricing.cost_per_hour(plan, PRICED.prices) for plan in (PLAN, TARGET)]
     assert cost(HISTORY) == pytest.approx(sum(p * h for p, h in zip(prices, hours, strict=True)))

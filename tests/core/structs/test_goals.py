@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner.goals import EXAMPLES, VALUES, Goal, GoalKind, answer, meets, read_goals
 from dlrover_nb.core.structs.decisions import Candidate, Prediction
+from dlrover_nb.core.structs.goals import EXAMPLES, VALUES, Goal, GoalKind, answer, meets, read_goals
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
 
 NOW_S = 1_796_000_000.0
