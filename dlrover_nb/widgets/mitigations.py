@@ -241,8 +241,9 @@ def order_command(job: str, action: Action) -> str:
             option = f"--restart {short_name(node, job)}"
         case MoveBuckets(ps=ps):
             option = f"--move {short_name(ps, job)}"
-        case SetSize(node=node, cpu=cpu):
-            option = f"--cores {short_name(node, job)}={cpu:g}"
+        case SetSize(node=node, cpu=cpu, memory_mib=mib):
+            name = short_name(node, job)
+            option = f"--cores {name}={cpu:g} --memory {name}={mib}"
         case AdjustBatches(sizes=sizes):
             if action.accumulate:
                 return ""

@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    SetSize,
 )
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase
@@ -132,6 +133,7 @@ def test_nothing_waits_and_nobody_is_slow_in_a_job_that_has_ended():
         AdjustBatches((("worker-0", 96), ("worker-1", 32))),
         BackupWorkers(2),
         AdjustRates((("worker-0", 1.0), ("worker-1", 0.25))),
+        SetSize("ps-0", Role.PS, 2.0, 4096),
     ],
 )
 def test_the_command_of_an_action_orders_just_that(action):
