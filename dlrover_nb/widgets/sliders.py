@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
+    from dlrover_nb.widgets.review import PendingAction
 
 _HINT = (
     "Move a slider to see what another plan would bring, or tap a plan on the front. "
@@ -67,6 +68,9 @@ class Sliders:
         self._view_model, self._lock, self._on_change = view_model, lock, on_change
         self._latest = LatestOnly(self._weigh)
         self._chosen: ResourcePlan | None = None  # None: the user has moved no slider
+        self._asked_before: PendingAction | None = (
+            None  # the newest request when the user moved a slider last
+        )
         self._is_drawing = False
         self._asked: Hashable = None
         self._asked_at_s, self._is_unanswered = 0.0, False
@@ -115,15 +119,23 @@ class Sliders:
     def choose(self, plan: ResourcePlan) -> None:
         """Set the sliders to a plan, as a user's move would."""
         with self._lock:
-            self._chosen = plan
+            self._choose(plan)
         self._on_change()
 
     def _moved(self, axis: Axis, at: int) -> None:
+        """Take a user's move, and not what drawing sets.
+
+        While a slider is drawn in one thread, param dispatches a move that another thread receives in the
+        drawing thread too: it is known by its value alone.
+        """
         with self._lock:
-            if self._is_drawing:
+            if self._is_drawing and at == self._ladders[axis].at:
                 return
-            self._chosen = changed(self.plan, axis, self._ladders[axis].values[at])
+            self._choose(changed(self.plan, axis, self._ladders[axis].values[at]))
         self._on_change()
+
+    def _choose(self, plan: ResourcePlan) -> None:
+        self._chosen, self._asked_before = plan, self._view_model.state().asked
 
     def _go_back(self, event: object) -> None:  # noqa: ARG002 - param's signature
         with self._lock:
@@ -180,8 +192,11 @@ class Sliders:
         self.back.disabled = self._chosen is None
 
     def _let_go(self, state: ViewState) -> None:
-        """Follow the job again once it has reached the plan that was requested here."""
-        asked = state.asked
+        """Follow the job again once it has reached the plan that was requested here.
+
+        A request older than the last move is none of these sliders': they may pass over its plan.
+        """
+        asked = None if state.asked is self._asked_before else state.asked
         decided = asked.decision.plan if asked and asked.answer is Answer.TAKEN and asked.decision else None
         if decided is not None and decided == self._chosen == state.snapshot.target:
             self._chosen = None
@@ -189,10 +204,11 @@ class Sliders:
     def _draw_knobs(self, snapshot: JobSnapshot) -> None:
         for ladder in ladders(snapshot, self.plan):
             self._ladders[ladder.axis] = ladder
-            self.knobs[ladder.axis].param.update(
-                label=ladder.title, choices=[*ladder.words], at=ladder.at,
-                fixed=ladder.is_fixed or snapshot.phase.is_final,
-            )  # fmt: skip
+            knob, is_fixed = self.knobs[ladder.axis], ladder.is_fixed or snapshot.phase.is_final
+            to = {"label": ladder.title, "choices": [*ladder.words], "at": ladder.at, "fixed": is_fixed}
+            new = {name: value for name, value in to.items() if value != getattr(knob, name)}
+            if new:  # a move that comes while a slider is set to what it shows would be lost
+                knob.param.update(**new)
 
 
 def _state(snapshot: JobSnapshot) -> Hashable:

@@ -161,6 +161,26 @@ def test_sliders_that_the_user_moved_stay_until_he_goes_back(master, view, scree
     assert screen.sliders.plan == b.plan(3, 2)
 
 
+def test_sliders_pass_over_the_plan_of_an_older_decision(master, view, screen):
+    view.view_model.accept("p2", why="")
+    until(lambda: answered(view))
+    master.state = b.snapshot(target=b.BETTER_PLAN, proposals=(b.proposal("p3", target=b.plan(1, 2)),))
+    redraw(view, screen)
+    assert screen.sliders.plan == b.plan(1, 2)
+    screen.sliders.choose(b.BETTER_PLAN)
+    redraw(view, screen)
+    assert screen.sliders.plan == b.BETTER_PLAN, "the user's move must stay, though it is the plan now"
+
+
+def test_a_move_that_arrives_while_a_slider_is_drawn_is_kept(view, screen):
+    knob, ladder = screen.sliders.knobs[Axis.WORKERS], screen.sliders._ladders[Axis.WORKERS]
+    to = next(at for at in range(len(ladder.values)) if at != ladder.at)
+    knob.label = "something to draw anew"
+    knob.param.watch(lambda _: setattr(knob, "at", to), "label")  # as another thread would
+    screen._show(view.view_model.state())
+    assert screen.sliders.plan.worker.count == ladder.values[to]
+
+
 def test_a_move_shows_what_the_plan_would_bring_and_names_it_on_the_button(master, screen):
     move(screen, Axis.WORKERS, 1)
     screen._show(screen._view_model.state())
