@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from dlrover_nb.magics.verb import Values
 
 ACTIONS = ("run", "once", "show")
-METHODS, WEIGHTS = (
+METHODS, WEIGHTS, ORDERS = (
     ("weighted", "greedy"),
     ("remaining time", "equal", "priority", "deadline", "fair share"),
+    ("first come", "shortest", "priority", "fair share", "qore"),
 )
 
 
@@ -135,14 +136,17 @@ def _note(cluster: Cluster, history: str | None, found: BrainRound) -> None:
 def _log(found: BrainRound) -> None:
     grown = [f"{share.job} {share.added_cores:+g} cores" for share in found.shares if share.added_cores]
     refused = [f"{share.job} refused: {share.refused}" for share in found.shares if share.refused]
+    started = [f"{each.job} starts with {each.admitted.short}" for each in found.queue if each.admitted]
+    n_waiting = sum(each.admitted is None for each in found.queue)
     logging.getLogger(__name__).info(
-        "round %d of term %d in %.2f s: %d jobs take part, %d do not%s",
+        "round %d of term %d in %.2f s: %d jobs take part, %d do not, %d wait%s",
         found.number,
         found.term,
         found.took_s,
         len(found.shares),
         len(found.apart),
-        "".join(f"; {each}" for each in (*grown, *refused, *([found.note] if found.note else []))),
+        n_waiting,
+        "".join(f"; {each}" for each in (*started, *grown, *refused, *([found.note] if found.note else []))),
     )
 
 
@@ -156,6 +160,8 @@ def _settings(values: Values) -> Values:
         method=str(left.pop("method")),
         weight=str(left.pop("weight")),
         shrink=bool(left.pop("shrink")),
+        order=str(left.pop("order")),
+        start_share=float(str(left.pop("start_share"))),
         ceilings=dict(ceilings) if isinstance(ceilings, list) else {},
     )
     return {**left, "settings": settings}
@@ -172,6 +178,13 @@ def _above_zero(text: str) -> float:
     value = number(text)
     if not (math.isfinite(value) and value > 0):
         raise ArgumentTypeError(f"must be above zero, got {text!r}")
+    return value
+
+
+def _share(text: str) -> float:
+    value = _above_zero(text)
+    if value > 1:
+        raise ArgumentTypeError(f"must be above 0 and at most 1, got {text!r}")
     return value
 
 
@@ -211,6 +224,20 @@ BRAIN = Verb(
             default="remaining time",
             metavar="WEIGHT",
             help="of jobs' gains: remaining time (default), equal, priority, deadline, fair share",
+        ),
+        argument(
+            "--order",
+            type=one_of("order", ORDERS),
+            default="first come",
+            metavar="ORDER",
+            help="of the queue: first come (default), shortest, priority, fair share, qore",
+        ),
+        argument(
+            "--start-share",
+            type=_share,
+            default=0.5,
+            metavar="SHARE",
+            help="of its cores, with which a waiting job may start (default 0.5)",
         ),
         argument("--shrink", action="store_true", help="may make a job slower to make room for others"),
         argument(

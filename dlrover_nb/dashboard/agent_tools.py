@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.commands.second_person import Rules
-    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
+    from dlrover_nb.core.structs.offers import Allotment, Offer
     from dlrover_nb.core.structs.people import Person
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -72,7 +72,7 @@ class ReadingLink:
         """Return why a proposal was made."""
         return self._link.explain(proposal)
 
-    def offer(self) -> JobOffer | NoOffer:
+    def offer(self) -> Offer:
         """Return the plans that the job could use."""
         return self._link.offer()
 

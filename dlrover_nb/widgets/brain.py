@@ -9,8 +9,9 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.brain import BrainRound, JobShare
+    from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
 
+QUEUE_HEAD = ("place", "job", "owner", "asks for", "starts with", "why")
 HEAD = ("job", "owner", "runs", "is meant to have", "cores", "may plan with", "why not more")
 NOBODY = "No job in auto mode takes part now."
 
@@ -27,9 +28,22 @@ def brain_view(found: BrainRound) -> View:
         blocks.append(Paragraph(found.note, Tone.WARNING))
     rows = tuple(_row(share) for share in found.shares)
     blocks.append(Table("What jobs are meant to have", HEAD, rows) if rows else Paragraph(NOBODY))
+    if found.queue:
+        blocks.append(Table("The queue", QUEUE_HEAD, tuple(_queue_row(each) for each in found.queue)))
     if found.apart:
         blocks.append(Table("Jobs that take no part", ("job", "why"), found.apart))
     return View(f"The brain of {found.cluster}", tuple(blocks))
+
+
+def _queue_row(queued: QueuedJob) -> tuple[str, ...]:
+    return (
+        str(queued.place.place) if queued.admitted is None else "starts",
+        queued.job,
+        queued.owner or units.MISSING,
+        queued.asked.short,
+        units.MISSING if queued.admitted is None else queued.admitted.short,
+        f"refused: {queued.refused}" if queued.refused else queued.place.why or units.MISSING,
+    )
 
 
 def _row(share: JobShare) -> tuple[str, ...]:

@@ -26,9 +26,10 @@ from dlrover_nb.core.history.load_series import LoadPoint
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.actions import KillRestart, Proposed
+from dlrover_nb.core.structs.admission import QueuePlace
 from dlrover_nb.core.structs.audited import AuditedCommand
 from dlrover_nb.core.structs.bounds import Pins, Quota
-from dlrover_nb.core.structs.brain import BrainRound, JobShare
+from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
@@ -80,6 +81,7 @@ RESULTS: dict[str, Tables] = {
             3.0,
             (JobShare("ads", "ada", b.NOW_PLAN, b.BETTER_PLAN, Quota(8.0), "Needs 2 more cores."),),
             (("feed", "a user decides"),),
+            queue=(QueuedJob("late", "bob", b.NOW_PLAN, None, QueuePlace(1, 1, "needs 2 cores")),),
         )
     ),
     "runs": results.runs([run()]),

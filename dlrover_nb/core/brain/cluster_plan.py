@@ -23,6 +23,7 @@ import numpy as np
 
 from dlrover_nb.core.brain.machines import all_fit
 from dlrover_nb.core.brain.offer_columns import columns_of
+from dlrover_nb.core.brain.queue_order import ORDERS
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy import WEIGHTS, literal, refusal, select
 from dlrover_nb.core.structs import _check
@@ -66,6 +67,10 @@ class BrainSettings:
         Share of the objective by which another choice must be better than the last one.
     ceilings
         Money per hour that the jobs of each owner may cost together.
+    order
+        Of the queue, by its name in `queue_order.ORDERS`.
+    start_share
+        Share of the cores that a waiting job asks for, with which it may start: above 0, at most 1.
     """
 
     method: str = "weighted"
@@ -73,14 +78,18 @@ class BrainSettings:
     shrink: bool = False
     min_gain: float = 0.05
     ceilings: Mapping[str, float] = field(default_factory=dict)
+    order: str = "first come"
+    start_share: float = 0.5
 
     def __post_init__(self) -> None:
-        for name, table in (("method", METHODS), ("weight", WEIGHTS)):
+        for name, table in (("method", METHODS), ("weight", WEIGHTS), ("order", ORDERS)):
             if getattr(self, name) not in table:
                 raise InvalidValueError(
                     f"{name} must be one of {', '.join(table)}, got {getattr(self, name)!r}"
                 )
         _check.at_least("min_gain", self.min_gain, 0)
+        if not 0 < self.start_share <= 1:
+            raise InvalidValueError(f"start_share must be above 0 and at most 1, got {self.start_share}")
         for owner, money in self.ceilings.items():
             _check.above_zero(f"ceiling of {owner}", money)
 
@@ -152,8 +161,7 @@ def plan_cluster(
     try:
         found = _selected(columns, room, settings)
     except CapacityError as error:
-        quotas = {each.job: Share(each.plan, _quota(each.plan, 0.0, 0)) for each in offers}
-        return ClusterPlan(quotas, note=f"no job may grow: {error.text}")
+        return unchanged(offers, note=f"no job may grow: {error.text}")
     kept = _kept(columns, found, before, settings) if before else None
     chosen = found.chosen if kept is None else kept
     shown = replace(found, chosen=chosen)
@@ -163,6 +171,11 @@ def plan_cluster(
         bound=found.bound,
         is_kept=kept is not None,
     )
+
+
+def unchanged(offers: Sequence[JobOffer], *, why: str = "", note: str = "") -> ClusterPlan:
+    """Return that every job keeps the plan that runs, and may plan with no more."""
+    return ClusterPlan({o.job: Share(o.plan, quota_of(o.plan, 0.0, 0), why) for o in offers}, note=note)
 
 
 def _selected(columns: OfferColumns, room: Capacity, settings: BrainSettings) -> Selection:
@@ -258,12 +271,13 @@ def _shares(columns: OfferColumns, found: Selection, room: Capacity) -> dict[str
     spare_mib = max(room.total_memory_mib - sum(plan.total_memory_mib for plan in plans), 0) // n_job
     instead = _grown(columns, plans)
     return {
-        offer.job: Share(plan, _quota(plan, spare_cpu, spare_mib), _why(columns, found, i, instead))
+        offer.job: Share(plan, quota_of(plan, spare_cpu, spare_mib), _why(columns, found, i, instead))
         for i, (offer, plan) in enumerate(zip(columns.offers, plans, strict=True))
     }
 
 
-def _quota(plan: ResourcePlan, spare_cpu: float, spare_mib: int) -> Quota:
+def quota_of(plan: ResourcePlan, spare_cpu: float = 0.0, spare_mib: int = 0) -> Quota:
+    """Return a quota of what a plan needs, and of a part of the rest."""
     return Quota(round(plan.total_cpu + spare_cpu, 2), int(plan.total_memory_mib + spare_mib))
 
 

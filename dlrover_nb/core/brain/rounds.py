@@ -1,5 +1,7 @@
 """One round of the brain: ask each master what its job could use, choose for all, hand out quotas.
 
+Jobs of the queue come first: what is free goes to them, in their order, before running jobs may grow.
+
 A master that does not answer, or of a release without these calls, takes no part: what it holds is not free,
 and it goes on as it is. An offer whose numbers cannot be is left out in the same way. Allotments are handed
 out in every round, changed or not, since they hold for a time only.
@@ -13,13 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.core.brain.cluster_plan import plan_cluster
+from dlrover_nb.core.brain.admission import AdmissionPlan, admit
+from dlrover_nb.core.brain.cluster_plan import plan_cluster, unchanged
+from dlrover_nb.core.brain.make_room import make_room
 from dlrover_nb.core.brain.offer_columns import check
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.planner.waiting import free_of, needs_of
-from dlrover_nb.core.structs.brain import BrainRound, JobShare
+from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
+from dlrover_nb.core.structs.capacity import plan_needs
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
+from dlrover_nb.core.structs.waits import Holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.summary import JobSummary
 
@@ -36,6 +44,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 N_AT_ONCE = 32  # masters that are asked at the same time
+_COMING = frozenset({JobPhase.STARTING, JobPhase.RESCALING})
+_ASKED = frozenset({JobPhase.TRAINING, JobPhase.STARTING})  # a job in the queue is starting
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +97,14 @@ class Rounds:
         """
         began_s = time.monotonic()
         live = [job for job in self._cluster.live_jobs() if not job.phase.is_final]
-        offers, apart = self._offers(live)
-        others = [job for job in live if job.name not in offers]
-        room = free_of(self._cluster.capacity(), [need for job in others for need in needs_of(job)])
-        plan = plan_cluster(tuple(offers.values()), room, self._settings, self._before)
+        offers, waiting, apart = self._offers(live)
+        others = [job for job in live if job.name not in offers and job.name not in waiting]
+        capacity = self._cluster.capacity()
+        room = free_of(capacity, [need for job in others for need in _holds(job)])
+        queue = self._admission(waiting, offers, others, capacity, room)
+        plan = self._planned(tuple(offers.values()), room, queue)
         self._remember(plan, {job.name for job in live})
-        refused = self._hand_out(plan, term)
+        refused = self._hand_out(self._allotments(plan, queue, term), term)
         self._number += 1
         shares = tuple(
             JobShare(name, offer.owner, offer.plan, own.plan, own.quota, own.why, refused.get(name, ""))
@@ -111,32 +123,74 @@ class Rounds:
             plan.note,
             plan.is_kept,
             round(took_s, 4),
+            _queued(waiting, queue, refused),
         )
+
+    def _admission(
+        self,
+        waiting: Mapping[str, WaitingOffer],
+        offers: Mapping[str, JobOffer],
+        others: Iterable[JobSummary],
+        capacity: Capacity,
+        room: Capacity,
+    ) -> AdmissionPlan:
+        """Decide who of the queue starts in what no job holds."""
+        if not waiting:
+            return AdmissionPlan()
+        free = free_of(room, [need for offer in offers.values() for need in plan_needs(offer.plan)])
+        holders = [_holder(offer) for offer in offers.values()]
+        holders += [Holder(job.name, job.owner, *_sums(job), job.left_s) for job in others]
+        return admit(
+            tuple(waiting.values()),
+            capacity,
+            free,
+            holders,
+            order=self._settings.order,
+            least_share=self._settings.start_share,
+        )
+
+    def _planned(self, offers: tuple[JobOffer, ...], room: Capacity, queue: AdmissionPlan) -> ClusterPlan:
+        """Plan for the running jobs beside the queue: who waits in it comes before their growth."""
+        room = free_of(room, [need for plan in queue.admitted.values() for need in plan_needs(plan)])
+        if queue.first is None:
+            return plan_cluster(offers, room, self._settings, self._before)
+        why = f"What is free is kept for {queue.first.job}, the first in the queue."
+        if not self._settings.shrink:
+            return unchanged(offers, why=why)
+        found = make_room(queue.first, offers, room, self._settings.start_share)
+        return unchanged(offers, why=why) if found is None else found
 
     def _remember(self, plan: ClusterPlan, live: Collection[str]) -> None:
         """Remember what jobs are meant to have, also of those that take no part for the moment."""
         apart = {job: meant for job, meant in self._before.items() if job in live}
         self._before = apart | {job: share.plan for job, share in plan.shares.items()}
 
-    def _offers(self, live: Iterable[JobSummary]) -> tuple[dict[str, JobOffer], dict[str, str]]:
-        """Return the offers by job, and why others take no part."""
-        jobs = [job for job in live if job.phase is JobPhase.TRAINING]
+    def _offers(
+        self, live: Iterable[JobSummary]
+    ) -> tuple[dict[str, JobOffer], dict[str, WaitingOffer], dict[str, str]]:
+        """Return what running jobs and those in the queue offer, by job, and why others take no part."""
+        jobs = [job for job in live if job.phase in _ASKED]
         apart = {job.name: f"it is {job.phase}" for job in live if job.phase is not JobPhase.TRAINING}
         self._links = {key: link for key, link in self._links.items() if key in {_key(job) for job in jobs}}
         offers: dict[str, JobOffer] = {}
+        waiting: dict[str, WaitingOffer] = {}
         for job, answer in zip(jobs, _at_once(self._offer, jobs), strict=True):
             if isinstance(answer, JobOffer):
                 offers[job.name] = answer
-            else:
+            elif isinstance(answer, WaitingOffer):
+                waiting[job.name] = answer
+                apart.pop(job.name, None)
+            elif job.phase is JobPhase.TRAINING:
                 apart[job.name] = answer
-        return offers, apart
+        return offers, waiting, apart
 
-    def _offer(self, job: JobSummary) -> JobOffer | str:
+    def _offer(self, job: JobSummary) -> JobOffer | WaitingOffer | str:
         try:
             answer = self._link(job).offer()
             if isinstance(answer, NoOffer):
                 return answer.why
-            check(answer)
+            if isinstance(answer, JobOffer):
+                check(answer)
         except DlroverError as error:
             return f"its master takes no part: {error.text}"
         return replace(answer, job=job.name)  # it may name no other
@@ -147,23 +201,67 @@ class Rounds:
             known = self._links[_key(job)] = self._cluster.job(job.name).with_short_timeout.link
         return known
 
-    def _hand_out(self, plan: ClusterPlan, term: Term) -> dict[str, str]:
-        """Hand out what jobs may plan with; return why masters refused."""
+    def _allotments(self, plan: ClusterPlan, queue: AdmissionPlan, term: Term) -> dict[str, Allotment]:
+        """Return what each job is told."""
+        usual = Allotment(by=term.by, term=term.number, lasts_s=self._lasts_s)
+        told = {job: replace(usual, quota=share.quota, why=share.why) for job, share in plan.shares.items()}
+        told |= {
+            job: replace(usual, admit=start, why=queue.why[job]) for job, start in queue.admitted.items()
+        }
+        return told | {job: replace(usual, queue=place) for job, place in queue.places.items()}
+
+    def _hand_out(self, told: Mapping[str, Allotment], term: Term) -> dict[str, str]:
+        """Tell the masters; return why they refused."""
         links = {name: link for (name, _), link in self._links.items()}
 
         def hand(name: str) -> str:
             if not term.may_act():
                 return "another planner has taken over"
-            share = plan.shares[name]
-            own = Allotment(share.quota, share.why, term.by, term.number, self._lasts_s)
             try:
-                links[name].allot(own)
+                links[name].allot(told[name])
             except DlroverError as error:
                 return error.text
             return ""
 
-        names = list(plan.shares)
+        names = list(told)
         return {name: why for name, why in zip(names, _at_once(hand, names), strict=True) if why}
+
+
+def _holds(job: JobSummary) -> list[Need]:
+    """Return what a job holds, or will hold at once: who starts or changes gets its whole plan first."""
+    held = needs_of(job)
+    if job.phase not in _COMING or job.plan is None or sum(cpu for cpu, _ in held) > job.plan.total_cpu:
+        return held
+    return plan_needs(job.plan)
+
+
+def _sums(job: JobSummary) -> tuple[float, int]:
+    held = _holds(job)
+    return sum(cpu for cpu, _ in held), sum(mib for _, mib in held)
+
+
+def _holder(offer: JobOffer) -> Holder:
+    plan = offer.plan
+    left_s = offer.n_sample_left / offer.samples_per_s
+    return Holder(offer.job, offer.owner, plan.total_cpu, plan.total_memory_mib, left_s)
+
+
+def _queued(
+    waiting: Mapping[str, WaitingOffer], queue: AdmissionPlan, refused: Mapping[str, str]
+) -> tuple[QueuedJob, ...]:
+    """Return the queue as it is kept: who starts, then the others in their order."""
+    order = (*queue.admitted, *sorted(queue.places, key=lambda job: queue.places[job].place))
+    return tuple(
+        QueuedJob(
+            job,
+            waiting[job].owner,
+            waiting[job].plan,
+            queue.admitted.get(job),
+            queue.places.get(job, QueuePlace(why=queue.why.get(job, ""))),
+            refused.get(job, ""),
+        )
+        for job in order
+    )
 
 
 def _key(job: JobSummary) -> tuple[str, float]:

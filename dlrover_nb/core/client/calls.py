@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.rundir.bundle import CheckpointBundle
+from dlrover_nb.core.structs.admission import WaitingOffer
 from dlrover_nb.core.structs.call_rights import CallRight
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
@@ -204,6 +205,7 @@ Answer = (
     | Decision
     | CheckpointBundle
     | JobOffer
+    | WaitingOffer
     | NoOffer
     | Done
     | NotBegun

@@ -45,6 +45,7 @@ from dlrover_nb.core.client.calls import (
 from dlrover_nb.core.client.master_link import MasterLink
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
+from dlrover_nb.core.structs.admission import WaitingOffer
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.offers import JobOffer, NoOffer
 from dlrover_nb.core.structs.questions import Explanation
@@ -54,7 +55,7 @@ from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.calls import Answer, Call
-    from dlrover_nb.core.structs.offers import Allotment
+    from dlrover_nb.core.structs.offers import Allotment, Offer
     from dlrover_nb.core.structs.questions import LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -120,10 +121,10 @@ class CallLink(ABC):
         """Return why a proposal was made."""
         return expect(Explanation, self.send(AskExplain(proposal)))
 
-    def offer(self) -> JobOffer | NoOffer:
+    def offer(self) -> Offer:
         """Return the plans that the job could use, for a choice among jobs; or why it takes no part."""
         answer = self.send(AskOffer())
-        return answer if isinstance(answer, NoOffer) else expect(JobOffer, answer)
+        return answer if isinstance(answer, NoOffer | WaitingOffer) else expect(JobOffer, answer)
 
     def allot(self, allotment: Allotment) -> None:
         """Say what the job may plan with beside others."""

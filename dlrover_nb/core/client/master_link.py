@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
+    from dlrover_nb.core.structs.offers import Allotment, Offer
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -44,7 +44,7 @@ class MasterLink(Protocol):
         """Return why a proposal was made; None: the open one, or why there is none."""
         ...
 
-    def offer(self) -> JobOffer | NoOffer:
+    def offer(self) -> Offer:
         """Return the plans that the job could use, for a choice among jobs; or why it takes no part."""
         ...
 

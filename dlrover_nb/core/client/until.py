@@ -65,6 +65,8 @@ def first_steps(snapshot: JobSnapshot) -> str:
     is_early = snapshot.phase in {JobPhase.STARTING, JobPhase.TRAINING}
     if not is_early or snapshot.train.n_sample_done or snapshot.samples_per_s:
         return ""
+    if snapshot.queue is not None:
+        return snapshot.queue.words
     return f"first steps: {_nodes_up(snapshot)}"
 
 

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget
-from dlrover_nb.core.planner import PolicyContext, break_even_of, has_room, post_scale, rescues_deadline
+from dlrover_nb.core.planner import (
+    PolicyContext,
+    break_even_of,
+    give_way,
+    has_room,
+    post_scale,
+    rescues_deadline,
+)
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.events import Mitigate, Remember
 from dlrover_nb.core.structs.job import Mode
@@ -45,7 +52,10 @@ class BoundPolicy:
     context: PolicyContext
 
     def __call__(self, analysis: Analysis) -> Advice | None:
-        """Advise on the present analysis, or on a hypothetical one."""
+        """Advise on the present analysis, or on a hypothetical one; room for others is made first."""
+        now, limits = analysis.situation, self.context.limits
+        if limits is not None and limits.quota.ends(now.plan) and now.pins.allows(now.plan):
+            return give_way(analysis, limits.quota, self.context.rejected_plans)
         return self.policy(analysis, self.settings, self.context)
 
 
@@ -239,8 +249,8 @@ class Advisor:
         now, known = analysis.current, analysis.candidate(proposal.candidate.plan)
         then = known.prediction
         is_dearer = proposal.candidate.cost >= now.cost
-        keeps_pins = not self._state.pins.allows(now.plan)  # proposed for the pins, not for its speed
-        if then.possibly_over(now.prediction) < 1 and is_dearer and not keeps_pins:
+        must_change = not self._state.pins.allows(now.plan) or self._state.quota.ends(now.plan)
+        if then.possibly_over(now.prediction) < 1 and is_dearer and not must_change:
             return self.expire(at_s, "it would be slower than the current plan")
         if advice is None:
             return ()

@@ -178,6 +178,8 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
         return None
     if not now.quota.allows(plan):
         return Refusal("quota", f"other jobs leave {now.quota}, the plan takes {plan.total_cpu:g} cores")
+    if now.quota.ends(now.plan):
+        return None
     return _pace(now, settings) or _hysteresis(proposal, now, settings) or _gate(proposal, now, settings)
 
 

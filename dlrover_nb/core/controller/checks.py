@@ -42,6 +42,7 @@ class DecisionContext:
     is_running: bool
     under_way: str | None
     changes: tuple[UndoableChange, ...] = ()  # by decisions, oldest first
+    is_held: bool = False  # whether it waits in the queue of its cluster: a plan lets it start
 
     @property
     def name(self) -> str:
@@ -128,7 +129,8 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
     """
     if now.phase.is_final:
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
-    _check_ready(now, "a change of plan")
+    if not now.is_held:
+        _check_ready(now, "a change of plan")
     is_cancel = now.under_way is not None and plan == now.running
     if not is_cancel:
         check_plan(plan, now)
@@ -183,7 +185,7 @@ def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
 
 def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
     """Refuse a plan that runs already, breaks a pin or does not fit; raises as `check_decision` does."""
-    if plan == now.target:
+    if plan == now.target and not now.is_held:
         state = "is being applied already" if now.under_way else "already runs"
         raise InvalidValueError(
             f"plan must differ from now, got {plan}, which {state}; name what should change"

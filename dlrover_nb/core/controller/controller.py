@@ -107,10 +107,10 @@ class Controller:
         self.given = Given(s, policy, fit)
         self.at_s = job.at_s  # of the last event
         self._state, self._story = JobState(job), Story()
-        self._allotted = Allotted(self._state, self._story)
         self._rollup = Rollup(s.row_s, job.at_s)
         self._measured = Measurement(s, job.spec, job.n_sample_total)
         self._rollouts = Rollouts(job.spec.plan, self._story)
+        self._allotted = Allotted(self._state, self._story, self._rollouts)
         self._book, self._undo = ProposalBook(job.spec.name, self._story), UndoLog()
         self._protection = Protection(s, self._measured)
         self._analyst = Analyst(s, self._state, self._measured, self._protection, fit)
@@ -213,8 +213,7 @@ class Controller:
             case RoomChanged():
                 return self._capacity_changed(event)
             case QuotaChanged():
-                self._allotted.changed(event)
-                return ()
+                return self._quota_changed(event)
             case NodeStarted() | NodeLeft() | BatchSizesSet() | NodeSizesSet() | MitigationEnded():
                 self._mitigations.observe(event)
                 return ()
@@ -286,6 +285,7 @@ class Controller:
             stragglers=self._nodes.findings,
             mitigations=self._actions.all,
             node_errors=self._nodes.errors(self.at_s),
+            queue=self._state.queue,
         )
 
     def queries(self) -> PlanQueries:
@@ -307,6 +307,8 @@ class Controller:
             use=self._measured.use,
             may_change=self._advisor.may_change,
             allotted=self._allotted.words,
+            queue=self._state.queue,
+            at_s=self.at_s,
         )
 
     def story(self) -> tuple[str, ...]:
@@ -373,6 +375,12 @@ class Controller:
         self._story.add(event.at_s, f"{event.role} {event.node} was killed for lack of memory at {at_mib}")
         self._protection.killed(event, self._rollouts.target)
         return ()
+
+    def _quota_changed(self, event: QuotaChanged) -> Orders:
+        admitted = self._allotted.changed(event)
+        if not self._state.quota.ends(self._rollouts.target):
+            return admitted
+        return admitted + self._advisor.reconsider(event.at_s)
 
     def _capacity_changed(self, event: RoomChanged) -> Orders:
         plan = self._rollouts.target

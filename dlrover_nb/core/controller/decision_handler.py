@@ -101,6 +101,7 @@ class DecisionHandler:
             is_running=bool(self._rollouts.markers),
             under_way=str(rollout) if rollout else None,
             changes=self._undo.all,
+            is_held=state.queue is not None,
         )
 
     def decided(self, decision: Decision, at_s: float) -> Orders:
@@ -234,6 +235,7 @@ class DecisionHandler:
             kind=self._book.find(name).kind if status is ProposalStatus.ACCEPTED else None,
         )
         self._warn_of_memory(plan, at_s)
+        self._state.queued(None)
         did = f"undid {decision.undoes}" if decision.undoes else "set another plan"
         self._mitigations.give_way(at_s, f"{decision.by} {did}")
         return self._plans.order(rollout, status, at_s, by=decision.by, did=did)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrover_nb.core.planner import Analysis
+    from dlrover_nb.core.structs.admission import QueuePlace
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
@@ -41,6 +42,7 @@ class DecisionView:
     stragglers: tuple[Straggler, ...]
     mitigations: tuple[Mitigation, ...]
     node_errors: tuple[NodeErrors, ...]
+    queue: QueuePlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

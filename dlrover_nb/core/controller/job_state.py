@@ -1,4 +1,4 @@
-"""The state of a job: its submission, phase, mode, pins and quota.
+"""The state of a job: its submission, phase, mode, pins, quota and place in the queue.
 
 All parts of the controller read it. It changes by the events of a phase, of capacity and of a quota, and by
 decisions on mode and pins; each change is one method here.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.admission import NO_BRAIN, Admission, QueuePlace
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.default_bounds import completed, widened
 from dlrover_nb.core.structs.job import JobPhase
@@ -30,6 +31,8 @@ class JobState:
         that proved unusable.
     phase, mode, pins, quota
         Stage of the job, who decides, what is fixed in every plan, and what other jobs leave free.
+    queue
+        Where it stands in the queue of its cluster; None: it was admitted.
     """
 
     def __init__(self, job: JobSubmitted) -> None:
@@ -39,6 +42,7 @@ class JobState:
         self.mode: Mode = job.spec.mode
         self.pins: Pins = job.spec.pins
         self.quota = Quota()
+        self.queue = NO_BRAIN if job.spec.admission is Admission.QUEUE else None
 
     @property
     def spec(self) -> JobSpec:
@@ -58,6 +62,8 @@ class JobState:
     def enter(self, phase: JobPhase) -> None:
         """Enter a phase."""
         self.phase = phase
+        if phase.is_final:
+            self.queue = None
 
     def change_mode(self, mode: Mode) -> None:
         """Set who decides."""
@@ -79,6 +85,10 @@ class JobState:
     def change_quota(self, quota: Quota) -> None:
         """Plan, in auto mode, within another quota from now on."""
         self.quota = quota
+
+    def queued(self, place: QueuePlace | None) -> None:
+        """Set where the job stands in the queue; None: it was admitted."""
+        self.queue = place
 
     def drop_prior(self) -> None:
         """Continue without the prior of similar jobs."""

@@ -29,9 +29,10 @@ from dlrover_nb.core.planner import (
     probe,
     runner_up,
 )
+from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.offers import JobOffer, NoOffer
+from dlrover_nb.core.structs.offers import NoOffer, Offer
 from dlrover_nb.core.structs.questions import Explanation, Weighed
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class PlanQueries:
         Whether a change of plan is possible now.
     allotted
         Why other jobs leave it no more than its quota; empty: nobody says so.
+    queue
+        Where it waits in the queue of its cluster; None: it does not.
+    at_s
+        The moment.
     """
 
     analysis: Analysis | None
@@ -112,9 +117,16 @@ class PlanQueries:
     use: JobUse | None = None
     may_change: bool = False
     allotted: str = ""
+    queue: QueuePlace | None = None
+    at_s: float = 0.0
 
-    def offer(self) -> JobOffer | NoOffer:
-        """Return the plans that the job could use, for a choice among jobs; or why it takes no part in it."""
+    def offer(self) -> Offer:
+        """Return the plans that the job could use, for a choice among jobs; or why it takes no part in it.
+
+        A job that waits in the queue says what it asks for.
+        """
+        if self.queue is not None:
+            return self._asked()
         if self.limits is None:
             return NoOffer("a user decides on its plan, as it is not in auto mode")
         if not self.may_change:
@@ -124,6 +136,22 @@ class PlanQueries:
         if self.analysis.grid.n_plan > MAX_PLANS:
             return NoOffer(f"its bounds allow more than {MAX_PLANS:,} plans")
         return bid(self.analysis.situation, self.analysis.model).offer()
+
+    def _asked(self) -> WaitingOffer:
+        job, prior = self.context.job, self.analysis
+        spec, due_s = job.spec, job.spec.due_s(job.at_s)
+        return WaitingOffer(
+            job=spec.name,
+            owner=spec.owner,
+            plan=self.context.target,
+            waited_s=max(self.at_s - job.at_s, 0.0),
+            n_sample=job.n_sample_total,
+            bounds=spec.bounds,
+            pins=self.context.pins,
+            samples_per_s=None if prior is None else prior.current.prediction.samples_per_s,
+            deadline_left_s=None if due_s is None else due_s - self.at_s,
+            priority=spec.priority,
+        )
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
         """Return the predicted effect of each plan, and why a decision for it would be refused."""

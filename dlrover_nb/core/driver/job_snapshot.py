@@ -134,7 +134,7 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         spec=spec,
         capacity=capacity,
         phase=master.phase,
-        message=master.message,
+        message=master.message if view.queue is None else view.queue.words,
         mode=view.mode,
         started_at_s=started_at_s,
         ended_at_s=ended_at_s,
@@ -173,4 +173,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         stragglers=view.stragglers,
         mitigations=view.mitigations,
         node_errors=view.node_errors,
+        queue=view.queue,
     )

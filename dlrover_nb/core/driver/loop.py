@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.orders import Emit
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
+    from dlrover_nb.core.structs.offers import Allotment, Offer
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -147,7 +147,7 @@ class JobLoop(Generic[ActionT]):
         """Return why a proposal was made; `NotFoundError` when it does not exist."""
         return self._published.queries.explain(proposal)
 
-    def offer(self) -> JobOffer | NoOffer:
+    def offer(self) -> Offer:
         """Return the plans that the job could use, for a choice among jobs; or why it takes no part."""
         return self._published.queries.offer()
 

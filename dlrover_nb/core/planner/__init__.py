@@ -15,7 +15,7 @@ from dlrover_nb.core.planner.policies import POLICIES, Policy, PolicyContext
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying
 from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
-from dlrover_nb.core.planner.stages import Start, auto_scale, post_scale, protect_why, warm_start
+from dlrover_nb.core.planner.stages import Start, auto_scale, give_way, post_scale, protect_why, warm_start
 from dlrover_nb.core.structs.job import DEFAULT_POLICY
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "diagnosis_of",
     "evidence",
     "fitted",
+    "give_way",
     "has_room",
     "marginals",
     "post_scale",

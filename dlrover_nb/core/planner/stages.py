@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.planner.protect import MemoryNeed
+    from dlrover_nb.core.structs.bounds import Quota
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
@@ -118,10 +119,20 @@ def keep_pins(analysis: Analysis, rejected_plans: Mapping[ResourcePlan, float]) 
     return _with_reason(analysis, plan, ProposalKind.IMPROVE, why)
 
 
-def _fastest(analysis: Analysis, frame: Frame) -> ResourcePlan | None:
+def give_way(analysis: Analysis, quota: Quota, rejected_plans: Mapping[ResourcePlan, float]) -> Advice | None:
+    """Return the fastest plan within a quota that the present plan is beyond; None where there is none."""
+    plan = _fastest(analysis, Frame.of(analysis.situation), quota)
+    if plan is None or plan in rejected_plans:
+        return None
+    now = analysis.situation.plan
+    why = f"To make room for other jobs, which leave {quota}: {change_words(now, plan)}."
+    return _with_reason(analysis, plan, ProposalKind.IMPROVE, why)
+
+
+def _fastest(analysis: Analysis, frame: Frame, quota: Quota | None = None) -> ResourcePlan | None:
     order = np.argsort(-analysis.predictions.mean_low, kind="stable")
     plans = (analysis.space.plan(int(i)) for i in order)
-    return next((plan for plan in plans if frame.holds(plan)), None)
+    return next((plan for plan in plans if frame.holds(plan) and (quota is None or quota.allows(plan))), None)
 
 
 def _with_reason(analysis: Analysis, plan: ResourcePlan, kind: ProposalKind, why: str) -> Advice:

@@ -57,6 +57,10 @@ def waits_of(snapshot: JobSnapshot, queued: Iterable[QueueWait] = ()) -> tuple[W
         return ()
     job, owner = snapshot.spec.name, snapshot.spec.owner
     found = []
+    if snapshot.queue is not None:
+        plan = snapshot.target
+        words = f"the brain of its cluster: {snapshot.queue.words}"
+        found.append(Wait(job, owner, WaitKind.QUEUE, words, (), plan.total_cpu, plan.total_memory_mib))
     for why in dict.fromkeys(node.waits_for for node in snapshot.nodes if node.waits_for):
         nodes = [node for node in snapshot.nodes if node.waits_for == why]
         cpu, mib = sum(node.cpu for node in nodes), sum(node.memory_mib for node in nodes)

@@ -190,6 +190,8 @@ def _excuse_absence(state: JobState, at_s: float) -> None:
 def check_time(state: JobState, at_s: float) -> None:
     """Give up nodes, stages and plans that exceed their limits of time."""
     _excuse_absence(state, at_s)
+    if state.is_held and not state.stop_reason:
+        state.last_step_s = at_s  # it may wait in the queue for as long as that takes
     for node in state.roster.nodes:
         why = _overdue(state, node, at_s)
         if why and state.roster.get(node.id) is node:

@@ -36,6 +36,7 @@ from dlrover_nb.core.runtime.recovery_record import StateRecord, record_of, revi
 from dlrover_nb.core.runtime.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.runtime.worker_set import reconcile_workers
 from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.structs.admission import HELD, Admission
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Alive, Left, Report, ShardAsked, ShardFinished, Stop
@@ -199,9 +200,12 @@ class JobMaster:
     # events
 
     def start(self, at_s: float) -> tuple[Order, ...]:
-        """Order the nodes of the first plan."""
-        self._state.set_target(self._state.spec.plan, at_s)
-        self._state.orders.append(Emit(PhaseChanged(at_s, JobPhase.STARTING)))
+        """Order the nodes of the first plan, unless the job waits to be admitted."""
+        state = self._state
+        state.set_target(state.spec.plan, at_s)
+        state.is_held = state.spec.admission is Admission.QUEUE
+        state.message = HELD if state.is_held else ""
+        state.orders.append(Emit(PhaseChanged(at_s, JobPhase.STARTING, state.message)))
         return self._settle(at_s)
 
     def resume(

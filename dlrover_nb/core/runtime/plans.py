@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 def order_plan(state: JobState, plan: ResourcePlan, at_s: float) -> None:
-    """Set the target plan; a job that is about to end refuses."""
+    """Set the target plan, with which a job in the queue starts; a job that is about to end refuses."""
     if state.is_ended or state.is_evaluating or state.stop_reason:
         why = "the job is about to end" if not state.is_evaluating else "all rows are trained already"
         state.orders.append(Emit(PlanFailed(at_s, plan, why)))
-    elif state.change is None or state.target != plan or state.change.is_fallback:
+    elif state.is_held or state.change is None or state.target != plan or state.change.is_fallback:
+        if state.is_held:
+            state.is_held = False  # who orders a plan admits the job
+            state.note(f"admitted with {plan.short}", at_s)
         give_up(state, "a newer decision replaced it", at_s)
         state.set_target(plan, at_s)
 

@@ -117,6 +117,7 @@ class StateRecord:
     backups: int = 0
     rates: dict[str, float] = field(default_factory=dict)
     mitigations: tuple[OpenMitigation, ...] = ()
+    is_held: bool = False
 
 
 def name_of(kept: RestorableCheckpoint) -> KeptName:
@@ -170,6 +171,7 @@ def record_of(state: JobState) -> StateRecord:
         backups=state.backups,
         rates=dict(state.rates),
         mitigations=state.mitigations,
+        is_held=state.is_held,
     )
 
 
@@ -191,7 +193,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
     state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
-    state.phase, state.message = record.phase, record.message
+    state.phase, state.message, state.is_held = record.phase, record.message, record.is_held
     state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)
     state.sizes_emitted, state.node_sizes_emitted = batch_sizes.present(state), None
     state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s

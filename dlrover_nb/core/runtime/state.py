@@ -238,6 +238,7 @@ class JobState:
     backups: int = 0  # workers without which a round may end (BSP)
     rates: dict[str, float] = field(default_factory=dict)  # factors of workers' learning rates
     mitigations: tuple[OpenMitigation, ...] = ()  # that were begun and are not in effect yet
+    is_held: bool = False  # whether it waits to be admitted: no node starts
     silent: dict[str, Node] = field(
         default_factory=dict
     )  # lost nodes whose exit the backend has not reported
@@ -262,9 +263,9 @@ class JobState:
         self.orders.append(Send(node.id, message))
 
     def start_nodes(self, role: Role, n_node: int, at_s: float) -> None:
-        """Order nodes of the target's shape, unless the restart budget requires a delay."""
+        """Order nodes of the target's shape, unless the job waits in the queue, or has restarted too many."""
         plan = self.target.role(role)
-        if self.restarts[role].not_before_s(at_s, plan.count) > at_s:
+        if self.is_held or self.restarts[role].not_before_s(at_s, plan.count) > at_s:
             return
         for _ in range(n_node):
             node = self.roster.add(role, plan, at_s)

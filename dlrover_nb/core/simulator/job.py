@@ -22,6 +22,7 @@ from dlrover_nb.core.simulator.mitigation import SimMitigations
 from dlrover_nb.core.simulator.progress import Progress
 from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
 from dlrover_nb.core.simulator.snapshot_source import SnapshotSource
+from dlrover_nb.core.structs.admission import HELD, Admission
 from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import (
     Event,
@@ -89,6 +90,7 @@ class SimJob(SnapshotSource):
         self.ran: ResourcePlan | None = None  # the plan that runs, or ran last
         self._serving: ResourcePlan | None = None  # sizes and number of PS in use
         self._steady_since_s: float | None = None
+        self._is_held = False  # whether it waits in the queue to be admitted
         self._n_version, self._losses = 0, Losses()
         self._next_tick_s = math.inf
         self._fault_schedule = FaultSchedule(settings.faults, engine=engine, rng=rng, listener=self)
@@ -102,27 +104,23 @@ class SimJob(SnapshotSource):
             job.spec, settings.transition, self._sim_nodes, progress=self.progress, engine=engine, emit=emit
         )
 
-    # read access
-
-    @property
-    def running(self) -> ResourcePlan | None:
-        """The plan that runs; None during a change."""
-        return None if self._steady_since_s is None else self.target
-
-    # events
-
     def start(self) -> None:
-        """Emit the submission and request the nodes of the first plan."""
+        """Emit the submission, and request the first nodes unless the job waits to be admitted."""
         now_s = self.started_at_s = self._engine.now_s
-        self._serving = self.target
-        self._change = Change(replaces=False)
-        self._sim_nodes.set_target(self.target, now_s)
-        self._place_nodes()
+        self._is_held = self.job.spec.admission is Admission.QUEUE
+        if not self._is_held:
+            self._first_plan(self.target)
         capacity = self._capacity.check(self._sim_nodes.nodes, now_s) or self._capacity.known
         self._emit(self.job.submitted(now_s, capacity))
-        self._emit(PhaseChanged(now_s, JobPhase.STARTING))
+        self._emit(PhaseChanged(now_s, JobPhase.STARTING, HELD if self._is_held else ""))
         self._tick_later()
         self._settle()
+
+    def _first_plan(self, plan: ResourcePlan) -> None:
+        self.target = self._serving = plan
+        self._is_held, self._change = False, Change(replaces=False)
+        self._sim_nodes.set_target(plan, self._engine.now_s)
+        self._place_nodes()
 
     def set_target(self, plan: ResourcePlan) -> None:
         """Set the target plan; a change of plan in progress is given up."""
@@ -132,6 +130,10 @@ class SimJob(SnapshotSource):
             return
         if not fits(self._cluster.capacity, plan_needs(plan)):
             self._emit(PlanFailed(now_s, plan, "it exceeds all machines together; choose a smaller plan"))
+            return
+        if self._is_held:
+            self._first_plan(plan)
+            self._settle()
             return
         if self.ran is not None and self._change is not None and not self._change.is_fallback:
             if plan == self.target:
@@ -165,8 +167,6 @@ class SimJob(SnapshotSource):
         if not self.phase.is_final and self._sim_nodes.unplaced:
             self._advance()
             self._settle()
-
-    # changes of plan
 
     def _aim(self, plan: ResourcePlan, *, is_fallback: bool = False) -> None:
         now_s = self._engine.now_s

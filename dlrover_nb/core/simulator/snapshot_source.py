@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.progress import Progress
     from dlrover_nb.core.simulator.sim_nodes import SimNodes
     from dlrover_nb.core.structs.job import JobPhase
+    from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
 
 class SnapshotSource:
-    """Read access to a simulated job, of which `_sim_nodes` and `progress` are the nodes and the progress."""
+    """Read access to a simulated job, with its plan, `_sim_nodes` and `progress`."""
 
     evaluation: Evaluation | None = None
     evaluation_counts = ShardCounts()
@@ -26,7 +27,14 @@ class SnapshotSource:
 
     phase: JobPhase
     progress: Progress
+    target: ResourcePlan
     _sim_nodes: SimNodes
+    _steady_since_s: float | None
+
+    @property
+    def running(self) -> ResourcePlan | None:
+        """The plan that runs; None during a change."""
+        return None if self._steady_since_s is None else self.target
 
     @property
     def nodes(self) -> tuple[NodeView, ...]:

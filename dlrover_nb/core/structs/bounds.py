@@ -120,10 +120,14 @@ def _pinned(role: RolePlan, pins: tuple[int | None, float | None, int | None]) -
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The most that a whole plan may use of a shared cluster; None: no limit."""
+    """The most that a whole plan may use of a shared cluster; None: no limit.
+
+    `binds`: a running plan beyond it gives way, where auto mode decides; else that is kept.
+    """
 
     cpu: float | None = None
     memory_mib: int | None = None
+    binds: bool = False
 
     def __post_init__(self) -> None:
         for name in ("cpu", "memory_mib"):
@@ -134,6 +138,10 @@ class Quota:
         cpu = "" if self.cpu is None else f"{self.cpu:g} cores"
         memory = "" if self.memory_mib is None else f"{self.memory_mib} MiB"
         return " and ".join(part for part in (cpu, memory) if part) or "no quota"
+
+    def ends(self, plan: ResourcePlan) -> bool:
+        """Whether a running plan gives way to it."""
+        return self.binds and not self.allows(plan)
 
     def allows(self, plan: ResourcePlan) -> bool:
         """Whether a plan is within the quota."""

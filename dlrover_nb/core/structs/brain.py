@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dlrover_nb.core.structs.admission import QueuePlace
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -43,6 +44,32 @@ class JobShare:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job that waited to be admitted.
+
+    Parameters
+    ----------
+    job, owner
+        The job.
+    asked
+        The plan that it asks for.
+    admitted
+        The plan with which it starts; None: it waits still.
+    place
+        Where it stands; place 0 of an admitted one, which says why it was.
+    refused
+        Why its master did not take that; empty: it did.
+    """
+
+    job: str
+    owner: str
+    asked: ResourcePlan
+    admitted: ResourcePlan | None = None
+    place: QueuePlace = field(default_factory=QueuePlace)
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BrainRound:
     """One round.
 
@@ -62,6 +89,8 @@ class BrainRound:
         Whether it is the choice of the round before.
     took_s
         Seconds that asking, deciding and handing out took.
+    queue
+        Jobs that waited to be admitted: those that start now, and the others in their order.
     """
 
     cluster: str
@@ -74,11 +103,13 @@ class BrainRound:
     note: str = ""
     is_kept: bool = False
     took_s: float = 0.0
+    queue: tuple[QueuedJob, ...] = ()
 
     def says_more_than(self, last: BrainRound | None) -> bool:
-        """Whether it is worth keeping: a job joined, or is to have another plan, or `KEEP_S` passed."""
+        """Whether it is worth keeping: jobs, plans or the queue are others, or `KEEP_S` passed."""
         if last is None or self.at_s >= last.at_s + KEEP_S:
             return True
         mine, its = ({s.job: (s.meant, s.refused) for s in each.shares} for each in (self, last))
         changed = any(its.get(job) != share for job, share in mine.items())
-        return changed or self.note != last.note or self.term != last.term
+        stood, stands = ([(q.job, q.admitted, q.refused) for q in each.queue] for each in (last, self))
+        return changed or stands != stood or self.note != last.note or self.term != last.term

@@ -54,7 +54,7 @@ class DeadlineOutlook:
     @property
     def words(self) -> str:
         """The outlook in one line; it names another plan only where the present one is not enough."""
-        when = f"in {_span(self.left_s)}" if self.left_s > 0 else f"{_span(-self.left_s)} ago"
+        when = f"in {span_words(self.left_s)}" if self.left_s > 0 else f"{span_words(-self.left_s)} ago"
         now = f"{when}; {percent(self.in_time)} probable with the present plan, {margin_words(self.margin_s)}"
         if self.is_met:
             return now
@@ -63,7 +63,7 @@ class DeadlineOutlook:
             return f"{now}; {best}"
         return (
             f"{now}; no plan reaches {percent(self.wanted)}: {best}, "
-            f"and the earliest end that is predicted is in {_span(self.earliest_s)}"
+            f"and the earliest end that is predicted is in {span_words(self.earliest_s)}"
         )
 
 
@@ -74,10 +74,11 @@ def percent(chance: float) -> str:
 
 def margin_words(margin_s: float) -> str:
     """Say how far the predicted end is from the deadline."""
-    return f"{_span(abs(margin_s))} {'early' if margin_s >= 0 else 'late'}"
+    return f"{span_words(abs(margin_s))} {'early' if margin_s >= 0 else 'late'}"
 
 
-def _span(seconds: float) -> str:
+def span_words(seconds: float) -> str:
+    """Say a time as people do: ``90 s``, ``12 min``, ``2.5 h``."""
     if seconds < 2 * MINUTE_S:
         return f"{seconds:.0f} s"
     return f"{seconds / MINUTE_S:.0f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:,.1f} h"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.structs.actions import MitigationChoice, SetSize
+from dlrover_nb.core.structs.admission import QueuePlace
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
@@ -108,7 +109,7 @@ class QuotaChanged:
     """The quota of auto mode has changed, which it shares with other jobs on the same machines.
 
     `by` planned for all jobs in its `term`; `lasts_s`: how long it holds without another (None: as long as
-    the job), see `structs.offers.Allotment`.
+    the job), `admit` and `queue`: of a job that waits in the queue; see `structs.offers.Allotment`.
     """
 
     at_s: float
@@ -117,6 +118,8 @@ class QuotaChanged:
     by: str = ""
     term: int = 0
     lasts_s: float | None = None
+    admit: ResourcePlan | None = None
+    queue: QueuePlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,4 +234,4 @@ Instruction = Scale | Mitigate | Remember
 def quota_changed(allotment: Allotment, at_s: float) -> QuotaChanged:
     """Return the event of an allotment that arrived."""
     a = allotment
-    return QuotaChanged(at_s, a.quota, a.why, a.by, a.term, a.lasts_s)
+    return QuotaChanged(at_s, a.quota, a.why, a.by, a.term, a.lasts_s, a.admit, a.queue)

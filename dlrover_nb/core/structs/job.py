@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalSpec
@@ -257,6 +258,8 @@ class JobSpec:
         Whether to start with the final plan of similar jobs instead of `plan`, if there are any.
     priority
         Weight among the jobs of a cluster, where the brain weighs by it.
+    admission
+        Whether it starts at once, or when the brain of its cluster admits it.
     deadline_s
         Seconds after its start by which the job should be done; None means no such deadline.
     deadline_at_s
@@ -332,6 +335,7 @@ class JobSpec:
     start_from: StartFrom | None = None
     kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
     foreign: ExternalSpec | None = None
+    admission: Admission = Admission.AT_ONCE
 
     def __post_init__(self) -> None:
         _check.at_least("staleness", self.staleness, 1)
@@ -355,6 +359,11 @@ class JobSpec:
             raise InvalidValueError(
                 "a job has one deadline, got both deadline (a moment) and deadline_s (seconds after the "
                 "start); keep one of them"
+            )
+        if self.foreign is not None and self.admission is Admission.QUEUE:
+            raise InvalidValueError(
+                "admission must be 'at once' for an external job, whose own programs start it, got 'queue'; "
+                "give it a queue of the cluster instead (kubernetes.labels, kueue.x-k8s.io/queue-name)"
             )
         if self.start_from is not None and not self.start_from.source.strip():
             raise InvalidValueError(

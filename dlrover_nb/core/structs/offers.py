@@ -11,6 +11,7 @@ from math import isfinite
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -85,6 +86,9 @@ class NoOffer:
     why: str
 
 
+Offer = JobOffer | WaitingOffer | NoOffer
+
+
 @dataclass(frozen=True, slots=True)
 class Allotment:
     """What a job in auto mode may plan with, beside the other jobs of its cluster.
@@ -101,6 +105,10 @@ class Allotment:
         Number of that planner's leadership: one of an earlier term is refused.
     lasts_s
         How long it holds if no other follows: a job goes on by itself when its planner is gone.
+    admit
+        The plan with which a job that waits in the queue starts now; None: none does.
+    queue
+        Where a job stands that waits still; None: it does not.
     """
 
     quota: Quota = field(default_factory=Quota)
@@ -108,6 +116,8 @@ class Allotment:
     by: str = ""
     term: int = 0
     lasts_s: float = 300.0
+    admit: ResourcePlan | None = None
+    queue: QueuePlace | None = None
 
     def __post_init__(self) -> None:
         _check.at_least("term", self.term, 0)

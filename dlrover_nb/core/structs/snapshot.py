@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.admission import QueuePlace
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
@@ -274,6 +275,7 @@ class JobSnapshot:
     mitigations: tuple[Mitigation, ...] = ()  # actions against them: the last ones
     node_errors: tuple[NodeErrors, ...] = ()  # of nodes of late: empty of a master that tells none
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
+    queue: QueuePlace | None = None  # where it waits in the queue of its cluster; None: it does not
 
     @property
     def ran(self) -> ResourcePlan | None:

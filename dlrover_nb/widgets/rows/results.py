@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history.load_series import LoadPoint
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.audited import AuditedCommand
-    from dlrover_nb.core.structs.brain import BrainRound, JobShare
+    from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
@@ -76,6 +76,18 @@ _SHARES: Columns[JobShare] = Columns(
     }
 )
 _APART: Columns[tuple[str, str]] = Columns({"job": lambda a: a[0], "why": lambda a: a[1]})
+_QUEUE: Columns[QueuedJob] = Columns(
+    {
+        "job": lambda q: q.job,
+        "owner": lambda q: q.owner,
+        "place": lambda q: None if q.admitted else q.place.place,
+        "asked": lambda q: q.asked.short,
+        "admitted": lambda q: None if q.admitted is None else q.admitted.short,
+        "starts_in_s": lambda q: q.place.starts_in_s,
+        "why": lambda q: q.place.why,
+        "refused": lambda q: q.refused,
+    }
+)
 _MET: Columns[tuple[str, GoalAnswer]] = Columns(
     {
         "job": lambda m: m[0],
@@ -189,7 +201,11 @@ def _acted(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table:
 
 def brain(found: BrainRound) -> Tables:
     """Return what every job of a cluster is meant to have."""
-    tables = {"shares": _SHARES.table(found.shares), "apart": _APART.table(found.apart)}
+    tables = {
+        "shares": _SHARES.table(found.shares),
+        "queue": _QUEUE.table(found.queue),
+        "apart": _APART.table(found.apart),
+    }
     return Tables(one(_ROUND, found), tables, "shares")
 
 

@@ -169,7 +169,7 @@ def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(cluste
 
 def test_a_quota_that_nobody_renews_is_forgotten(cluster):
     link = cluster.job("ads").link
-    link.allot(Allotment(Quota(5.0, 10_000), "others need more", "one", 3, lasts_s=60.0))
+    link.allot(Allotment(Quota(5.0, 10_000), "others need more", "one", 3, lasts_s=0.5))
     assert "5 cores and 10000 MiB (one: others need more)" in story(cluster, "ads")
     until(lambda: "one is silent: auto mode plans without a quota" in story(cluster, "ads"), what="its end")
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
+from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
@@ -242,10 +243,15 @@ _jobs = st.builds(
     gradient_clip_norm=st.none() | numbers,
 )
 _moments = st.none() | st.integers(1, 4_000_000_000).map(float)
-jobs = st.builds(
+_dated = st.builds(
     lambda job, at_s: job if at_s is None else replace(job, deadline_s=None, deadline_at_s=at_s),
     _jobs,
     _moments,
+)
+jobs = st.builds(
+    lambda job, admission: job if job.foreign else replace(job, admission=admission),
+    _dated,
+    st.sampled_from(list(Admission)),
 )
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision
     from dlrover_nb.core.structs.events import Event
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
+    from dlrover_nb.core.structs.offers import Allotment, Offer
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import UserChoice
@@ -260,7 +260,8 @@ class SimulatedCluster(OfThisAccount):
 
     def _allot(self, name: str, allotment: Allotment) -> None:
         self._sharing.is_planned_outside = True
-        self._handle_event(name, quota_changed(allotment, self._world.now_s))
+        lasts_s = allotment.lasts_s * self._clock.speed  # its planner lives in real time
+        self._handle_event(name, quota_changed(replace(allotment, lasts_s=lasts_s), self._world.now_s))
 
     def _answer_all(self, wait_s: float) -> None:
         if self._commands.run_next(wait_s):
@@ -367,7 +368,7 @@ class _Link:
             self._known = known = (now_s, self._cluster.queries(self._name))
         return known[1].weigh(plans)
 
-    def offer(self) -> JobOffer | NoOffer:
+    def offer(self) -> Offer:
         """Return the plans that the job could use, or why it takes no part in a choice among jobs."""
         return self._cluster.queries(self._name).offer()
 

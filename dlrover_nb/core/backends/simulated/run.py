@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator import SimJob
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.events import Decided, Event, Instruction, JobSubmitted
-    from dlrover_nb.core.structs.offers import JobOffer
+    from dlrover_nb.core.structs.offers import Offer
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
 WorldOrders = tuple[Scale | Mitigate, ...]
@@ -78,7 +78,7 @@ class SimulatedRun:
             return None
         return PastJob(traits, self._job.job.spec.plan, self._job.target, self._fit)
 
-    def offer(self) -> JobOffer | NoOffer:
+    def offer(self) -> Offer:
         """Return the plans that the job could use, or why it takes no part in a choice among jobs."""
         if self.phase is not JobPhase.TRAINING:
             return NoOffer(f"it is {self.phase}")

@@ -1,0 +1,105 @@
+"""In which order jobs of the queue start, as functions of one signature.
+
+An order returns a rank for each waiting job, the lowest first; the longer wait decides between equal ones.
+`fair share` depends on who holds what, so the rest of a queue is ranked anew after each admission.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.admission import WaitingOffer
+    from dlrover_nb.core.structs.capacity import Capacity
+
+LIGHT = 0.5  # share of the cluster in use below which large jobs come first (Qore-DL, as a plain threshold)
+LEAST_S = 1.0  # a deadline that has passed is as urgent as one within this time
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What a rank may depend on beside the job.
+
+    Parameters
+    ----------
+    whole
+        All machines, as if empty.
+    used
+        Share of the cores, or of the memory if that is more, that jobs hold: 0 to 1.
+    owner_share
+        The dominant share of the cluster that each owner holds.
+    """
+
+    whole: Capacity
+    used: float
+    owner_share: Mapping[str, float]
+
+    def dominant_share(self, job: WaitingOffer) -> float:
+        """Return the share of the cluster that a job asks for."""
+        return share_of(job.plan.total_cpu, job.plan.total_memory_mib, self.whole)
+
+
+Rank = Callable[["WaitingOffer", QueueState], float]
+
+
+def share_of(cpu: float, memory_mib: float, whole: Capacity) -> float:
+    """Return the larger of the shares of cores and memory (DRF's dominant share)."""
+    return max(cpu / max(whole.total_cpu, 1e-9), memory_mib / max(whole.total_memory_mib, 1))
+
+
+def _first_come(job: WaitingOffer, state: QueueState) -> float:
+    del state
+    return -job.waited_s
+
+
+def _shortest(job: WaitingOffer, state: QueueState) -> float:
+    """Rank by predicted seconds; jobs of unknown length come last."""
+    del state
+    return math.inf if job.lasts_s is None else job.lasts_s
+
+
+def _priority(job: WaitingOffer, state: QueueState) -> float:
+    del state
+    return -job.priority
+
+
+def _fair_share(job: WaitingOffer, state: QueueState) -> float:
+    return state.owner_share.get(job.owner, 0.0)
+
+
+def _qore(job: WaitingOffer, state: QueueState) -> float:
+    """Rank by urgency and size, after the two principles of Qore-DL's scheduler.
+
+    The text of the paper at hand states the principles and not its Eq. 8: the more urgent deadline first; in
+    a cluster under light load the larger job first, under heavy load the smaller one. Here urgency is the
+    share of the time to the deadline that the job would train (1 where no length is known, 0 without a
+    deadline), and size, from 0 to 1, is added with the sign that the load gives it.
+    """
+    urgency = 0.0
+    if job.deadline_left_s is not None:
+        urgency = min(
+            (math.inf if job.lasts_s is None else job.lasts_s) / max(job.deadline_left_s, LEAST_S), 1.0
+        )
+    size = min(state.dominant_share(job), 1.0)
+    return -(urgency + (size if state.used < LIGHT else -size))
+
+
+ORDERS: Mapping[str, Rank] = MappingProxyType(
+    {
+        "first come": _first_come,
+        "shortest": _shortest,
+        "priority": _priority,
+        "fair share": _fair_share,
+        "qore": _qore,
+    }
+)
+
+
+def first_of(waiting: Sequence[WaitingOffer], order: str, state: QueueState) -> WaitingOffer:
+    """Return which of some waiting jobs is next, by an order's name."""
+    rank = ORDERS[order]
+    return min(waiting, key=lambda job: (rank(job, state), -job.waited_s, job.job))

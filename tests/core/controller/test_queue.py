@@ -1,0 +1,91 @@
+"""The controller of a job that waits in the queue of its cluster."""
+
+from __future__ import annotations
+
+import pytest
+from test_snapshot import difference, restarted
+
+from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.errors import StaleDecisionError
+from dlrover_nb.core.structs.admission import NO_BRAIN, Admission, QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.events import (
+    Decided,
+    JobSubmitted,
+    PhaseChanged,
+    PlanApplied,
+    QuotaChanged,
+    Scale,
+    Ticked,
+)
+from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+ASKED = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.25, 512))
+PART = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.25, 512))
+SECOND = QueuePlace(2, 3, "it needs 2 cores", 60.0)
+
+
+@pytest.fixture
+def controller() -> Controller:
+    spec = JobSpec("ads", owner="ada", plan=ASKED, admission=Admission.QUEUE, deadline_s=100.0, priority=2.0)
+    made = Controller(JobSubmitted(0.0, spec, Capacity((NodeShape(2.0, 8000),)), 9000, 100_000, 16))
+    made.handle(PhaseChanged(0.0, JobPhase.STARTING))
+    return made
+
+
+def told(at_s: float, term: int = 1, **fields) -> QuotaChanged:
+    return QuotaChanged(at_s, Quota(), "its turn", "one", term, 30.0, **fields)
+
+
+def test_it_says_what_it_asks_for(controller):
+    controller.handle(Ticked(40.0))
+    asked = controller.queries().offer()
+    assert isinstance(asked, WaitingOffer)
+    assert (asked.job, asked.plan, asked.waited_s, asked.n_sample) == ("ads", ASKED, 40.0, 9000)
+    assert (asked.deadline_left_s, asked.priority, asked.lasts_s) == (60.0, 2.0, None)
+    assert controller.view().queue == NO_BRAIN
+
+
+def test_its_place_is_told_once_and_lapses_with_its_brain(controller):
+    assert controller.handle(told(1.0, queue=SECOND)) == ()
+    controller.handle(told(2.0, queue=SECOND))
+    assert controller.view().queue == SECOND
+    assert [line for line in controller.story() if "place 2 of 3" in line] == [controller.story()[-1]]
+    controller.handle(Ticked(40.0))
+    assert controller.view().queue.words == "waits in the queue: one is silent; scale the job to start it now"
+
+
+@pytest.mark.parametrize("plan", [PART, ASKED])
+def test_admission_orders_the_plan_and_ends_the_wait(controller, plan):
+    assert controller.handle(told(3.0, admit=plan)) == (Scale("", plan),)
+    assert controller.view().queue is None
+    controller.handle(PlanApplied(5.0, plan, 0.0))
+    assert [marker.plan for marker in controller.view().markers] == [plan]
+    assert controller.handle(told(6.0, admit=ASKED)) == (), "it is admitted once"
+    with pytest.raises(StaleDecisionError, match="term 1 or later"):
+        controller.handle(told(7.0, term=0))
+
+
+@pytest.mark.parametrize("plan", [PART, ASKED])
+def test_a_users_plan_admits_it_and_other_decisions_wait(controller, plan):
+    orders = controller.handle(Decided(1.0, Decision(Verdict.SCALE, "ada", 1.0, plan=plan)))
+    assert [order.target for order in orders if isinstance(order, Scale)] == [plan]
+    assert controller.view().queue is None
+    controller.handle(PlanApplied(5.0, plan, 0.0))
+    assert controller.view().under_way == ""
+
+
+def test_what_it_was_told_outlives_its_master(controller):
+    controller.handle(told(1.0, queue=SECOND))
+    again = restarted(controller)
+    assert difference(controller.view(), again.view()) == ""
+    assert again.handle(told(3.0, admit=PART)) == controller.handle(told(3.0, admit=PART))
+
+
+def test_a_job_that_ended_stands_in_no_queue(controller):
+    controller.handle(told(1.0, queue=SECOND))
+    controller.handle(PhaseChanged(2.0, JobPhase.STOPPED, "stopped by ada"))
+    assert controller.view().queue is None
