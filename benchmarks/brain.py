@@ -8,7 +8,9 @@ round_s, round_cpu_s one round with 1,000 live masters: asked over HTTP by the r
 bytes_per_job_day    growth of the history by rounds, from rounds of that cluster while its jobs go on
 takeover_s           from the kill -9 of a brain until another one has planned, with the default lease
 
-    python benchmarks/brain.py [--jobs 1000]
+    python benchmarks/brain.py [--jobs 1000] [--real]
+
+--real runs four real jobs on a local Ray instead (`brain_real`).
 """
 
 from __future__ import annotations
@@ -257,7 +259,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--jobs", type=int, default=1000, help="live masters")
+    parser.add_argument("--real", action="store_true", help="four real jobs on a local Ray")
     options = parser.parse_args()
+    if options.real:
+        import brain_real
+
+        print(json.dumps({"benchmark": "brain --real", **brain_real.measured()}))
+        return
     figures = planned()
     print(figures, flush=True)
     figures |= live(options.jobs)

@@ -53,7 +53,7 @@ def share_of(cpu: float, memory_mib: float, whole: Capacity) -> float:
 
 def _first_come(job: WaitingOffer, state: QueueState) -> float:
     del state
-    return -job.waited_s
+    return job.since_s
 
 
 def _shortest(job: WaitingOffer, state: QueueState) -> float:
@@ -102,4 +102,4 @@ ORDERS: Mapping[str, Rank] = MappingProxyType(
 def first_of(waiting: Sequence[WaitingOffer], order: str, state: QueueState) -> WaitingOffer:
     """Return which of some waiting jobs is next, by an order's name."""
     rank = ORDERS[order]
-    return min(waiting, key=lambda job: (rank(job, state), -job.waited_s, job.job))
+    return min(waiting, key=lambda job: (rank(job, state), job.since_s, job.job))

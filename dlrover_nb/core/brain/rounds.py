@@ -29,7 +29,7 @@ from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
 from dlrover_nb.core.structs.waits import Holder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dlrover_nb.core.brain.cluster_plan import BrainSettings, ClusterPlan
     from dlrover_nb.core.client.cluster import Cluster
@@ -153,12 +153,31 @@ class Rounds:
         """Plan for the running jobs beside the queue: who waits in it comes before their growth."""
         room = free_of(room, [need for plan in queue.admitted.values() for need in plan_needs(plan)])
         if queue.first is None:
-            return plan_cluster(offers, room, self._settings, self._before)
+            return self._beside(offers, room)
         why = f"What is free is kept for {queue.first.job}, the first in the queue."
         if not self._settings.shrink:
             return unchanged(offers, why=why)
-        found = make_room(queue.first, offers, room, self._settings.start_share)
-        return unchanged(offers, why=why) if found is None else found
+        sure = tuple(offer for offer in offers if not offer.asks)
+        for some in (sure, offers):  # who only proposes to a user may not give way
+            found = make_room(queue.first, some, room_beside(offers, some, room), self._settings.start_share)
+            if found is not None:
+                kept = unchanged([offer for offer in offers if offer not in some], why=why)
+                return replace(found, shares={**found.shares, **kept.shares})
+        return unchanged(offers, why=why)
+
+    def _beside(self, offers: Sequence[JobOffer], room: Capacity) -> ClusterPlan:
+        """Plan for the jobs in auto mode, then for those that propose to a user in what they leave.
+
+        Room that somebody may not take would be kept from those who do.
+        """
+        sure = [offer for offer in offers if not offer.asks]
+        asking = [offer for offer in offers if offer.asks]
+        found = plan_cluster(sure, room_beside(offers, sure, room), self._settings, self._before)
+        if not asking:
+            return found
+        left = free_of(room, [need for share in found.shares.values() for need in plan_needs(share.plan)])
+        asked = plan_cluster(asking, left, self._settings, self._before)
+        return replace(found, shares={**found.shares, **asked.shares}, note=found.note or asked.note)
 
     def _remember(self, plan: ClusterPlan, live: Collection[str]) -> None:
         """Remember what jobs are meant to have, also of those that take no part for the moment."""
@@ -225,6 +244,12 @@ class Rounds:
 
         names = list(told)
         return {name: why for name, why in zip(names, _at_once(hand, names), strict=True) if why}
+
+
+def room_beside(offers: Sequence[JobOffer], some: Sequence[JobOffer], room: Capacity) -> Capacity:
+    """Return what some of the running jobs hold, and what is free."""
+    others = [offer for offer in offers if offer not in some]
+    return free_of(room, [need for offer in others for need in plan_needs(offer.plan)])
 
 
 def _holds(job: JobSummary) -> list[Need]:

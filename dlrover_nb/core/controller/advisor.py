@@ -131,8 +131,8 @@ class Advisor:
         """
         if self._state.mode is Mode.MANUAL or not self.may_change:
             return ()
-        proposal, limits = self._book.open, self._auto.limits(at_s)
-        refusal = self._auto.refusal(proposal, at_s) if proposal and limits is not None else None
+        proposal, limits = self._book.open, self._auto.bounds(at_s)
+        refusal = self._auto.refusal(proposal, at_s) if proposal and self._auto.is_on else None
         may_replace = refusal is not None and refusal.rule in REPLACEABLE
         self._analyst.refresh(self._rollouts.target, at_s)
         analysis = self._analyst.analysis
@@ -152,7 +152,7 @@ class Advisor:
         self._n_explored = self._n_explored + 1 if advice.kind is ProposalKind.EXPLORE else 0
         proposed = self._propose(advice, analysis, at_s)
         self._unexplained = _Advised(analysis, advice, decide)
-        explained = self.explain(at_s) if limits is None else ()
+        explained = () if self._auto.is_on else self.explain(at_s)
         return (*closed, *(explained or (proposed,)))
 
     def _mitigate(self, advice: Advice) -> tuple[Mitigate, ...]:

@@ -6,14 +6,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import AutoContext, Refusal, limits, may_apply
-from dlrover_nb.core.planner import axes_key
+from dlrover_nb.core.planner import Limits, axes_key
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.job import Mode
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.job_state import JobState
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.planner import Limits
     from dlrover_nb.core.structs.decisions import Proposal
 
 
@@ -48,6 +48,12 @@ class AutoMode:
     def limits(self, at_s: float) -> Limits | None:
         """Return the limits of advice; None where a user decides."""
         return limits(self._context(at_s), self._settings.auto) if self.is_on else None
+
+    def bounds(self, at_s: float) -> Limits | None:
+        """Return what advice keeps to: auto mode's limits, or in suggest mode what other jobs leave."""
+        own, quota = self.limits(at_s), self._state.quota
+        is_asking = self._state.mode is Mode.SUGGEST and quota != Quota()
+        return Limits(quota=quota) if is_asking else own
 
     def _context(self, at_s: float) -> AutoContext:
         rollouts = self._rollouts

@@ -290,7 +290,7 @@ class Controller:
 
     def queries(self) -> PlanQueries:
         """Return the queries on the job's present state."""
-        s, advisor, limits = self._settings, self._advisor, self._auto.limits(self.at_s)
+        s, advisor, bounds = self._settings, self._advisor, self._auto.bounds(self.at_s)
         is_measured = self._analyst.is_measured(self._rollouts.target)
         return PlanQueries(
             analysis=self._analyst.published,
@@ -300,10 +300,10 @@ class Controller:
             settings=s.planner,
             rejected_plans=self._book.rejected_plans,
             quota=self._state.quota,
-            limits=limits,
+            limits=self._auto.limits(self.at_s),
             n_explored=advisor.n_explored,
-            decide=advisor.decide(limits),
-            improve=advisor.decide(limits, may_explore=False),
+            decide=advisor.decide(bounds),
+            improve=advisor.decide(bounds, may_explore=False),
             use=self._measured.use,
             may_change=self._advisor.may_change,
             allotted=self._allotted.words,

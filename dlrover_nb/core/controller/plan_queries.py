@@ -127,15 +127,16 @@ class PlanQueries:
         """
         if self.queue is not None:
             return self._asked()
-        if self.limits is None:
-            return NoOffer("a user decides on its plan, as it is not in auto mode")
+        if self.context.mode is Mode.MANUAL:
+            return NoOffer("a user decides on its plan, as it is in manual mode")
         if not self.may_change:
             return NoOffer("its plan changes now, or it is about to end")
         if self.analysis is None:
             return NoOffer("no plan of it is measured yet")
         if self.analysis.grid.n_plan > MAX_PLANS:
             return NoOffer(f"its bounds allow more than {MAX_PLANS:,} plans")
-        return bid(self.analysis.situation, self.analysis.model).offer()
+        own = bid(self.analysis.situation, self.analysis.model).offer()
+        return replace(own, asks=self.context.mode is not Mode.AUTO)
 
     def _asked(self) -> WaitingOffer:
         job, prior = self.context.job, self.analysis
@@ -144,7 +145,7 @@ class PlanQueries:
             job=spec.name,
             owner=spec.owner,
             plan=self.context.target,
-            waited_s=max(self.at_s - job.at_s, 0.0),
+            since_s=job.at_s,
             n_sample=job.n_sample_total,
             bounds=spec.bounds,
             pins=self.context.pins,

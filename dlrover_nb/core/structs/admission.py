@@ -27,8 +27,8 @@ class WaitingOffer:
         Its name, and who submitted it.
     plan
         That it asks for. It may start on a smaller one within `bounds` and `pins`.
-    waited_s
-        Seconds since it was submitted, by the clock of its master.
+    since_s
+        When it was submitted, by the clock of its master.
     n_sample
         Training samples to do.
     samples_per_s
@@ -42,7 +42,7 @@ class WaitingOffer:
     job: str
     owner: str
     plan: ResourcePlan
-    waited_s: float
+    since_s: float
     n_sample: int
     bounds: PlanBounds = field(default_factory=PlanBounds)
     pins: Pins = field(default_factory=Pins)

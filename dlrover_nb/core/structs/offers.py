@@ -45,6 +45,8 @@ class JobOffer:
         Seconds until it should end; None: it has no deadline.
     priority
         Its weight, where jobs are weighed by it.
+    asks
+        Whether a user decides on proposals (suggest mode), so that it may stay as it is.
     """
 
     job: str
@@ -59,6 +61,7 @@ class JobOffer:
     ps_memory_mib: int
     deadline_left_s: float | None = None
     priority: float = 1.0
+    asks: bool = False
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)

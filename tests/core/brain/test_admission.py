@@ -18,7 +18,7 @@ WHOLE = Capacity((NodeShape(16.0, 65536),))
 
 
 def waiting(job: str, workers: int = 2, cpu: float = 1.0, **fields: object) -> WaitingOffer:
-    given = {"owner": "ada", "waited_s": 10.0, "n_sample": 60_000} | fields
+    given = {"owner": "ada", "since_s": 90.0, "n_sample": 60_000} | fields
     plan = ResourcePlan(RolePlan(workers, cpu, MIB), RolePlan(1, 1.0, MIB))
     return WaitingOffer(job=job, plan=plan, **given)  # type: ignore[arg-type]
 
@@ -31,7 +31,7 @@ def queues(draw: st.DrawFn) -> list[WaitingOffer]:
             draw(st.integers(1, 12)),
             draw(st.sampled_from([0.5, 1.0, 2.0])),
             owner=draw(st.sampled_from(["ada", "bob"])),
-            waited_s=draw(st.floats(0, 1e5)),
+            since_s=draw(st.floats(0, 1e5)),
             samples_per_s=draw(st.none() | st.floats(1, 1e5)),
             deadline_left_s=draw(st.none() | st.floats(-100, 1e6)),
             priority=draw(st.floats(0, 10)),
@@ -76,12 +76,12 @@ def test_what_starts_fits_and_is_enough_and_everyone_else_has_a_place(queue, fre
 
 @given(queues(), frees, st.sampled_from(sorted(ORDERS)))
 def test_without_known_lengths_nobody_starts_before_the_first_that_waits(queue, free, order):
-    unknown = [waiting(j.job, j.plan.worker.count, j.plan.worker.cpu, waited_s=j.waited_s) for j in queue]
+    unknown = [waiting(j.job, j.plan.worker.count, j.plan.worker.cpu, since_s=j.since_s) for j in queue]
     found = admit(unknown, WHOLE, free, [], order="first come", least_share=1.0)
     if found.first is not None:
-        earlier = [job for job in unknown if job.waited_s > found.first.waited_s]
+        earlier = [job for job in unknown if job.since_s < found.first.since_s]
         assert {job.job for job in earlier} <= found.admitted.keys()
-        assert all(job.waited_s >= found.first.waited_s for job in unknown if job.job in found.admitted)
+        assert all(job.since_s <= found.first.since_s for job in unknown if job.job in found.admitted)
 
 
 def first(*queue: WaitingOffer, order: str, used: float = 0.0, **shares: float) -> str:
@@ -90,17 +90,17 @@ def first(*queue: WaitingOffer, order: str, used: float = 0.0, **shares: float) 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))
 def test_among_equals_the_longer_wait_is_first(order):
-    queue = (waiting("late", waited_s=5.0), waiting("early", waited_s=50.0))
+    queue = (waiting("late", since_s=95.0), waiting("early", since_s=50.0))
     assert first(*queue, order=order) == "early"
 
 
 def test_each_order_has_its_own_first():
-    short = waiting("short", samples_per_s=1000.0, waited_s=1.0)
-    long = waiting("long", samples_per_s=10.0, waited_s=9.0)
+    short = waiting("short", samples_per_s=1000.0, since_s=99.0)
+    long = waiting("long", samples_per_s=10.0, since_s=91.0)
     assert first(long, short, order="shortest") == "short"
     assert first(long, waiting("unknown"), order="shortest") == "long"
-    assert first(waiting("a"), waiting("b", priority=3.0, waited_s=0.0), order="priority") == "b"
-    mine, yours = waiting("mine", owner="ada"), waiting("yours", owner="bob", waited_s=0.0)
+    assert first(waiting("a"), waiting("b", priority=3.0, since_s=100.0), order="priority") == "b"
+    mine, yours = waiting("mine", owner="ada"), waiting("yours", owner="bob", since_s=100.0)
     assert first(mine, yours, order="fair share", ada=0.5, bob=0.1) == "yours"
 
 
@@ -113,7 +113,7 @@ def test_qore_takes_the_urgent_first_then_large_ones_under_light_load_and_small_
 
 
 def test_a_short_job_starts_before_the_first_only_if_it_ends_before_that_one_could():
-    large = waiting("large", 12, waited_s=99.0)
+    large = waiting("large", 12, since_s=1.0)
     running = [Holder("old", "ada", 12.0, MIB, 100.0)]
     free = Capacity((NodeShape(4.0, 65536),))
     for rate, starts in ((1000.0, True), (100.0, False), (None, False)):  # 60 s, 600 s, unknown

@@ -67,7 +67,7 @@ def test_every_job_gets_a_quota_with_a_reason_and_keeps_within_it(cluster, url):
     assert {s.job for s in found.shares} | {name for name, _ in found.apart} == {"ads", "clicks", "feed"}
     assert all(not share.refused for share in found.shares)
     limited = next(share for share in found.shares if share.quota != Quota())
-    assert f"beside other jobs auto mode may plan with: {limited.quota}" in story(cluster, limited.job)
+    assert f"beside other jobs it may plan with: {limited.quota}" in story(cluster, limited.job)
     assert (found.by, found.term, found.cluster) == ("one", 1, "sim")
     assert RoundStore(url).newest("sim")[0].shares
 
@@ -171,7 +171,7 @@ def test_a_quota_that_nobody_renews_is_forgotten(cluster):
     link = cluster.job("ads").link
     link.allot(Allotment(Quota(5.0, 10_000), "others need more", "one", 3, lasts_s=0.5))
     assert "5 cores and 10000 MiB (one: others need more)" in story(cluster, "ads")
-    until(lambda: "one is silent: auto mode plans without a quota" in story(cluster, "ads"), what="its end")
+    until(lambda: "one is silent: it plans without a quota" in story(cluster, "ads"), what="its end")
 
 
 def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(cluster):
@@ -212,4 +212,25 @@ def test_an_offer_is_the_same_over_the_wire(cluster):
     far.allot(Allotment(Quota(7.0), "why", "one", 1))
     assert "7 cores (one: why)" in story(cluster, "ads")
     set_mode(cluster, "ads", Mode.SUGGEST)
+    assert until(lambda: isinstance(found := far.offer(), JobOffer) and found, what="an offer").asks
+    set_mode(cluster, "ads", Mode.MANUAL)
     assert isinstance(far.offer(), NoOffer)
+
+
+def test_a_job_that_asks_its_user_proposes_within_what_the_others_leave(cluster, url):
+    set_mode(cluster, "ads", Mode.SUGGEST)
+    one = brain(cluster, url)
+
+    def limited():
+        found = planned(one, 2)
+        own = next((share for share in found.shares if share.job == "ads"), None)
+        return found if own and own.quota != Quota() else None
+
+    found = until(limited, what="a quota of a job in suggest mode")
+    own = next(share for share in found.shares if share.job == "ads")
+    held = sum(share.meant.total_cpu for share in found.shares if share.job != "ads")
+    assert own.meant.total_cpu + held <= cluster.capacity().total_cpu + 1e-6
+    snapshot = cluster.job("ads").snapshot()
+    assert f"beside other jobs it may plan with: {own.quota}" in story(cluster, "ads")
+    assert snapshot.mode is Mode.SUGGEST
+    assert not [decision for decision in snapshot.decisions if decision.verdict is not Verdict.MODE]

@@ -116,6 +116,7 @@ class LinkConformance:
     def test_where_a_user_decides_nothing_is_offered_and_quotas_of_the_newest_term_count(
         self, link: MasterLink
     ) -> None:
+        link.decide(decision(Verdict.MODE, mode=Mode.MANUAL))
         answer = link.offer()
         assert isinstance(answer, NoOffer)
         assert "a user decides" in answer.why

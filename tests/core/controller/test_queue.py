@@ -44,7 +44,7 @@ def test_it_says_what_it_asks_for(controller):
     controller.handle(Ticked(40.0))
     asked = controller.queries().offer()
     assert isinstance(asked, WaitingOffer)
-    assert (asked.job, asked.plan, asked.waited_s, asked.n_sample) == ("ads", ASKED, 40.0, 9000)
+    assert (asked.job, asked.plan, asked.since_s, asked.n_sample) == ("ads", ASKED, 0.0, 9000)
     assert (asked.deadline_left_s, asked.priority, asked.lasts_s) == (60.0, 2.0, None)
     assert controller.view().queue == NO_BRAIN
 

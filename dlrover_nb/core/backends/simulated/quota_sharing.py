@@ -48,7 +48,7 @@ class QuotaSharing:
         used, whole = self._world.cluster.used_cpu, self._world.cluster.capacity.total_cpu
         if used < PLENTY * whole and not self._is_shared:
             return ()
-        offers = [offer for run in runs if isinstance(offer := run.offer(), JobOffer)]
+        offers = [offer for run in runs if isinstance(offer := run.offer(), JobOffer) and not offer.asks]
         if not offers:
             return ()
         room = self._world.room_for(offer.job for offer in offers)
