@@ -27,7 +27,16 @@ def test_jobs_in_pods_wait_for_the_brain_start_when_admitted_and_take_its_quotas
         place.cluster, "pods", settings=BrainSettings(), rhythm=Rhythm(5.0, 120.0), by="one", **stores
     )
     handles = [
-        place.cluster.submit(job(name, plan=SMALL, n_epoch=400, mode=Mode.AUTO, admission=Admission.QUEUE))
+        place.cluster.submit(
+            job(
+                name,
+                plan=SMALL,
+                n_epoch=400,
+                mode=Mode.AUTO,
+                admission=Admission.QUEUE,
+                checkpoint_every_s=60.0,
+            )
+        )
         for name in JOBS
     ]
     rounds = []

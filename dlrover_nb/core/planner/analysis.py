@@ -157,7 +157,18 @@ class Analysis:
             best_in_time=best.in_time or 0.0,
             best_finish_s=best.finish_s or 0.0,
             earliest_s=earliest_s,
+            least_budget=self._least_budget,
         )
+
+    @property
+    def _least_budget(self) -> float | None:
+        """Money per hour of the cheapest plan in time, where none within the budget is; else None."""
+        s, chance = self.situation, self.in_time
+        budget, price = s.spec.budget_per_hour, self.current.cost_per_hour
+        if budget is None or price is None or chance is None:
+            return None
+        least = float(self.cost[chance >= s.deadline_chance].min(initial=np.inf))
+        return least if budget < least < np.inf else None
 
     def predict(self, plan: ResourcePlan) -> Prediction:
         """Return the prediction of one plan."""

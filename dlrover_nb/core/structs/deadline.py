@@ -25,6 +25,9 @@ class DeadlineOutlook:
         The most probable plan, and the same of it.
     earliest_s
         The seconds to the earliest predicted end of all plans.
+    least_budget
+        Money per hour of the cheapest plan that reaches the wanted probability, where all that do are beyond
+        the job's budget; else None.
     """
 
     left_s: float
@@ -35,11 +38,12 @@ class DeadlineOutlook:
     best_in_time: float
     best_finish_s: float
     earliest_s: float
+    least_budget: float | None = None
 
     @property
     def is_feasible(self) -> bool:
-        """Whether some plan reaches the wanted probability."""
-        return max(self.in_time, self.best_in_time) >= self.wanted
+        """Whether some plan, within the budget if there is one, reaches the wanted probability."""
+        return self.is_met or (self.best_in_time >= self.wanted and self.least_budget is None)
 
     @property
     def is_met(self) -> bool:
@@ -58,6 +62,11 @@ class DeadlineOutlook:
         now = f"{when}; {percent(self.in_time)} probable with the present plan, {margin_words(self.margin_s)}"
         if self.is_met:
             return now
+        if self.least_budget is not None:
+            return (
+                f"{now}; no plan within the budget reaches {percent(self.wanted)}: the smallest budget that "
+                f"would do is {self.least_budget:.4g} an hour"
+            )
         best = f"{self.best_plan.short} reaches {percent(self.best_in_time)}"
         if self.is_feasible:
             return f"{now}; {best}"

@@ -177,3 +177,20 @@ def test_the_wanted_chance_is_a_setting():
     assert analysis.current.in_time < 0.9
     assert bold.deadline.is_met
     assert not analysis.deadline.is_met
+
+
+def test_a_budget_that_no_plan_in_time_keeps_to_is_told_with_the_smallest_that_would_do():
+    left_s = 0.8 * span(0)
+    least = min(at(left_s).cost[at(left_s).in_time >= 0.9])
+
+    def outlook(budget):
+        spec = replace(base().spec, budget_per_hour=budget)
+        return analyse(replace(base(), spec=spec, deadline_left_s=left_s), model=MODELS[0]).deadline
+
+    tight, enough, none = (outlook(budget) for budget in (0.9 * least, 1.01 * least, None))
+    assert tight.least_budget == pytest.approx(least)
+    assert not tight.is_feasible
+    assert f"the smallest budget that would do is {least:.4g} an hour" in tight.words
+    assert (enough.least_budget, none.least_budget) == (None, None)
+    assert enough.is_feasible
+    assert none.is_feasible
