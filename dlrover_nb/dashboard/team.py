@@ -11,6 +11,7 @@ from dlrover_nb.core.errors import NotAllowedError, NotFoundError, shown
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.alerts import AlertStore
 from dlrover_nb.core.history.audit import AuditStore
+from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.notes import NoteStore
 from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.commands import Action
@@ -57,7 +58,7 @@ class Team:
         self.clusters, self.now_s, self.url = clusters, now_s, url
         self.history, self.runs = HistoryStore(url), KeptRuns(url)
         self.audit, self.requests, self.notes = AuditStore(url), RequestStore(url), NoteStore(url)
-        self.alerts = AlertStore(url)
+        self.alerts, self.rounds = AlertStore(url), RoundStore(url)
         self.steps = Steps()
         self.commands = TracedCommands(
             lambda: self.audit, now_s, requests=self.requests, rules=rules, steps=self.steps
@@ -107,5 +108,5 @@ class Team:
         self.steps.close()
         for cluster in self.clusters.values():
             cluster.close()
-        for store in (self.history, self.audit, self.requests, self.notes, self.alerts):
+        for store in (self.history, self.audit, self.requests, self.notes, self.alerts, self.rounds):
             store.close()

@@ -15,7 +15,9 @@ from waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.planner.feasibility import has_room
-from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.admission import QueuePlace
+from dlrover_nb.core.structs.bounds import PlanBounds, Quota
+from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
 from dlrover_nb.core.structs.commands import Asker, Entry
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -140,6 +142,25 @@ def test_the_cluster_page_has_the_load_of_each_machine(address, core):
     _, _, page = fetch(f"{address}/cluster")
     assert "held by jobs" in page
     assert all(machine.name in page for machine in load.machines)
+
+
+def test_the_cluster_page_has_what_the_brain_decided_for_its_jobs_and_no_others(address, core, team):
+    assert "No brain has planned for these jobs" in fetch(f"{address}/cluster")[2]
+    now_s = team.now_s()
+    shares = (
+        JobShare("holder", "ada", BIG, WANTED, Quota(20.0, binds=True), "<b>waiter</b> is to start."),
+        JobShare("elsewhere", "eve", BIG, BIG, Quota()),
+    )
+    queue = (QueuedJob("waiter", "bob", WANTED, None, QueuePlace(1, 1, "it needs 20 cores")),)
+    team.rounds.add(BrainRound("here", "one", 1, 1, now_s - 90.0, shares, queue=queue))
+    team.rounds.add(BrainRound("there", "two", 1, 1, now_s, (shares[1],)))
+    team.rounds.add(BrainRound("old", "three", 1, 1, now_s - 7200.0, shares, queue=queue))
+    page = fetch(f"{address}/cluster")[2]
+    assert "one, term 1, round 1" in page
+    assert "20 cores" in page
+    assert "it needs 20 cores" in page
+    assert "&lt;b&gt;waiter&lt;/b&gt; is to start." in page
+    assert "elsewhere" not in page
 
 
 def test_the_cluster_says_what_there_is_and_who_uses_it(address):

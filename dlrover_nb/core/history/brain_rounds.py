@@ -38,6 +38,12 @@ class RoundStore(Store):
         with self._database.writing() as connection:
             connection.execute(delete(brain_rounds).where(c.cluster == row["cluster"], is_out))
 
+    def recent(self, since_s: float) -> Sequence[BrainRound]:
+        """Return the newest round of each cluster, of those since a moment."""
+        c = brain_rounds.c
+        named = self._database.rows(select(c.cluster).where(c.at_s >= since_s).distinct())
+        return tuple(each for row in named for each in self.newest(row.cluster))
+
     def newest(self, cluster: str, n_most: int = 1) -> Sequence[BrainRound]:
         """Return the newest rounds of a cluster, newest first."""
         c = brain_rounds.c

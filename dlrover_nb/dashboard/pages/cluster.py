@@ -17,6 +17,7 @@ from dlrover_nb.dashboard.pages.asked_jobs import (
     running,
     shown_cluster,
 )
+from dlrover_nb.dashboard.pages.brain_card import brain_card
 from dlrover_nb.dashboard.pages.lists import Cell, address, card, table
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html
@@ -71,6 +72,7 @@ def body(visit: Visit) -> str:
     ]
     parts = [card(_machines(capacity, held) if capacity else _unknown(unknown), label="Capacity")]
     parts.append(card(_load(*load_of(cluster)), label="Load"))
+    parts.append(card(brain_card(visit, jobs), label="The brain"))
     parts.append(card(_users(visit, jobs, capacity), label="Who uses what"))
     parts.append(card(_gains(visit, steps, asked, missing, len(jobs)), label="What more would give"))
     parts.append(card(_swaps(visit, swaps_of(steps)), label="Swaps"))

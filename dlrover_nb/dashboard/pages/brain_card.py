@@ -1,0 +1,62 @@
+"""What the brain decided last, on the page *Cluster*: who gives up cores, who gets them, who waits.
+
+A brain names its cluster as its own address has it, which need not be the name here. So the round is found by
+its jobs: the newest one that is about jobs of this cluster. What it says of others is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+from dlrover_nb.widgets.brain import brain_view
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from dlrover_nb.core.structs.brain import BrainRound
+    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.dashboard.page import Visit
+    from dlrover_nb.widgets.blocks import Block
+
+RECENT_S = 1800.0  # a round that says nothing new is kept each quarter of an hour
+NONE = "No brain has planned for these jobs in the last half hour; `dlrover-nb brain` starts one."
+
+
+def brain_card(visit: Visit, jobs: Sequence[JobSummary]) -> str:
+    """Return the newest round of planning for these jobs."""
+    now_s = visit.team.now_s()
+    try:
+        found = visit.team.rounds.recent(now_s - RECENT_S)
+    except DlroverError as error:
+        return _head(Paragraph(f"What it decided is not known: {error.text}", Tone.HINT))
+    shown = about(found, {job.name for job in jobs})
+    if shown is None:
+        return _head(Paragraph(NONE, Tone.HINT))
+    ago = Paragraph(f"Decided {units.duration(max(now_s - shown.at_s, 0.0))} ago.", Tone.HINT)
+    return _head(ago, *brain_view(shown).blocks)
+
+
+def _head(*blocks: Block) -> str:
+    return f"<h2>The brain</h2>{''.join(map(block_html, blocks))}"
+
+
+def about(rounds: Sequence[BrainRound], jobs: Collection[str]) -> BrainRound | None:
+    """Return the round that is about most of these jobs, cut down to them; None: none is about any."""
+
+    def cut(found: BrainRound) -> BrainRound:
+        return replace(
+            found,
+            shares=tuple(each for each in found.shares if each.job in jobs),
+            apart=tuple(each for each in found.apart if each[0] in jobs),
+            queue=tuple(each for each in found.queue if each.job in jobs),
+        )
+
+    def n_job(found: BrainRound) -> int:
+        return len(found.shares) + len(found.apart) + len(found.queue)
+
+    known = max(map(cut, rounds), key=lambda found: (n_job(found), found.at_s), default=None)
+    return known if known is not None and n_job(known) else None
