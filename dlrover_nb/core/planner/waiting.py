@@ -58,9 +58,9 @@ def waits_of(snapshot: JobSnapshot, queued: Iterable[QueueWait] = ()) -> tuple[W
     job, owner = snapshot.spec.name, snapshot.spec.owner
     found = []
     if snapshot.queue is not None:
-        plan = snapshot.target
-        words = f"the brain of its cluster: {snapshot.queue.words}"
-        found.append(Wait(job, owner, WaitKind.QUEUE, words, (), plan.total_cpu, plan.total_memory_mib))
+        plan, words = snapshot.target, f"the brain of its cluster: {snapshot.queue.words}"
+        needs = (plan.total_cpu, plan.total_memory_mib, snapshot.queue.starts_in_s)
+        found.append(Wait(job, owner, WaitKind.QUEUE, words, (), *needs))
     for why in dict.fromkeys(node.waits_for for node in snapshot.nodes if node.waits_for):
         nodes = [node for node in snapshot.nodes if node.waits_for == why]
         cpu, mib = sum(node.cpu for node in nodes), sum(node.memory_mib for node in nodes)
@@ -110,6 +110,8 @@ def needs_of(job: JobSummary | JobSnapshot) -> list[Need]:
 
 def end_of(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> WaitEnd:
     """Return when a wait ends by prediction, by sums of cores and memory."""
+    if wait.ends_in_s is not None:
+        return WaitEnd(wait.ends_in_s, "As the brain of the cluster predicts it.")
     if wait.kind not in {WaitKind.CAPACITY, WaitKind.QUOTA}:
         return WaitEnd(None, "No job holds what it waits for; when that comes is not known.")
     cpu, mib = free.total_cpu, free.total_memory_mib

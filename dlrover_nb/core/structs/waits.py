@@ -59,6 +59,8 @@ class Wait:
         The reason in the cluster's words.
     cpu, memory_mib
         That these nodes need together.
+    ends_in_s
+        Seconds until its end, where who keeps the queue predicts it.
     """
 
     job: str
@@ -68,6 +70,7 @@ class Wait:
     nodes: tuple[str, ...]
     cpu: float = 0.0
     memory_mib: int = 0
+    ends_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

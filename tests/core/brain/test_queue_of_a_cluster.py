@@ -11,7 +11,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import LeaseStore
-from dlrover_nb.core.planner.waiting import waits_of
+from dlrover_nb.core.planner.waiting import end_of, waits_of
 from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
@@ -74,6 +74,10 @@ def test_who_finds_no_room_is_told_its_place_and_starts_when_another_has_ended(c
     assert [each.place.place for each in round_of(one).queue] == [1]
     told = until(lambda: (now := jobs[2].snapshot()).queue and now.queue.place and now, what="its place")
     assert "place 1 of 1 in the queue: it needs at least 16 cores" in told.message
+    (wait,) = waits_of(told)
+    assert (wait.cpu, wait.ends_in_s) == (HALF.total_cpu, told.queue.starts_in_s)
+    if wait.ends_in_s is not None:
+        assert end_of(wait, cluster.capacity(), ()).in_s == wait.ends_in_s
     jobs[0].stop(why="to make room")
     until(lambda: jobs[0].snapshot().phase.is_final, what="its end")
     assert [each.admitted for each in round_of(one).queue] == [HALF]
