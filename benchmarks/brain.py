@@ -48,7 +48,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.summary import JobSummary
 
-N_JOB, N_PLAN, N_ROUND = 10_000, 33, 5
+N_JOB, N_PLAN, N_ROUND = 10_000, 33, 3
 DAY_S, INTERVAL_S = 86_400.0, 30.0
 MACHINE = NodeShape(64.0, 256 * 1024)
 

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.job import JobSpec, Mode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SPEED = 30.0  # seconds simulated in a second
+SPEED = 3.0  # seconds simulated in a second: as many as one process keeps up with for a thousand jobs
 
 
 class Server(ThreadingMixIn, WSGIServer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import signal
 import socket
 import sys
@@ -13,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.parser import number, one_of
 from dlrover_nb.magics.verb import Verb, argument
@@ -48,7 +50,7 @@ def _brain(
     from dlrover_nb.api.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
     from dlrover_nb.core.history.brain_rounds import RoundStore  # noqa: PLC0415 - as above
 
-    named = name or _name_of(commands)
+    named, history = name or _name_of(commands), history or _shared_history(commands)
     if action == "show":
         found = RoundStore(history).newest(named)
         if not found:
@@ -59,6 +61,16 @@ def _brain(
         return BrainView(found[0])
     brain = _made(commands, named, history, interval_s, settings)
     return _once(brain) if action == "once" else _run(brain, named)
+
+
+def _shared_history(commands: Commands) -> str | None:
+    """Return the database that the cluster names, where the environment names none; None: neither does."""
+    from dlrover_nb.core.client.cluster import NamesHistory  # noqa: PLC0415 - with the verb alone
+
+    if os.environ.get(HISTORY_VAR):
+        return None
+    core = commands.cluster().core
+    return core.history_url() if isinstance(core, NamesHistory) else None
 
 
 def _name_of(commands: Commands) -> str:

@@ -153,6 +153,15 @@ class HasQueues(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesHistory(Protocol):
+    """A cluster that names the history's database which the masters of its jobs write to."""
+
+    def history_url(self) -> str | None:
+        """Return its URL; None where it names none, or this account may not read it."""
+        ...
+
+
 def still_runs(name: str, phase: JobPhase) -> str:
     """Return the error that a running job is not deleted."""
     return f"job {name} runs ({phase}); stop {name} first, or delete {name} --force"

@@ -9,7 +9,14 @@ from kubernetes import client, config, dynamic
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import access
-from dlrover_nb.core.backends.kubernetes.access import check_access, covered, quota_facts, standing, user_of
+from dlrover_nb.core.backends.kubernetes.access import (
+    check_access,
+    covered,
+    history_url,
+    quota_facts,
+    standing,
+    user_of,
+)
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, NotThere, Status, error_of
 from dlrover_nb.core.manifests.kinds import POD, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
@@ -286,6 +293,7 @@ def test_connecting_says_where_the_history_is_or_what_is_lost_without(control_pl
     told = dict(standing(api).facts)["history"]
     assert "none is shared" in told
     assert f"kubectl create secret generic dlrover-nb-history -n {team}" in told
+    assert history_url(api) is None
     core = client.CoreV1Api(config.new_client_from_config(control_plane.kubeconfig))
     body = {
         "metadata": {"name": "dlrover-nb-history"},
@@ -299,6 +307,8 @@ def test_connecting_says_where_the_history_is_or_what_is_lost_without(control_pl
     )
     alice = connect_api(kubeconfig=control_plane.alice, namespace=team)
     assert "you may not read it" in dict(standing(alice).facts)["history"]
+    assert history_url(alice) is None
+    assert history_url(api) == "postgresql://db"
 
 
 @pytest.mark.kube

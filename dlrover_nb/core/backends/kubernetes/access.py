@@ -9,6 +9,7 @@ until a request is refused; that error then contains the Role.
 from __future__ import annotations
 
 import os
+from base64 import b64decode
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +199,15 @@ def standing(api: Api) -> ClusterAccess:
     facts.append(_role_of(access))
     allowed = (Allowed(c.right.why, c.right.resource, c.missing, c.right.optional) for c in access.checked)
     return ClusterAccess(tuple(facts), tuple(allowed), access.ask())
+
+
+def history_url(api: Api) -> str | None:
+    """Return the URL of the history's database that a namespace names; None: none, or it may not be read."""
+    try:
+        data = api.get(SECRET, HISTORY_SECRET).get("data") or {}
+    except (NotThere, Forbidden):
+        return None
+    return b64decode(data.get(HISTORY_VAR, "")).decode() or None
 
 
 def _history(api: Api) -> str:

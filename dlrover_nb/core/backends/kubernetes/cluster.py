@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.access import role_of_user, standing, user_of
+from dlrover_nb.core.backends.kubernetes.access import history_url, role_of_user, standing, user_of
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
@@ -152,6 +152,10 @@ class KubernetesCluster:
     def queue_waits(self) -> tuple[QueueWait, ...]:
         """Return the jobs that a queue of the cluster holds back; fits `core.client.cluster.HasQueues`."""
         return queue_waits(self.api)
+
+    def history_url(self) -> str | None:
+        """Return what the namespace's Secret names; fits `core.client.cluster.NamesHistory`."""
+        return history_url(self.api)
 
     def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
         """Return the result of the API server's dry run of documents."""
