@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 N_JOB, N_PLAN, N_ROUND = 10_000, 33, 3
 DAY_S, INTERVAL_S = 86_400.0, 30.0
+WARM_S, MOST_OFFER = 1200.0, 0.8
 MACHINE = NodeShape(64.0, 256 * 1024)
 
 
@@ -168,6 +169,7 @@ def live(n_job: int) -> dict[str, Any]:
             file = Path(folder) / "history.db"
             store = RoundStore(f"sqlite:///{file}")
             wall, cpu, sizes, kept, last, newest, found = [], [], [], 0, None, None, None
+            _await_offers(rounds, n_job)
             for _ in range(N_ROUND + 1):
                 began_s, cpu_s = time.monotonic(), time.process_time()
                 found = rounds.run(Term("bench", 1, lambda: True))
@@ -192,6 +194,17 @@ def live(n_job: int) -> dict[str, Any]:
         "bytes_per_job_day": round(per_round * DAY_S / INTERVAL_S / n_job),
         "rounds_kept": kept,
     }
+
+
+def _await_offers(rounds: Rounds, n_job: int) -> None:
+    """Plan until most masters have measured their plans."""
+    end_s = time.monotonic() + WARM_S
+    while time.monotonic() < end_s:
+        n_offer = len(rounds.run(Term("bench", 1, lambda: True)).shares)
+        print(f"{n_offer} of {n_job} masters offer plans", flush=True)
+        if n_offer >= MOST_OFFER * n_job:
+            return
+        time.sleep(10.0)
 
 
 def _size(file: Path) -> int:

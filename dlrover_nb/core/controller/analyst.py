@@ -13,12 +13,14 @@ but the driver of every real job reads twice a second, and would then fit in the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import Situation, analyse, fitted
 from dlrover_nb.core.structs.events import Remember
 from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.warmstart.pauses import kept_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +103,7 @@ class Analyst:
             plan=plan,
             samples=samples,
             n_sample_left=self._measured.n_left,
-            pauses=self._measured.pauses,
+            pauses=self._pauses,
             memory_mib=self._protection.floors(plan, pins),
             pins=pins,
             prior=job.prior,
@@ -183,7 +185,15 @@ class Analyst:
         """Return a summary of the fit, for the history; nothing before any measurement."""
         if self.analysis is None:
             return ()
-        return (Remember(at_s, self.analysis.model.summary(at_s)),)
+        pauses = kept_pauses(self._measured.pauses, self._state.spec.migration)
+        return (Remember(at_s, replace(self.analysis.model.summary(at_s), pauses=pauses)),)
+
+    @property
+    def _pauses(self) -> tuple[tuple[str, float], ...]:
+        """The pauses of this job's changes; of a kind that it has not made yet, the usual one."""
+        own = self._measured.pauses
+        made = {kind for kind, _ in own}
+        return (*own, *(each for each in self._state.job.pauses if each[0] not in made))
 
     def tell_deadline(self, story: Story, at_s: float) -> None:
         """Tell the story when the deadline becomes infeasible, or feasible again."""

@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.past import JobTraits
 from dlrover_nb.core.structs.pods import outlives_node
 from dlrover_nb.core.usercode import identity
+from dlrover_nb.core.warmstart.pauses import usual_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 FLOAT_BYTES = 4
 
 
-def traits_of(spec: JobSpec, features: FeatureSpec, folder: Path | None = None) -> JobTraits:
+def traits_of(
+    spec: JobSpec, features: FeatureSpec, folder: Path | None = None, *, cluster: str = ""
+) -> JobTraits:
     """Return what is known of a job before it runs, with M of Eq. 4 and D of Eq. 5.
 
-    `folder` is the run folder, where the user's own code lies, if it has any.
+    `folder` is the run folder, where the user's own code lies, if it has any; `cluster` is where it runs.
     """
     n_categorical, n_numeric = len(features.categorical), len(features.numeric)
     return JobTraits(
@@ -44,6 +47,7 @@ def traits_of(spec: JobSpec, features: FeatureSpec, folder: Path | None = None) 
         name=spec.name,
         code_hash=identity(spec.model.code or f"built-in:{spec.model.name}", folder),
         data_hash=_data_hash(features),
+        cluster=cluster,
     )
 
 
@@ -59,12 +63,13 @@ def _data_hash(features: FeatureSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InitialPlan:
-    """A job with its first plan; `prior` is the fitted speed of similar jobs."""
+    """A job with its first plan; `prior` is the fitted speed of similar jobs, `pauses` are usual here."""
 
     spec: JobSpec
     traits: JobTraits
     prior: FitSummary | None
     why: str
+    pauses: tuple[tuple[str, float], ...] = ()
 
 
 def initial_plan(
@@ -72,13 +77,14 @@ def initial_plan(
 ) -> InitialPlan:
     """Derive from past jobs a prior of its speed, and the first plan where its user left that to us."""
     start = warm_start(spec, capacity, traits, past)
+    pauses = usual_pauses(past, traits.cluster, spec.migration)
     if not spec.warm_start:
         small = small_start(spec, capacity)
         if small is None:
-            return InitialPlan(spec, traits, start.prior, "")
+            return InitialPlan(spec, traits, start.prior, "", pauses)
         why = f"Starts with {small.short}, a part of its quota, and grows while its nodes use their cores."
-        return InitialPlan(replace(spec, plan=small), traits, start.prior, why)
-    return InitialPlan(replace(spec, plan=start.plan), traits, start.prior, start.why)
+        return InitialPlan(replace(spec, plan=small), traits, start.prior, why, pauses)
+    return InitialPlan(replace(spec, plan=start.plan), traits, start.prior, start.why, pauses)
 
 
 def submitted(begun: InitialPlan, capacity: Capacity, at_s: float, *, folder: str) -> JobSubmitted:
@@ -95,4 +101,5 @@ def submitted(begun: InitialPlan, capacity: Capacity, at_s: float, *, folder: st
         prior=begun.prior,
         why=begun.why,
         must_move=not outlives_node(begun.spec, folder),
+        pauses=begun.pauses,
     )

@@ -8,6 +8,7 @@ same nodes (`resume`).
 from __future__ import annotations
 
 import contextlib
+import platform
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,11 @@ class RunSetup:
     clock: SystemClock
     namespace: str = ""
 
+    @property
+    def cluster(self) -> str:
+        """What tells this cluster from others that share the history, as far as a master knows."""
+        return f"namespace {self.namespace}" if self.namespace else platform.node()
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -128,7 +134,7 @@ def begin(
     """
     folder, clock = setup.folder, setup.clock
     capacity, at_s = setup.backend.capacity(), clock.now_s()
-    traits = traits_of(spec, features, folder)
+    traits = traits_of(spec, features, folder, cluster=setup.cluster)
     plan = initial_plan(spec, traits, capacity, examples(setup.history_url))
     check_fits(plan.spec.plan, capacity)
     with contextlib.ExitStack() as held:
@@ -182,7 +188,8 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         job, logs = _moved(job, setup, socket.endpoint), _logs(job, folder)
         _adopt(record, setup.backend, logs, socket.endpoint)
         parts = _parts(_Run(job, capacity, master, socket, recorded, logs), setup, held)
-        plan = InitialPlan(job.spec, traits_of(job.spec, job.features, folder), None, "")
+        traits = traits_of(job.spec, job.features, folder, cluster=setup.cluster)
+        plan = InitialPlan(job.spec, traits, None, "")
         fact = submitted(plan, capacity, setup.clock.now_s(), folder=str(folder))
         return opened(parts, fact, lambda at_s: master.resume(record, kept, at_s), held)
 

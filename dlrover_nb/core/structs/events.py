@@ -32,6 +32,7 @@ class JobSubmitted:
     prior: FitSummary | None = None  # fit of similar finished jobs
     why: str = ""  # reason of the first plan, if earlier jobs influenced it
     must_move: bool = False  # nothing outlives its nodes: new PS must fit beside those that serve
+    pauses: tuple[tuple[str, float], ...] = ()  # kind and seconds of changes of plan, usual on this cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ class JobTraits:
         Identity of the code that computes the model, a built-in one's too; empty: unknown.
     data_hash
         Identity of the data's shape: its columns and their kinds; empty: unknown.
+    cluster
+        Identity of where it runs; empty: unknown.
     """
 
     model: str
@@ -39,6 +41,7 @@ class JobTraits:
     name: str = ""
     code_hash: str = ""
     data_hash: str = ""
+    cluster: str = ""
 
     def __post_init__(self) -> None:
         for name in ("n_table", "embedding_dim", "n_table_row", "dense_bytes", "n_sample"):
@@ -68,6 +71,8 @@ class FitSummary:
         Between-configuration error of log T_iter.
     dense_bytes, embedding_dim, batch_size
         M, D and m of Eqs. 1-6 under which the coefficients were fitted.
+    pauses
+        Kind and seconds of the job's changes of plan (`warmstart.pauses`).
     """
 
     at_s: float
@@ -78,6 +83,7 @@ class FitSummary:
     dense_bytes: float
     embedding_dim: float
     batch_size: int
+    pauses: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

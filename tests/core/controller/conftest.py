@@ -172,6 +172,7 @@ def make_job(spec):
         "fit",
         "policy",
         "must_move",
+        "pauses",
     }
 
     def make(**fields) -> FakeJob:
