@@ -85,6 +85,7 @@ class Rounds:
         self._lasts_s, self._clock = lasts_s, clock
         self._links: dict[tuple[str, float], MasterLink] = {}  # by job and its start
         self._before: Mapping[str, ResourcePlan] = {}
+        self._in_queue: frozenset[tuple[str, float]] = frozenset()  # who waited after the last round
         self._number = 0
 
     def run(self, term: Term) -> BrainRound:
@@ -100,10 +101,14 @@ class Rounds:
         offers, waiting, apart = self._offers(live)
         others = [job for job in live if job.name not in offers and job.name not in waiting]
         capacity = self._cluster.capacity()
-        room = free_of(capacity, [need for job in others for need in _holds(job)])
-        queue = self._admission(waiting, offers, others, capacity, room)
+        held = {job.name: self._held(job) for job in others}
+        room = free_of(capacity, [need for needs in held.values() for need in needs])
+        holders = [_holder(offer) for offer in offers.values()]
+        holders += [Holder(job.name, job.owner, *_sums(held[job.name]), job.left_s) for job in others]
+        queue = self._admission(waiting, offers, holders, capacity, room)
         plan = self._planned(tuple(offers.values()), room, queue)
         self._remember(plan, {job.name for job in live})
+        self._in_queue = frozenset(_key(job) for job in live if job.name in queue.places)
         refused = self._hand_out(self._allotments(plan, queue, term), term)
         self._number += 1
         shares = tuple(
@@ -130,7 +135,7 @@ class Rounds:
         self,
         waiting: Mapping[str, WaitingOffer],
         offers: Mapping[str, JobOffer],
-        others: Iterable[JobSummary],
+        holders: Iterable[Holder],
         capacity: Capacity,
         room: Capacity,
     ) -> AdmissionPlan:
@@ -138,8 +143,6 @@ class Rounds:
         if not waiting:
             return AdmissionPlan()
         free = free_of(room, [need for offer in offers.values() for need in plan_needs(offer.plan)])
-        holders = [_holder(offer) for offer in offers.values()]
-        holders += [Holder(job.name, job.owner, *_sums(job), job.left_s) for job in others]
         return admit(
             tuple(waiting.values()),
             capacity,
@@ -148,6 +151,18 @@ class Rounds:
             order=self._settings.order,
             least_share=self._settings.start_share,
         )
+
+    def _held(self, job: JobSummary) -> list[Need]:
+        """Return what a job holds, or will hold at once: who starts or changes gets its whole plan first.
+
+        One that waited in the queue holds nothing, though its master may not answer at the moment.
+        """
+        if job.phase is JobPhase.STARTING and _key(job) in self._in_queue:
+            return []
+        held = needs_of(job)
+        if job.phase not in _COMING or job.plan is None or sum(cpu for cpu, _ in held) > job.plan.total_cpu:
+            return held
+        return plan_needs(job.plan)
 
     def _planned(self, offers: tuple[JobOffer, ...], room: Capacity, queue: AdmissionPlan) -> ClusterPlan:
         """Plan for the running jobs beside the queue: who waits in it comes before their growth."""
@@ -161,7 +176,7 @@ class Rounds:
         for some in (sure, offers):  # who only proposes to a user may not give way
             found = make_room(queue.first, some, room_beside(offers, some, room), self._settings.start_share)
             if found is not None:
-                kept = unchanged([offer for offer in offers if offer not in some], why=why)
+                kept = unchanged([offer for offer in offers if offer.job not in found.shares], why=why)
                 return replace(found, shares={**found.shares, **kept.shares})
         return unchanged(offers, why=why)
 
@@ -248,20 +263,12 @@ class Rounds:
 
 def room_beside(offers: Sequence[JobOffer], some: Sequence[JobOffer], room: Capacity) -> Capacity:
     """Return what some of the running jobs hold, and what is free."""
-    others = [offer for offer in offers if offer not in some]
+    named = {offer.job for offer in some}
+    others = [offer for offer in offers if offer.job not in named]
     return free_of(room, [need for offer in others for need in plan_needs(offer.plan)])
 
 
-def _holds(job: JobSummary) -> list[Need]:
-    """Return what a job holds, or will hold at once: who starts or changes gets its whole plan first."""
-    held = needs_of(job)
-    if job.phase not in _COMING or job.plan is None or sum(cpu for cpu, _ in held) > job.plan.total_cpu:
-        return held
-    return plan_needs(job.plan)
-
-
-def _sums(job: JobSummary) -> tuple[float, int]:
-    held = _holds(job)
+def _sums(held: Sequence[Need]) -> tuple[float, int]:
     return sum(cpu for cpu, _ in held), sum(mib for _, mib in held)
 
 

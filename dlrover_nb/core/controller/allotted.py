@@ -41,7 +41,7 @@ class Allotted:
     def changed(self, event: QuotaChanged) -> tuple[Scale, ...]:
         """Record what auto mode may plan with, and admit a job that waits in the queue.
 
-        A running plan beyond the quota is kept.
+        A running plan beyond the quota is kept, unless that binds.
 
         Raises
         ------
