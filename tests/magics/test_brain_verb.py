@@ -19,8 +19,8 @@ from dlrover_nb.output import CLI
 @pytest.fixture
 def cluster():
     made = connect("sim", machines=2, speed=600.0)
-    made.submit(JobSpec("ads", n_epoch=4000, mode=Mode.AUTO, owner="ada"))
-    made.submit(JobSpec("feed", n_epoch=4000, mode=Mode.MANUAL))
+    made.submit(JobSpec("ads", n_epoch=1_000_000, mode=Mode.AUTO, owner="ada"))
+    made.submit(JobSpec("feed", n_epoch=1_000_000, mode=Mode.MANUAL))
     yield made
     made.shutdown(force=True)
 

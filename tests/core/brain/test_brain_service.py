@@ -34,7 +34,7 @@ def url(tmp_path):
 def cluster():
     made = connect("sim", machines=2, speed=600.0)
     for name in ("ads", "clicks", "feed"):
-        made.submit(JobSpec(name, n_epoch=4000, mode=Mode.AUTO, owner="ada"))
+        made.submit(JobSpec(name, n_epoch=1_000_000, mode=Mode.AUTO, owner="ada"))
     yield made
     made.shutdown(force=True)
 
