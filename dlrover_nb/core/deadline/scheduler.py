@@ -6,6 +6,8 @@ describes the room where a node would go, and the chances of a host to be a cand
 
 The paper names the quantities; its equations 8 and 16 are not public, so their forms are ours:
 
+- Weights by rank, not by load itself: the share of the lightest third is 95 % whatever the loads are. Hosts
+  of equal load share their ranks' weights equally, so the order of the list decides nothing.
 - A job's priority is its urgency, plus its size under light load, and minus its size under heavy load.
   Size counts less than urgency (`SIZE_WEIGHT`): a deadline is a promise, the order of sizes a matter of
   packing.
@@ -174,7 +176,7 @@ def size(job: WaitingJob, hosts: Sequence[Host]) -> float:
     """Return N, what a job needs as a share of the whole cluster, weighted as the loads are."""
     cpu, memory_mib = (sum(column) for column in zip(*job.needs, strict=True))
     all_cpu, all_mib = sum(h.cpu for h in hosts), sum(h.memory_mib for h in hosts)
-    return CPU_WEIGHT * cpu / all_cpu + MEMORY_WEIGHT * memory_mib / all_mib  # (eqs. 6, 7)
+    return float(CPU_WEIGHT * cpu / all_cpu + MEMORY_WEIGHT * memory_mib / all_mib)  # (eqs. 6, 7)
 
 
 def urgency(job: WaitingJob) -> float:
