@@ -14,6 +14,7 @@ once (`Mitigate`); where a user decides it is left out, as a batch size is not w
 - ``elastic-scheduling``: one more worker while the last one paid (Or et al., MLSys 2020).
 - ``optimus``: one node more or less where that reduces the job's time most (EuroSys 2018).
 - ``nearchus``: more cores, workers or PS as long as nodes use more cores by that; without a model.
+- ``qore``: grows a job that would miss its deadline, shrinks one with slack (Qore-DL).
 - ``fixed-plan``: the plan stays as the user sets it; nodes still get the memory that they need.
 
 `fixed_allocation` and `well_tuned` of `core.baselines` are no policies: they need the true speed of each plan
@@ -30,6 +31,7 @@ from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, sta
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
 from dlrover_nb.core.planner.nearchus import NAME, raise_use
+from dlrover_nb.core.planner.qore import meet_deadline
 from dlrover_nb.core.planner.stages import auto_scale, keep_pins
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import DEFAULT_POLICY
@@ -93,6 +95,11 @@ def nearchus(analysis: Analysis, settings: PlannerSettings, context: PolicyConte
     )
 
 
+def qore(analysis: Analysis, settings: PlannerSettings, context: PolicyContext) -> Advice | None:
+    """Advise by the deadline alone; see `meet_deadline`."""
+    return meet_deadline(analysis, settings, rejected_plans=context.rejected_plans, limits=context.limits)
+
+
 def by_baseline(name: str, decide: BaselinePolicy) -> Policy:
     """Return a policy that proposes the next plan of a published one.
 
@@ -129,5 +136,6 @@ POLICIES: Mapping[str, Policy] = {
     "elastic-scheduling": by_baseline("elastic-scheduling", elastic_scheduling),
     "optimus": by_baseline("optimus", optimus),
     NAME: nearchus,
+    "qore": qore,
     "fixed-plan": by_baseline("fixed-plan", static),
 }

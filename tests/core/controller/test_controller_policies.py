@@ -38,7 +38,7 @@ def test_no_policy_leaves_the_pins_or_flaps_in_auto_mode(name, make_job):
     plans = targets(job.train(240))
     assert all((plan.ps.count, plan.ps.cpu) == (1, 0.25) for plan in plans)
     assert len(plans) <= 6
-    assert bool(plans) == (name != "fixed-plan")
+    assert bool(plans) == (name not in {"fixed-plan", "qore"}), "qore needs a deadline"
 
 
 def test_a_policy_of_ones_own_is_asked_and_overruled_by_the_arbiter(make_job):
