@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.deadline.scheduler import SIZE_WEIGHT, size_preference
+
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.admission import WaitingOffer
     from dlrover_nb.core.structs.capacity import Capacity
 
-LIGHT = 0.5  # share of the cluster in use below which large jobs come first (Qore-DL, as a plain threshold)
 LEAST_S = 1.0  # a deadline that has passed is as urgent as one within this time
 
 
@@ -72,20 +73,17 @@ def _fair_share(job: WaitingOffer, state: QueueState) -> float:
 
 
 def _qore(job: WaitingOffer, state: QueueState) -> float:
-    """Rank by urgency and size, after the two principles of Qore-DL's scheduler.
+    """Rank by urgency and size, as Qore-DL's scheduler (`deadline.scheduler`) does.
 
-    The text of the paper at hand states the principles and not its Eq. 8: the more urgent deadline first; in
-    a cluster under light load the larger job first, under heavy load the smaller one. Here urgency is the
-    share of the time to the deadline that the job would train (1 where no length is known, 0 without a
-    deadline), and size, from 0 to 1, is added with the sign that the load gives it.
+    Urgency is the share of the time to the deadline that the job would train: 1 where no length is known, 0
+    without a deadline. Here the load is that of the whole cluster: the brain places no nodes.
     """
     urgency = 0.0
     if job.deadline_left_s is not None:
-        urgency = min(
-            (math.inf if job.lasts_s is None else job.lasts_s) / max(job.deadline_left_s, LEAST_S), 1.0
-        )
+        lasts_s = math.inf if job.lasts_s is None else job.lasts_s
+        urgency = min(lasts_s / max(job.deadline_left_s, LEAST_S), 1.0)
     size = min(state.dominant_share(job), 1.0)
-    return -(urgency + (size if state.used < LIGHT else -size))
+    return -(urgency + SIZE_WEIGHT * size_preference(state.used) * size)
 
 
 ORDERS: Mapping[str, Rank] = MappingProxyType(
