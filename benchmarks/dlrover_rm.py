@@ -1,12 +1,13 @@
-"""The evaluation of DLRover-RM repeated in simulation: the product's controller against the paper's baselines.
+"""The evaluation of DLRover-RM in simulation: the product's controller against the paper's baselines.
 
-Jobs are those of section 6 of the paper: Wide & Deep (Model-X), xDeepFM (Model-Y) and DCN (Model-Z), a batch of
-512, 200,000 steps, 20 machines of 32 cores and 192 GiB, decisions every three minutes, no faults (6.1).
+Jobs are those of section 6 of the paper: Wide & Deep (Model-X), xDeepFM (Model-Y) and DCN (Model-Z), a
+batch of 512, 200,000 steps, 20 machines of 32 cores and 192 GiB, decisions every three minutes, no faults
+(6.1).
 
-- `jct_over_es`, `jct_over_optimus`, `over_well_tuned` (Fig. 7): completion time, first start included, over that
-  of a baseline, less one; the median over models and seeds. Both baselines begin on a user's request, each
-  number of the best plan wrong by a factor of about two. The product begins as it does for a user with a
-  history, by its warm start. In keys with `_same_start` it begins on the same request; in those with
+- `jct_over_es`, `jct_over_optimus`, `over_well_tuned` (Fig. 7): completion time, first start included, over
+  that of a baseline, less one; the median over models and seeds. Both baselines begin on a user's request,
+  each number of the best plan wrong by a factor of about two. The product begins as it does for a user with
+  a history, by its warm start. In keys with `_same_start` it begins on the same request; in those with
   `_from_small` all begin on two workers and one PS (section 6.2, Fig. 10).
 - `scaling_time_by_warm_start`: the time from the first plan in place to a plan of at least 95 % of the best
   one's true speed, mean over models, warm over cold (from the small plan), less one; the median over seeds.
@@ -15,15 +16,16 @@ Jobs are those of section 6 of the paper: Wide & Deep (Model-X), xDeepFM (Model-
 
 What differs from the paper, and why:
 
-- Speed is Eqs. 1-6 and a cost of contention between workers, which the paper's equations (and so the form that
-  both the paper and the product fit) lack. The coefficients that the paper reports have no units, so they are
-  drawn around a click model's, by seed; xDeepFM and DCN have 2.5 and 1.6 times its work for gradients. All are
-  scaled so that the well-tuned Model-X takes the paper's 27.36 minutes.
-- The paper says neither where the jobs begin nor how many nodes ES and Optimus add at once. Each gets the step
-  of 1, 2 or 4 nodes with which it is fastest over all jobs: `step_es`, `step_optimus`.
-- ES and Optimus are the rules of `dlrover_nb.core.baselines`. They pay for changes what the product pays, with
-  seamless migration, where the paper's restart jobs: this is in their favour.
-- Well-tuned is the fastest of all plans by the truth; the paper tuned by hand. It is in favour of well-tuned.
+- Speed is Eqs. 1-6 and a cost of contention between workers, which the paper's equations (and so the form
+  that both the paper and the product fit) lack. The coefficients that the paper reports have no units, so
+  they are drawn around a click model's, by seed; xDeepFM and DCN have 2.5 and 1.6 times its work for
+  gradients. All are scaled so that the well-tuned Model-X takes the paper's 27.36 minutes.
+- The paper says neither where the jobs begin nor how many nodes ES and Optimus add at once. Each gets the
+  step of 1, 2 or 4 nodes with which it is fastest over all jobs: `step_es`, `step_optimus`.
+- ES and Optimus are the rules of `dlrover_nb.core.baselines`. They pay for changes what the product pays,
+  with seamless migration, where the paper's restart jobs: this is in their favour.
+- Well-tuned is the fastest of all plans by the truth; the paper tuned by hand. It is in favour of
+  well-tuned.
 - Production traces are not public: the fleet's jobs are drawn, see there.
 
     python benchmarks/dlrover_rm.py [--seeds 3 --fleet 24]
@@ -240,7 +242,9 @@ def against(jct: Times) -> dict[str, object]:
 def by_warm_start(scaling: Mapping[int, Times]) -> dict[str, object]:
     line: dict[str, object] = {}
     for key, mark in (("scaling", ""), ("settling", "-last")):
-        warm_s, cold_s = ({seed: t[f"{name}{mark}"] for seed, t in scaling.items()} for name in ("warm", "cold"))
+        warm_s, cold_s = (
+            {seed: t[f"{name}{mark}"] for seed, t in scaling.items()} for name in ("warm", "cold")
+        )
         line[f"{key}_time_by_warm_start"] = saved_by_seed(warm_s, cold_s)
         for name, each in (("warm", warm_s), ("cold", cold_s)):
             line[f"{key}_s_{name}"] = round(statistics.fmean(s for times in each.values() for s in times), 1)
