@@ -58,9 +58,11 @@ DRIFT, DRIFTS_AT = 0.5, 0.4  # of all speeds; after this part of the time that t
 # the comparison
 
 
-def warm(case: Case, settings: ControllerSettings, n_past: int, noise: float) -> SimulatedJob:
+def warm(
+    case: Case, settings: ControllerSettings, n_past: int, noise: float, *, seed: int = 11
+) -> SimulatedJob:
     """Return the job warm-started: from similar jobs, run cold."""
-    rng, job, traits, past = np.random.default_rng(11), case.job, traits_of(case.job), []
+    rng, job, traits, past = np.random.default_rng(seed), case.job, traits_of(case.job), []
     for i in range(n_past):
         ours = Ours(settings)
         similar = replace(

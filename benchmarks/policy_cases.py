@@ -156,9 +156,9 @@ def aimed(case: Case, objective: Objective) -> Case:
     return replace(case, job=replace(case.job, spec=replace(case.job.spec, objective=objective)))
 
 
-def user_plans(case: Case, n: int) -> list[ResourcePlan]:
+def user_plans(case: Case, n: int, *, seed: int = 7) -> list[ResourcePlan]:
     """Draw users' choices: each number of the best plan wrong by a factor of about two."""
-    rng, spec = np.random.default_rng(7), case.job.spec
+    rng, spec = np.random.default_rng(seed), case.job.spec
     into = into_space(spec.bounds, Capacity(MACHINES))
     plans: list[ResourcePlan] = []
     while len(plans) < n:
