@@ -1,0 +1,1 @@
+"""Qore-DL: requirements of a job, and decisions by its deadline."""
