@@ -2,9 +2,9 @@
 
 Qore-DL reads these three from the job instead of asking its owner. We run one forward pass and count what
 it really computes, because shapes are known only then (convolutions, attention, code between the layers).
-Torch's own counter sees products of matrices, convolutions and attention at the operators, whichever layer or
-plain code called them; a hook at each layer adds what it leaves out, the normalisations. Counting by a formula
-for each kind of layer was rejected: it misses products that stand in the code of a `forward`.
+Torch's own counter sees products of matrices, convolutions and attention at the operators, whichever layer
+or plain code called them; a hook at each layer adds what it leaves out, the normalisations. Counting by a
+formula for each kind of layer was rejected: it misses products that stand in the code of a `forward`.
 
 One multiply-add is two operations. Not counted: sums of biases, activations, softmax, pooling, look-ups in
 embeddings (no arithmetic), all else that goes element by element. A layer with parameters of which no
