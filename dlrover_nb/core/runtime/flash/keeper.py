@@ -102,6 +102,7 @@ class FlashCheckpoint:
         self._buffers = tuple(SharedBuffer(shm / f"{self._run}-{node}-{side}") for side in "ab")
         self._busy: list[SharedBuffer] = []  # guarded by _freed: buffers that the thread works on
         self._is_reserving = False  # guarded by it as well
+        self._is_copying = False  # `between` of a copy may call what changes buffers
         self._freed = threading.Condition()
         self._direct: tuple[int, Layout] | None = None  # what could not be copied
         self._results: collections.deque[Persisted | PersistFailed] = collections.deque()
@@ -127,7 +128,7 @@ class FlashCheckpoint:
 
         To be called periodically: parameters grow between two checkpoints.
         """
-        if self._most_bytes is None or self.n_byte <= self._most_bytes():
+        if self._is_copying or self._most_bytes is None or self.n_byte <= self._most_bytes():
             return
         with self._freed:
             free = [] if self._is_reserving else [b for b in self._buffers if b not in self._busy]
@@ -139,10 +140,11 @@ class FlashCheckpoint:
     def expect(self, n_byte: int) -> None:
         """Reserve memory for the next copy of about `n_byte` in the background, so that it need not wait.
 
-        To be called periodically: nothing is reserved while files are written.
+        To be called periodically: nothing is reserved while a copy is made or files are written. Reserved
+        amid a copy, the buffer would be another one than the copy fills.
         """
         with self._freed:
-            if self._busy or n_byte <= self._n_expected:
+            if self._is_copying or self._busy or n_byte <= self._n_expected:
                 return
             self._is_reserving = True
         self._n_expected = n_byte + n_byte // 8  # parameters grow; reserve in steps
@@ -176,9 +178,13 @@ class FlashCheckpoint:
         """
         layout = Layout(Image(dict(header), arrays))
         self._direct, self._n_expected = None, 0
-        for buffer in self._free_buffers(between):
-            if self._make_room(buffer, layout.n_byte, between):
-                return buffer.fill(number, layout, between)
+        self._is_copying = True
+        try:
+            for buffer in self._free_buffers(between):
+                if self._make_room(buffer, layout.n_byte, between):
+                    return buffer.fill(number, layout, between)
+        finally:
+            self._is_copying = False
         logger.warning("%s: training waits until the file of checkpoint %d is written", self._node, number)
         self._direct = (number, layout)
         return None
@@ -277,6 +283,8 @@ class FlashCheckpoint:
     def _carry_out(self, task: _Write | _Reserve) -> Persisted | PersistFailed | None:
         match task:
             case _Write(buffer, number, url):
+                if buffer.number != number:
+                    return PersistFailed(number, url, f"checkpoint {number} is no longer in memory")
                 result = _write(number, url, (buffer.image(),), self._go_on)
                 if isinstance(result, Persisted):
                     buffer.seal(result.sha256)

@@ -195,6 +195,37 @@ def test_memory_that_is_expected_in_vain_is_no_error(make, arrays):
     assert flash.copy(1, {"n": 1}, arrays()) is None
 
 
+def test_what_is_expected_or_freed_amid_a_copy_leaves_its_buffer_alone(make, arrays, tmp_path):
+    """The node reports, and so expects the next copy, at every pause for breath of this one."""
+    flash, n_call = make(most_bytes=lambda: 1 << 30), 0
+
+    def between() -> None:
+        nonlocal n_call
+        n_call += 1
+        flash.expect(1 << 20)
+        flash.give_way()
+
+    for number in (1, 2, 3):
+        before = n_call
+        assert flash.copy(number, {"n": number}, arrays(), between=between) is not None
+        assert n_call > before
+        flash.persist(number, str(tmp_path / f"{number}.part"), between=between)
+        (told,) = results(flash)
+        assert isinstance(told, Persisted)
+        assert_image(read_url(told.url, told.sha256), number, arrays())
+
+
+def test_a_copy_whose_buffer_was_taken_is_never_written_as_a_file(make, arrays, tmp_path):
+    flash, file = make(), tmp_path / "1.part"
+    flash.copy(1, {"n": 1}, arrays())
+    taken = next(each for each in flash._buffers if each.number == 1)
+    taken.reserve(taken.n_byte * 2)
+    told = flash._carry_out(keeper._Write(taken, 1, str(file)))
+    assert isinstance(told, PersistFailed)
+    assert "no longer in memory" in told.why
+    assert not file.exists()
+
+
 def test_where_memory_is_short_the_file_is_written_before_training_goes_on(make, shm, arrays, tmp_path):
     room = [1 << 30]
     flash = make(most_bytes=lambda: room[0])
