@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.deadline.scheduler import SIZE_WEIGHT, size_preference
-
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.admission import WaitingOffer
     from dlrover_nb.core.structs.capacity import Capacity
 
+LIGHT, HEAVY = 0.35, 0.70  # used shares of a cluster under light and under heavy load (Qore-DL's theta 1, 3)
+SIZE_WEIGHT = 0.5  # of a job that takes the whole cluster, where 1 is the urgency of one with no time to lose
 LEAST_S = 1.0  # a deadline that has passed is as urgent as one within this time
 
 
@@ -73,17 +73,19 @@ def _fair_share(job: WaitingOffer, state: QueueState) -> float:
 
 
 def _qore(job: WaitingOffer, state: QueueState) -> float:
-    """Rank by urgency and size, as Qore-DL's scheduler (`deadline.scheduler`) does.
+    """Rank by urgency and size, by the two principles of Qore-DL's scheduler; its Eq. 8 is not public.
 
     Urgency is the share of the time to the deadline that the job would train: 1 where no length is known, 0
-    without a deadline. Here the load is that of the whole cluster: the brain places no nodes.
+    without a deadline. Large jobs come first under light load, small ones under heavy load, and between both
+    size counts less. It counts less than urgency: a deadline is a promise, the order of sizes is packing.
     """
     urgency = 0.0
     if job.deadline_left_s is not None:
         lasts_s = math.inf if job.lasts_s is None else job.lasts_s
         urgency = min(lasts_s / max(job.deadline_left_s, LEAST_S), 1.0)
     size = min(state.dominant_share(job), 1.0)
-    return -(urgency + SIZE_WEIGHT * size_preference(state.used) * size)
+    heaviness = min(max((state.used - LIGHT) / (HEAVY - LIGHT), 0.0), 1.0)
+    return -(urgency + SIZE_WEIGHT * (1 - 2 * heaviness) * size)
 
 
 ORDERS: Mapping[str, Rank] = MappingProxyType(

@@ -1,8 +1,7 @@
-"""Which running jobs get more, and which give some back: Qore-DL's adjuster.
+"""How a job's size may change, and how good a change is: Qore-DL's adjuster for one job.
 
-A job's time-out degree compares its predicted run with the time until its deadline; its sensitivity is what
-one more worker, or the same resources spread over its workers, would speed it up. The four cases of the paper
-choose jobs by both and by the utilisation of the cluster. How large the change is, `genetic` searches.
+A job's time-out degree compares its predicted run with the time until its deadline. Its workers change in
+number or in size; how large the change is, `genetic` searches.
 
 The paper's fitness (its Eq. 15) is not public. Ours puts being in time first and resources second: a late
 job's best change is the smallest that is in time, a job with slack gives back as much as stays in time.
@@ -14,12 +13,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.deadline.scheduler import PAPER, Thresholds
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from dlrover_nb.core.deadline.genetic import Change
 
 LATE_WEIGHT = 10.0  # of a time-out degree of 1, where 1 is the job's present resources
@@ -39,38 +35,6 @@ class Size:
         _check.at_least("memory_mib of a worker", self.memory_mib, 64)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningJob:
-    """What the choice among running jobs is made from.
-
-    Parameters
-    ----------
-    timeout
-        Its `timeout_degree`.
-    gain, loss
-        Its `sensitivity` to one worker more, and to one worker less.
-    """
-
-    name: str
-    timeout: float
-    gain: float
-    loss: float
-
-    @property
-    def is_late(self) -> bool:
-        """Whether it would miss its deadline."""
-        return self.timeout > 0
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A job to change, and why."""
-
-    name: str
-    grows: bool
-    why: str
-
-
 def timeout_degree(run_s: float, left_s: float) -> float:
     """Return O, how far a job's predicted run exceeds the time until its deadline, as a share of that time.
 
@@ -78,24 +42,6 @@ def timeout_degree(run_s: float, left_s: float) -> float:
     """
     _check.at_least("run_s", run_s, 0)
     return run_s / left_s - 1 if left_s > 0 else math.inf  # (eq. 12)
-
-
-def sensitivity(size: Size, speed: Callable[[Size], float], *, grows: bool = True) -> float:
-    """Return S: the relative change of speed by one worker's resources, by whichever way is better.
-
-    Parameters
-    ----------
-    speed
-        Predicted samples/s of workers; > 0.
-    grows
-        False: what the job would lose without one worker's resources, as a number >= 0 where it gets slower.
-    """
-    now, sign = speed(size), 1 if grows else -1
-    sizes = [*horizontal(size, sign), *vertical(size, sign)]
-    changes = [sign * (speed(each) / now - 1) for each in sizes]
-    if not changes:
-        return 0.0 if grows else math.inf
-    return max(changes) if grows else min(changes)  # (eq. 13)
 
 
 def horizontal(size: Size, n: int) -> tuple[Size, ...]:
@@ -146,35 +92,3 @@ def fitness(timeout: float, resources: float, *, grows: bool) -> float:
     if not grows and timeout > 0:
         return -math.inf
     return -LATE_WEIGHT * min(max(timeout, 0.0), 1e6) - resources  # (eq. 15)
-
-
-def targets(
-    jobs: Sequence[RunningJob], utilisation: float, *, n: int = 1, thresholds: Thresholds = PAPER
-) -> tuple[Target, ...]:
-    """Return at most n jobs to grow and at most n to shrink, by the four cases of the paper.
-
-    Parameters
-    ----------
-    utilisation
-        U of the cluster (`scheduler.utilisation`).
-    """
-    late, slack = [j for j in jobs if j.is_late], [j for j in jobs if j.timeout < 0]
-    load = f"the cluster is used by {utilisation:.0%}"
-    if late:
-        grown = _most(late, n, f"it would be late, and {load}")
-        if utilisation <= thresholds.middle:
-            return grown
-        return (*grown, *_least(slack, n, f"it has slack that late jobs need, and {load}"))
-    if utilisation <= thresholds.light:
-        return _most(jobs, n, f"no job is late, and {load}")
-    if utilisation > thresholds.heavy:
-        return _least(slack, n, f"it has slack for jobs to come, and {load}")
-    return ()
-
-
-def _most(jobs: Sequence[RunningJob], n: int, why: str) -> tuple[Target, ...]:
-    return tuple(Target(j.name, grows=True, why=why) for j in sorted(jobs, key=lambda j: -j.gain)[:n])
-
-
-def _least(jobs: Sequence[RunningJob], n: int, why: str) -> tuple[Target, ...]:
-    return tuple(Target(j.name, grows=False, why=why) for j in sorted(jobs, key=lambda j: j.loss)[:n])

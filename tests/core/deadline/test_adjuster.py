@@ -10,20 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.deadline.adjuster import (
-    RunningJob,
     Size,
     changed,
     fitness,
-    sensitivity,
-    targets,
     timeout_degree,
 )
 from dlrover_nb.core.deadline.genetic import N_CODE, Change, decoded, encoded, evolved, listed
 
 SIZE = Size(4, 2.0, 4096)
-JOBS = st.lists(st.tuples(st.floats(-1, 3), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12).map(
-    lambda rows: [RunningJob(f"j{i}", *row) for i, row in enumerate(rows)]
-)
 
 
 def speed(size: Size, contention: float = 0.02, serial: float = 0.2) -> float:
@@ -41,30 +35,6 @@ def test_a_job_is_late_when_it_runs_longer_than_is_left(run_s, left_s):
     assert (timeout_degree(run_s, left_s) > 0) == (run_s / left_s > 1)
     assert timeout_degree(run_s, left_s) >= -1
     assert timeout_degree(run_s, -left_s) == math.inf
-
-
-@given(st.floats(0.001, 0.2), st.floats(0.01, 2))
-def test_sensitivity_is_the_better_of_the_two_ways(contention, serial):
-    def own(size: Size) -> float:
-        return speed(size, contention, serial)
-
-    more = own(Size(5, 2.0, 4096)) / own(SIZE) - 1
-    larger = own(Size(4, 2.5, 4096)) / own(SIZE) - 1
-    assert sensitivity(SIZE, own) == pytest.approx(max(more, larger))
-    assert sensitivity(SIZE, own, grows=False) >= 0
-
-
-@given(JOBS, st.floats(0, 1), st.integers(1, 4))
-def test_the_four_cases(jobs, load, n):
-    found = targets(jobs, load, n=n)
-    by_name, late = {j.name: j for j in jobs}, [j for j in jobs if j.is_late]
-    grown, shrunk = ([by_name[t.name] for t in found if t.grows == grows] for grows in (True, False))
-    assert len(grown) <= n
-    assert len(shrunk) <= n
-    assert all(j.timeout < 0 for j in shrunk)
-    may_grow = late or (jobs if load <= 0.35 else [])
-    assert grown == sorted(may_grow, key=lambda j: -j.gain)[:n]
-    assert not shrunk or (load > 0.55 if late else load > 0.7)
 
 
 @given(st.integers(0, N_CODE - 1), st.booleans())
