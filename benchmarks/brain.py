@@ -204,7 +204,7 @@ def _await_offers(rounds: Rounds, n_job: int) -> None:
         print(f"{n_offer} of {n_job} masters offer plans", flush=True)
         if n_offer >= MOST_OFFER * n_job:
             return
-        time.sleep(10.0)
+        time.sleep(10.0)  # each round asks all masters, which need their core to fit
 
 
 def _size(file: Path) -> int:

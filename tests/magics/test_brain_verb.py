@@ -7,9 +7,12 @@ import json
 import pytest
 from waiting import until
 
-from dlrover_nb import cli
+from dlrover_nb import brain, cli
 from dlrover_nb.cli import ExitCode
+from dlrover_nb.core.brain.cluster_plan import METHODS
+from dlrover_nb.core.brain.queue_order import ORDERS
 from dlrover_nb.core.connect import connect
+from dlrover_nb.core.greedy import WEIGHTS
 from dlrover_nb.core.history.leases import LeaseStore
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.magics.commands import Commands
@@ -76,3 +79,10 @@ def test_a_second_brain_does_not_plan_beside_the_first(run):
     code, _, err = run("brain once")
     assert code == ExitCode.MISTAKE
     assert "but the brain of somebody does" in err
+
+
+def test_its_choices_are_those_of_the_planner():
+    """The verb names them itself, as the command line reads its options without numpy."""
+    assert set(brain.METHODS) == set(METHODS)
+    assert set(brain.WEIGHTS) == set(WEIGHTS)
+    assert set(brain.ORDERS) == set(ORDERS)

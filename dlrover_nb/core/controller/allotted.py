@@ -1,4 +1,4 @@
-"""What auto mode may plan with beside other jobs, while whoever planned for all jobs goes on to say so.
+"""What a job may plan with beside other jobs, while whoever planned for all jobs goes on to say so.
 
 A job that waits in the queue of its cluster learns its place in the same way, and starts when it is admitted.
 

@@ -107,7 +107,7 @@ def measure_features(module: torch.nn.Module, *inputs: object) -> ModelFeatures:
     with _evaluation(module), tally.watch(module), tally.counter:
         try:
             module(*inputs)
-        except Exception as error:
+        except Exception as error:  # whatever the user's own module raises
             raise InvalidValueError(
                 f"the model must accept the batch, got {type(error).__name__}: {error}; "
                 "give a batch as the training gives it"

@@ -76,12 +76,12 @@ def evolved(fitness: Fitness, rng: np.random.Generator) -> int:
         Of the first population, crossover and mutation.
     """
     from pymoo.algorithms.soo.nonconvex.ga import GA  # noqa: PLC0415 - pymoo takes .3 s to import
-    from pymoo.core.evaluator import Evaluator  # noqa: PLC0415
-    from pymoo.core.problem import Problem  # noqa: PLC0415
-    from pymoo.operators.crossover.pntx import TwoPointCrossover  # noqa: PLC0415
-    from pymoo.operators.mutation.bitflip import BitflipMutation  # noqa: PLC0415
-    from pymoo.operators.sampling.rnd import BinaryRandomSampling  # noqa: PLC0415
-    from pymoo.problems.static import StaticProblem  # noqa: PLC0415
+    from pymoo.core.evaluator import Evaluator  # noqa: PLC0415 - as above
+    from pymoo.core.problem import Problem  # noqa: PLC0415 - as above
+    from pymoo.operators.crossover.pntx import TwoPointCrossover  # noqa: PLC0415 - as above
+    from pymoo.operators.mutation.bitflip import BitflipMutation  # noqa: PLC0415 - as above
+    from pymoo.operators.sampling.rnd import BinaryRandomSampling  # noqa: PLC0415 - as above
+    from pymoo.problems.static import StaticProblem  # noqa: PLC0415 - as above
 
     problem = Problem(n_var=N_BIT, n_obj=1, xl=0, xu=1, vtype=bool)
     algorithm = GA(
