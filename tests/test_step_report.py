@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from waiting import LIMIT_S
 
-import dlrover_nb.report
+import dlrover_nb.client.steps
+from dlrover_nb import report
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.structs.external import StepsDone
 
-FILE = Path(dlrover_nb.report.__file__)
+FILE = Path(dlrover_nb.client.steps.__file__)
 
 
 @pytest.fixture
@@ -130,3 +131,7 @@ def test_a_report_is_what_the_master_understands(tmp_path, master):
     run(tmp_path, "step(10, loss=0.5)", url=address(master))
     told = from_json(json.dumps(newest(master)[1]), StepsDone)
     assert (told.node, told.n_iter, told.n_sample, told.loss) == ("worker-1", 1, 10, 0.5)
+
+
+def test_it_has_its_first_name_too():
+    assert report.step is dlrover_nb.client.steps.step

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.external import ExternalAction, ExternalOrder, SendEnvironment
+from dlrover_nb.core.external import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
+from dlrover_nb.core.rundir.shard_log import ShardLog
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
 from dlrover_nb.core.structs.node_config import NodeConfig
 
@@ -17,36 +18,46 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.driver.backend import ExternalBackend
     from dlrover_nb.core.driver.external_logs import ExternalLogs
+    from dlrover_nb.core.driver.service_queue import ServiceQueue
     from dlrover_nb.core.external import ExternalMaster
     from dlrover_nb.core.rundir.job_file import JobFile
 
 
 class StatePersistence:
-    """Keeps the master's whole state in one small file; fits `core.driver.parts.Persistence`.
+    """Keeps the master's state in a small file, and its shards in a log; fits `driver.parts.Persistence`.
 
     The master's state and the positions in the logs are written together, so that a replacing master counts
-    no step twice.
+    no step twice. Grants and acknowledged rows, which are many, are appended to the log of shards alone.
     """
 
     def __init__(self, master: ExternalMaster, logs: ExternalLogs, folder: Path) -> None:
         self._master, self._logs, self._file = master, logs, StateFile(folder)
+        self._shards, self._services = ShardLog(folder), master.services
 
     def begin(self) -> None:
         """Write everything, replacing the earlier state."""
         self.keep()
 
     def write_ahead(self, orders: Sequence[ExternalOrder]) -> None:
-        """Write the state before any action that a replacing master must know of."""
-        if any(not isinstance(order, Emit) for order in orders):
-            self.keep()
+        """Write the state before any action that a replacing master must know of, and before any answer."""
+        self._shards.append(self._master.account.ledger)
+        has_action = any(not isinstance(order, Emit | SendAnswer) for order in orders)
+        if has_action or self._services != self._master.services:
+            self._save()
 
     def keep(self) -> None:
         """Write the state if it changed."""
-        self._file.save(SavedState(self._master.record, self._logs.read_ns))
+        self._shards.keep(self._master.account.ledger)
+        self._save()
 
     def close(self) -> None:
         """Write the end."""
         self.keep()
+        self._shards.close()
+
+    def _save(self) -> None:
+        self._services = self._master.services
+        self._file.save(SavedState(self._master.record, self._logs.read_ns))
 
 
 class ExternalActions:
@@ -58,12 +69,21 @@ class ExternalActions:
         The job and its run folder.
     master, backend, clock
         The master that decides, the backend, and the clock.
+    calls
+        Calls of programs, which wait for their answers.
     """
 
     def __init__(
-        self, job: JobFile, folder: Path, *, master: ExternalMaster, backend: ExternalBackend, clock: Clock
+        self,
+        job: JobFile,
+        folder: Path,
+        *,
+        master: ExternalMaster,
+        backend: ExternalBackend,
+        calls: ServiceQueue,
+        clock: Clock,
     ) -> None:
-        self._job, self._folder = job, folder
+        self._job, self._folder, self._calls = job, folder, calls
         self._master, self._backend, self._clock = master, backend, clock
 
     def perform(self, action: ExternalAction) -> tuple[ExternalOrder, ...]:
@@ -75,6 +95,8 @@ class ExternalActions:
                 self._backend.stop_node(node)
             case SendEnvironment(node, text):
                 self._backend.send_environment(node, text)
+            case SendAnswer(ticket, answer):
+                self._calls.answer(ticket, answer)
             case _ as never:
                 assert_never(never)
         return ()

@@ -1,9 +1,12 @@
-"""The inputs of an external job: steps that its programs report over HTTP or write in their logs."""
+"""The inputs of an external job: what its programs report and ask over HTTP, or write in their logs."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, TypeAlias
+
+from dlrover_nb.core.external import SendAnswer
+from dlrover_nb.core.runtime.flash import free_run
 
 if TYPE_CHECKING:
     import queue
@@ -12,9 +15,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.driver.backend import ExternalBackend, NodeExited
     from dlrover_nb.core.driver.external_logs import ExternalLogs
+    from dlrover_nb.core.driver.service_queue import ServiceQueue
     from dlrover_nb.core.external import ExternalMaster, ExternalOrder
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.questions import LogLine
+    from dlrover_nb.core.structs.services import ServiceCall
 
 StepReports: TypeAlias = "queue.SimpleQueue[StepsDone]"
 
@@ -28,6 +33,8 @@ class ExternalInputs:
         The master that decides, the backend, the programs' logs, and the clock.
     reports
         Steps that programs report; filled by other threads, read on the next tick.
+    calls
+        Calls of programs, which wait for their answers.
     """
 
     n_dropped = 0  # there are no messages of ours
@@ -40,11 +47,14 @@ class ExternalInputs:
         *,
         logs: ExternalLogs,
         reports: StepReports,
+        calls: ServiceQueue,
         clock: Clock,
     ) -> None:
+        self._calls = calls
         self._master, self._backend, self._logs, self._clock = master, backend, logs, clock
         self._reports, self._woken = reports, threading.Event()
         self.wake = self._woken.set
+        calls.wake = self.wake
 
     def receive(self, wait_s: float) -> list[ExternalOrder]:
         """Wait; then return the orders that follow from all steps that were reported or written."""
@@ -53,6 +63,9 @@ class ExternalInputs:
         orders: list[ExternalOrder] = []
         while not self._reports.empty():
             orders += self._on_report(self._reports.get())
+        for ticket, call in self._calls.take():
+            answer, following = self._master.on_call(self._of_node(call), self._clock.now_s())
+            orders += [*following, SendAnswer(ticket, answer)]
         return orders + self._read_logs()
 
     def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
@@ -80,12 +93,18 @@ class ExternalInputs:
         return self._logs.lines(node, n_line, there=there)
 
     def finish(self, at_s: float) -> None:
-        """Read the logs to the end; the job is over, so no orders follow."""
+        """Read the logs to the end and free the memory of checkpoints; no orders follow: the job is over."""
+        self._calls.close()
         self._read_logs()
         self._logs.close(at_s)
+        free_run(self._master.memory)
 
     def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
         return self._master.on_steps(steps, self._clock.now_s())
+
+    def _of_node(self, call: ServiceCall) -> ServiceCall:
+        """Return the call as one of a node that the master knows."""
+        return call
 
     def _read_logs(self) -> list[ExternalOrder]:
         orders: list[ExternalOrder] = []

@@ -1,17 +1,17 @@
 """Composes the loop of an external job: external programs in pods of ours.
 
 It has the same controller, journal, history and snapshots as an own job, so that views, magics and decisions
-do not differ. It has no wire: programs get only their environment variables, and report their steps over HTTP
-or in their logs.
+do not differ. It has no wire: programs get only their environment variables, report their steps over HTTP or
+in their logs, and may ask for services (`core.structs.services`).
 
-The master's state is written to one small file before an order is carried out: a driver that replaces this
-one in another pod continues with the pods that run, and counts nothing twice.
+The master's state is written to one small file, and its shards to a log, before an order is carried out: a
+driver that replaces this one in another pod continues with the pods that run, and counts nothing twice.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.controller import ControllerSettings
@@ -21,9 +21,12 @@ from dlrover_nb.core.driver.external_logs import ExternalLogs
 from dlrover_nb.core.driver.loop import JobLoop, opened
 from dlrover_nb.core.driver.parts import Parts
 from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
+from dlrover_nb.core.driver.service_queue import ServiceQueue
 from dlrover_nb.core.external import ExternalAction, ExternalMaster, planned
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, write_job
+from dlrover_nb.core.rundir.shard_log import read_shard_log
+from dlrover_nb.core.runtime.flash import MemoryClaim, run_name
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.features import FeatureSpec
@@ -65,6 +68,8 @@ class Surroundings:
         Called with what is done until a job is continued, in words.
     namespace
         Where it runs, for the audit.
+    calls
+        Calls of its programs; their HTTP threads wait there.
     """
 
     folder: Path
@@ -74,6 +79,7 @@ class Surroundings:
     reports: StepReports
     on_progress: Callable[[str], None] = unheard
     namespace: str = ""
+    calls: ServiceQueue = field(default_factory=ServiceQueue)
 
 
 Composed: TypeAlias = tuple[ExternalMaster, ExternalLogs, ExternalInputs]
@@ -112,7 +118,9 @@ def _composing(backend: ExternalBackend) -> Compose:
     ) -> Composed:
         master = ExternalMaster(spec, capacity)
         logs = ExternalLogs(spec, around.folder, lambda: master.told)
-        inputs = ExternalInputs(master, backend, logs=logs, reports=around.reports, clock=around.clock)
+        inputs = ExternalInputs(
+            master, backend, logs=logs, reports=around.reports, calls=around.calls, clock=around.clock
+        )
         return master, logs, inputs
 
     return compose
@@ -127,7 +135,7 @@ def begin_composed(
     clock = around.clock
     job = JobFile(spec, NO_FEATURES, clock.now_s(), around.url, "", "", anchor=clock.anchor)
     with contextlib.ExitStack() as held:
-        hold_folder(around.folder, held)
+        _hold(spec, around.folder, held)
         write_job(around.folder, job)
         recorded = _recorded(spec, around, held)
         master, logs, inputs = compose(spec, capacity, recorded, around)
@@ -141,7 +149,7 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
     job, capacity = read_job(around.folder), backend.capacity()
     job = replace(job, spec=planned(job.spec), endpoint=around.url)
     with contextlib.ExitStack() as held:
-        hold_folder(around.folder, held)
+        _hold(job.spec, around.folder, held)
         saved = StateFile(around.folder).read()
         recorded = _recorded(job.spec, around, held)
         recorded.replay(around.on_progress)
@@ -153,6 +161,8 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
             write_job(around.folder, job)
         around = replace(around, clock=clock)
         master, logs, inputs = compose(job.spec, capacity, recorded, around)
+        if saved.record.services.has_ledger:
+            master.account.adopt(*read_shard_log(around.folder))
         logs.reload([node.id for node in saved.record.nodes], saved.read_ns)
         living = [node for node in saved.record.nodes if not node.is_finished]
         backend.adopt({node.id: (node.cpu, node.memory_mib) for node in living})
@@ -160,6 +170,12 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
         backend.follow_logs(logs.read_ns)
         return opened(parts, _submitted(parts), lambda at_s: master.resume(saved.record, at_s), held)
+
+
+def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> None:
+    """Hold the run folder, and the shared memory on this host while programs restart."""
+    hold_folder(folder, held)
+    held.callback(MemoryClaim(spec.name, folder).close)
 
 
 def _recorded(spec: JobSpec, around: Surroundings, held: contextlib.ExitStack) -> RecordedController:
@@ -179,7 +195,10 @@ def _parts(
     composed: Composed,
 ) -> Parts[ExternalAction]:
     master, logs, inputs = composed
-    actions = ExternalActions(job, around.folder, master=master, backend=backend, clock=around.clock)
+    master.memory = run_name(job.spec.name, around.folder)
+    actions = ExternalActions(
+        job, around.folder, master=master, backend=backend, calls=around.calls, clock=around.clock
+    )
     return Parts(
         spec=job.spec,
         capacity=capacity,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.services import ServiceCall
 
 
 class OperatorManagedBackend(ExternalBackend, Protocol):
@@ -61,7 +62,9 @@ class OperatorManagedInputs(ExternalInputs):
         around: Surroundings,
         recorded: RecordedController,
     ) -> None:
-        super().__init__(master, backend, logs=logs, reports=around.reports, clock=around.clock)
+        super().__init__(
+            master, backend, logs=logs, reports=around.reports, calls=around.calls, clock=around.clock
+        )
         self._managed, self._operator, self._recorded = master, backend, recorded
 
     def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
@@ -80,6 +83,11 @@ class OperatorManagedInputs(ExternalInputs):
     def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
         """Pass on steps: the program names its pod."""
         return super()._on_report(replace(steps, node=self._operator.node_of(steps.node)))
+
+    def _of_node(self, call: ServiceCall) -> ServiceCall:
+        """Return the call as one of a node: the program names its pod."""
+        node = self._operator.node_of(call.caller.node)
+        return replace(call, caller=replace(call.caller, node=node))
 
 
 def begin(spec: JobSpec, backend: OperatorManagedBackend, around: Surroundings) -> ExternalJob:

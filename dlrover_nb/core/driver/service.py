@@ -23,7 +23,7 @@ from urllib.parse import parse_qs
 from dlrover_nb.core.client.calls import ANSWERS, CALLS, NotBegun, right_of
 from dlrover_nb.core.client.link import CallHandler
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.manifests.objects import READY_PATH
 from dlrover_nb.core.structs.call_rights import METHOD_OF, METHODS, CallRight, access_token
 from dlrover_nb.core.structs.external import StepsDone
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.calls import Answer, Call
     from dlrover_nb.core.client.link import Served
+    from dlrover_nb.core.driver.service_queue import ServiceQueue
 
 T = TypeVar("T")
 
@@ -42,10 +43,11 @@ CALL_PATH = "/call"
 CALL_FIELD = "call"  # of the URL
 ACCESS_HEADER = "X-Dlrover-Access"
 REPORT_PATH, REPORT_HEADER = "/v1/report", "X-Dlrover-Report"
+SERVICE_PATH = "/v1/service"  # with the token of reports
 MOST_BYTES = 1 << 20  # of a request; the largest, many plans to weigh, has some KiB
 SERVER = {"threads": 8, "max_request_body_size": 4 * MOST_BYTES}  # larger ones are not received
 _ACCESS_KEY = "HTTP_" + ACCESS_HEADER.upper().replace("-", "_")
-_BINARY, _TEXT = "application/octet-stream", "text/plain"
+_BINARY, _TEXT, _JSON = "application/octet-stream", "text/plain", "application/json"
 
 
 class Response(NamedTuple):
@@ -129,6 +131,10 @@ class MasterService:
         taken = Taken(StepsDone, REPORT_HEADER, token.encode(), report)
         self._takers[REPORT_PATH] = partial(take_report, taken=taken)
 
+    def take_calls(self, token: str, calls: ServiceQueue) -> None:
+        """Answer calls that external programs make with this token from now on, by the loop of their job."""
+        self._takers[SERVICE_PATH] = partial(take_call, token=token.encode(), calls=calls)
+
     def take_check(self, token: str, hear: Callable[[CodeTried], None]) -> None:
         """Accept what came of a user's code from the pod that tries it with this token, from now on."""
         taken = Taken(CodeTried, CHECK_HEADER, token.encode(), hear)
@@ -204,8 +210,7 @@ def _from_url(environ: Mapping[str, Any]) -> bytes:
 
 def take_report(environ: Mapping[str, Any], taken: Taken[Any]) -> Response:
     """Return the answer to a program that reports."""
-    token = environ.get("HTTP_" + taken.header.upper().replace("-", "_"), "")
-    if not hmac.compare_digest(str(token).encode(), taken.token):
+    if not _is_given(environ, taken.header, taken.token):
         return Response("401 Unauthorized", f"this needs the token of {taken.header}".encode())
     body = _body(environ) if environ["REQUEST_METHOD"] == "POST" else None
     if body is None:
@@ -215,6 +220,27 @@ def take_report(environ: Mapping[str, Any], taken: Taken[Any]) -> Response:
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
     return Response("200 OK", b"heard")
+
+
+def take_call(environ: Mapping[str, Any], token: bytes, calls: ServiceQueue) -> Response:
+    """Return the answer to a program that asks, once the loop of its job has one."""
+    if not _is_given(environ, REPORT_HEADER, token):
+        return Response("401 Unauthorized", f"this needs the token of {REPORT_HEADER}".encode())
+    body = _body(environ) if environ["REQUEST_METHOD"] == "POST" else None
+    if body is None:
+        return Response("400 Bad Request", f"a call is a POST of at most {MOST_BYTES >> 10} KiB".encode())
+    try:
+        return Response("200 OK", calls.ask(body), _JSON)
+    except WireError as error:
+        return Response("400 Bad Request", str(error).encode())
+    except BackendError as error:
+        return Response("503 Service Unavailable", str(error).encode())
+
+
+def _is_given(environ: Mapping[str, Any], header: str, token: bytes) -> bool:
+    """Whether a request has the token of a header."""
+    given = environ.get("HTTP_" + header.upper().replace("-", "_"), "")
+    return hmac.compare_digest(str(given).encode(), token)
 
 
 def _body(environ: Mapping[str, Any]) -> bytes | None:

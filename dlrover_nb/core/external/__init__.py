@@ -5,7 +5,7 @@ Nothing here does input or output: `ExternalMaster` decides, `core.driver` carri
 
 from dlrover_nb.core.external.master import ExternalMaster
 from dlrover_nb.core.external.operator_managed_master import OperatorManagedJob, OperatorManagedMaster
-from dlrover_nb.core.external.orders import ExternalAction, ExternalOrder, SendEnvironment
+from dlrover_nb.core.external.orders import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
 from dlrover_nb.core.external.program import BEGINS, program
 from dlrover_nb.core.external.recovery_record import ExternalRecord
 from dlrover_nb.core.external.rendezvous import Member, environment
@@ -21,6 +21,7 @@ __all__ = [
     "Member",
     "OperatorManagedJob",
     "OperatorManagedMaster",
+    "SendAnswer",
     "SendEnvironment",
     "StepLog",
     "environment",

@@ -19,13 +19,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.external import choices, service_calls
 from dlrover_nb.core.external.orders import ExternalOrder, SendEnvironment
+from dlrover_nb.core.external.recovery_record import StopRecord
 from dlrover_nb.core.external.rendezvous import Member, environment
 from dlrover_nb.core.external.state import ExternalState
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.runtime import crash_loops
 from dlrover_nb.core.runtime.orders import StartNode
 from dlrover_nb.core.structs.events import (
+    BatchSizesSet,
     NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
@@ -48,12 +51,14 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.services import ServiceAnswer, ServiceCall
     from dlrover_nb.core.structs.shards import UserChoice
 
 START_LIMIT_S = 900.0  # until a pod runs: users' images are large, and pulled over slow lines
 ROOM_LIMIT_S = 120.0  # that a change of plan waits for room before it is given up
 QUIET_S = 120.0  # after a rendezvous: programs without reports count as training
 PROGRESS_EVERY_S = 1.0
+STOP_LIMIT_S = 60.0  # for programs that are told to stop, until their nodes are ended
 
 
 class ExternalMaster(ExternalState):
@@ -86,7 +91,7 @@ class ExternalMaster(ExternalState):
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:
         """Work towards `plan` from now on; a pending plan is given up for it."""
-        if self.phase.is_final:
+        if self.should_stop:
             self._emit(PlanFailed(at_s, plan, "the job is about to end"))
         elif self._change_since_s is None or self.target != plan or self._is_fallback:
             self._give_up("a newer decision replaced it", at_s)
@@ -94,8 +99,16 @@ class ExternalMaster(ExternalState):
         return self._settle(at_s)
 
     def stop(self, by: str, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
-        """End the job; state that its programs did not save is lost."""
-        self._end(JobPhase.STOPPED, f"stopped by {by}" + (f": {why}" if why else ""), at_s)
+        """End the job; state that its programs did not save is lost.
+
+        Programs that use the services are told first, and have `STOP_LIMIT_S` to save it and to end.
+        """
+        message = f"stopped by {by}" + (f": {why}" if why else "")
+        if self._stop is None and self.has_callers and not self.phase.is_final:
+            self._stop = StopRecord(at_s, message)
+            self._note(f"{message}; its programs have {STOP_LIMIT_S:g} s to save their work", at_s)
+        elif self._stop is None:
+            self._end(JobPhase.STOPPED, message, at_s)
         return self._settle(at_s)
 
     def fail(self, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
@@ -103,12 +116,19 @@ class ExternalMaster(ExternalState):
         self._end(JobPhase.FAILED, why, at_s)
         return self._settle(at_s)
 
-    def choose(self, choice: UserChoice, _at_s: float) -> tuple[ExternalOrder, ...]:
-        """Refuse: only jobs of our own workers support this."""
-        raise InvalidValueError(
-            f"job {self._spec.name} runs its own programs, got a {type(choice).__name__}; "
-            "those programs choose their shards and batch sizes"
-        )
+    def choose(self, choice: UserChoice, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Apply a user's choice about shards or batch sizes, where programs get them from here.
+
+        Raises
+        ------
+        InvalidValueError
+            When they do not, or there is no such shard or worker.
+        """
+        before = self.batch_sizes
+        self._note(choices.apply_choice(self, choice), at_s)
+        if self.batch_sizes != before:
+            self._emit(BatchSizesSet(at_s, self.batch_sizes))
+        return self._settle(at_s)
 
     def mitigate(self, choice: MitigationChoice, _at_s: float) -> tuple[ExternalOrder, ...]:
         """Refuse: only jobs of our own workers support this."""
@@ -134,6 +154,7 @@ class ExternalMaster(ExternalState):
             return self._settle(at_s)
         if succeeded and known.role is Role.WORKER and known.id in self._members:
             known.is_finished = True
+            self.account.release_node(node)
         else:
             told = "it ended before the job did" if succeeded else why
             self._lost(known, told, at_s, retryable=retryable, error=error)
@@ -157,6 +178,15 @@ class ExternalMaster(ExternalState):
             self._check_plan_applied(at_s)
             self._emit(NodeReported(at_s, sample, self.running))
         return self._settle(at_s)
+
+    def on_call(self, call: ServiceCall, at_s: float) -> tuple[ServiceAnswer, tuple[ExternalOrder, ...]]:
+        """Answer a program's call; the state behind the answer must be lasting before it is sent.
+
+        Nothing is reconciled: calls are many, and no node depends on them.
+        """
+        answer = service_calls.answer(self, call, at_s)
+        orders, self._orders = tuple(self._orders), []
+        return answer, orders
 
     def update_addresses(self, addresses: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle the running pods' addresses, reported by the backend."""
@@ -186,10 +216,12 @@ class ExternalMaster(ExternalState):
         self._check_late_nodes(at_s)
         if self._waits_since_s is not None and at_s > self._waits_since_s + ROOM_LIMIT_S:
             self._give_up_waiting(at_s)
+        self.account.release_silent(at_s)
         told_at_s, n_told = self._progress_told
-        if self._meter.n_done != n_told and at_s >= told_at_s + PROGRESS_EVERY_S:
-            self._progress_told = at_s, self._meter.n_done
-            self._emit(ProgressMade(at_s, self.train_counts.n_sample_done))
+        n_done = self.train_counts.n_sample_done
+        if n_done != n_told and at_s >= told_at_s + PROGRESS_EVERY_S:
+            self._progress_told = at_s, n_done
+            self._emit(ProgressMade(at_s, n_done))
         return self._settle(at_s)
 
     def _check_late_nodes(self, at_s: float) -> None:
@@ -200,14 +232,24 @@ class ExternalMaster(ExternalState):
     # reconcile
 
     def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:
-        if not self.phase.is_final and self._has_succeeded:
-            self._end(JobPhase.SUCCEEDED, "", at_s)
-        if not self.phase.is_final:
+        self._check_end(at_s)
+        if not self.phase.is_final and self._stop is None:
             self._start_missing(at_s)
             self._meet(at_s)
             self._check_plan_applied(at_s)
         orders, self._orders = tuple(self._orders), []
         return orders
+
+    def _check_end(self, at_s: float) -> None:
+        """End the job when its programs have ended well, or were told to stop and had their time."""
+        if self.phase.is_final:
+            return
+        if self._stop is not None:
+            workers = [node for node in self._node_set.nodes if node.role is Role.WORKER]
+            if all(node.is_finished for node in workers) or at_s > self._stop.since_s + STOP_LIMIT_S:
+                self._end(JobPhase.STOPPED, self._stop.message, at_s)
+        elif self._has_succeeded:
+            self._end(JobPhase.SUCCEEDED, "", at_s)
 
     def _start_missing(self, at_s: float) -> None:
         for role in Role:
@@ -224,7 +266,7 @@ class ExternalMaster(ExternalState):
         if wanted is None:
             if self._waits_since_s is not None:
                 for node in self._node_set.misfits(self.target):  # their successors need the room
-                    self._stop(node)
+                    self._stop_node(node)
             return
         members = tuple(node.id for node in wanted)
         if members != self._members:
@@ -236,10 +278,11 @@ class ExternalMaster(ExternalState):
             self._members, self._met_at_s = members, at_s
             self._n_rendezvous += 1
             self._heard, self._before = set(), {(told.node, told.program) for told in self._meter.told}
+            self._callers_before = set(self.account.heard_s)
             self._send_environments()
         for node in self._node_set.nodes:
             if node.id not in members:
-                self._stop(node)
+                self._stop_node(node)
 
     def _send_environments(self) -> None:
         """Order the variables of the last rendezvous for all of its members."""
@@ -286,8 +329,11 @@ class ExternalMaster(ExternalState):
     ) -> None:
         if self.phase.is_final:
             return
-        was_member = node.id in self._members
-        self._stop(node)
+        was_member, before = node.id in self._members, self.quarantined
+        self.account.release_node(node.id, killed=True)
+        self._stop_node(node)
+        if self._stop is not None:
+            return  # it is not replaced, however it ended
         if was_member:
             self._part()
         if not retryable:
@@ -297,7 +343,12 @@ class ExternalMaster(ExternalState):
             self._fail_plan(loop, at_s)
             return
         budget, n_planned = self._restarts[node.role], self.target.role(node.role).count
-        budget.record(at_s, has_worked=node.has_worked, n_sample_done=self._meter.n_done)
+        n_done = self.train_counts.n_sample_done
+        budget.record(at_s, has_worked=node.has_worked, n_sample_done=n_done)
+        if isolated := [each for each in self.quarantined if each not in before]:
+            budget.forgive(len(isolated[0].killed), n_sample_done=n_done)
+            self._note(choices.in_quarantine(self.name, isolated[0]), at_s)
+            return
         if budget.exhausted(at_s, n_planned):
             told = f"{node.role} nodes keep failing; the last one, {node.id}: {why}"
             self._fail_plan(told, at_s)
@@ -318,7 +369,7 @@ class ExternalMaster(ExternalState):
     def _forget_finished(self) -> None:
         for node in self._node_set.nodes:
             if node.is_finished:
-                self._stop(node)
+                self._stop_node(node)
 
     def _feed(self, node: ExternalNode, at_s: float) -> None:
         """Give a role more memory after one of its nodes ran out of it, so that it does not recur."""

@@ -58,7 +58,9 @@ class OperatorManagedMaster(ExternalMaster):
             return self._settle(at_s)
         self._update_nodes(seen.nodes)
         self._in_place = seen.in_place
-        if seen.phase.is_final:
+        if seen.phase.is_final and self._stop is not None:
+            self._end(JobPhase.STOPPED, self._stop.message, at_s)
+        elif seen.phase.is_final:
             self._end(seen.phase, seen.why, at_s)
         elif seen.refused is not None and seen.refused[0] == self.target:
             self._fail_plan(f"DLRover's operator did not take it: {seen.refused[1]}", at_s)
@@ -70,12 +72,15 @@ class OperatorManagedMaster(ExternalMaster):
         for known in self._node_set.nodes:
             if known.id not in there:
                 self._node_set.remove(known.id)
+                self.account.release_node(known.id)
                 self._meter.forget(known.id)
         for node in nodes:
             self._node_set.follow(_known(node, self._node_set.get(node.id)))
         self._members = tuple(node.id for node in nodes if node.phase is NodePhase.READY)
 
     def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:
+        if self._stop is not None:
+            self._check_end(at_s)
         if not self.phase.is_final:
             self._check_plan_applied(at_s)
         orders, self._orders = tuple(self._orders), []

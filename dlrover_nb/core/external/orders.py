@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.services import ServiceAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,5 +27,21 @@ class SendEnvironment:
     text: str
 
 
-ExternalAction = StartNode | StopNode | SendEnvironment
+@dataclass(frozen=True, slots=True)
+class SendAnswer:
+    """Answer a call of a program.
+
+    Parameters
+    ----------
+    ticket
+        Number of the call.
+    answer
+        The answer.
+    """
+
+    ticket: int
+    answer: ServiceAnswer
+
+
+ExternalAction = StartNode | StopNode | SendEnvironment | SendAnswer
 ExternalOrder = ExternalAction | Emit

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dlrover_nb.core.external.shard_account import ProcessesRecord, RestoredRecord
 from dlrover_nb.core.structs.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - as above
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - as above
@@ -22,6 +23,25 @@ class ExternalNodeRecord:
     address: str
     is_finished: bool
     has_worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopRecord:
+    """A stop that was asked for: since when programs are told, and its message."""
+
+    since_s: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesRecord:
+    """The lasting state of services for programs, beside the ledger of shards, which has a log of its own."""
+
+    has_ledger: bool = False
+    restored: RestoredRecord = field(default_factory=RestoredRecord)
+    processes: ProcessesRecord = field(default_factory=ProcessesRecord)
+    batch_sizes: tuple[tuple[str, int], ...] = ()
+    stop: StopRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +64,7 @@ class ExternalRecord:
     n_done: int
     told: tuple[StepsDone, ...]
     errors: tuple[CountedError, ...] = ()
+    services: ServicesRecord = field(default_factory=ServicesRecord)
 
     @property
     def latest_s(self) -> float:
@@ -51,4 +72,6 @@ class ExternalRecord:
         since_s = [node.since_s for node in self.nodes]
         if self.change_since_s is not None:
             since_s.append(self.change_since_s)
+        if self.services.stop is not None:
+            since_s.append(self.services.stop.since_s)
         return max([self.met_at_s, *since_s])

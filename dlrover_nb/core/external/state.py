@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external.node_set import ExternalNodes, is_worker
-from dlrover_nb.core.external.recovery_record import ExternalRecord
+from dlrover_nb.core.external.recovery_record import ExternalRecord, ServicesRecord
+from dlrover_nb.core.external.shard_account import ShardAccount
 from dlrover_nb.core.external.step_rates import StepRates
 from dlrover_nb.core.runtime.orders import Emit, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.structs.events import (
+    BatchSizesSet,
     NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
@@ -27,11 +29,13 @@ from dlrover_nb.core.structs.shards import ShardCounts
 if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.orders import ExternalOrder
+    from dlrover_nb.core.external.recovery_record import StopRecord
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import CountedError
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.services import Caller
     from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
@@ -89,9 +93,14 @@ class ExternalState:
         self._n_rendezvous, self._members, self._met_at_s = 0, tuple[str, ...](), 0.0
         self._heard: set[str] = set()  # workers that reported steps since the rendezvous
         self._before: set[tuple[str, str]] = set()  # of the previous rendezvous: may still report
+        self._callers_before: set[str] = set()  # the same, of those that use the services
         self._is_in_place = False
         self._waits_since_s: float | None = None
         self._progress_told = float("-inf"), 0
+        self.account = ShardAccount(spec)
+        self.batch_sizes: tuple[tuple[str, int], ...] = ()  # of workers whose size somebody set
+        self.memory = ""  # prefix of the names of the job's shared memory, which programs are told
+        self._stop: StopRecord | None = None  # None: nobody has asked the job to stop
 
     # public view
 
@@ -107,7 +116,9 @@ class ExternalState:
 
     @property
     def train_counts(self) -> ShardCounts:
-        """Samples trained and to train; there are no shards of ours."""
+        """Samples trained and to train; exact with the shards of those programs that use ours."""
+        if self.account.ledger is not None:
+            return self.account.ledger.counts()
         total = self._external.n_sample
         return ShardCounts(n_sample_done=min(self._meter.n_done, total), n_sample_total=total)
 
@@ -118,8 +129,8 @@ class ExternalState:
 
     @property
     def quarantined(self) -> tuple[QuarantinedShard, ...]:
-        """Nothing: there are no shards of ours."""
-        return ()
+        """Shards whose holders died repeatedly, of programs that use ours."""
+        return () if self.account.ledger is None else self.account.ledger.quarantined()
 
     @property
     def skipped_batches(self) -> tuple[SkippedBatch, ...]:
@@ -161,7 +172,59 @@ class ExternalState:
             n_done=self._meter.n_done,
             told=self._meter.told,
             errors=self._errors,
+            services=self.services,
         )
+
+    @property
+    def services(self) -> ServicesRecord:
+        """The state of services for programs, beside the ledger, which has a log of its own."""
+        has_ledger = self.account.ledger is not None
+        account, sizes = self.account, self.batch_sizes
+        return ServicesRecord(has_ledger, account.restored, account.processes, sizes, self._stop)
+
+    # what handlers of programs' calls and of users' choices may know
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._spec.name
+
+    @property
+    def seed(self) -> int:
+        """Seed of the order of rows within their shards."""
+        return self._spec.seed
+
+    @property
+    def n_rendezvous(self) -> int:
+        """How many rendezvous there were."""
+        return self._n_rendezvous
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether programs should save their work and end."""
+        return self._stop is not None or self.phase.is_final
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether programs will restart for another plan."""
+        return self._change_since_s is not None and not self._is_in_place and self._applied is not None
+
+    @property
+    def has_callers(self) -> bool:
+        """Whether programs use the services."""
+        return bool(self.account.heard_s)
+
+    def serves(self, node: str) -> bool:
+        """Whether the programs of a node may get shards: it is there, and has not ended."""
+        known = self._node_set.get(node)
+        return known is not None and not known.is_finished
+
+    def note_work(self, caller: Caller) -> None:
+        """Note that a process trains rows: its node works, and since the last rendezvous if it began then."""
+        if (known := self._node_set.get(caller.node)) is not None:
+            known.has_worked = True
+            if caller.owner not in self._callers_before and is_worker(caller.node):
+                self._heard.add(caller.node)
 
     # derived values
 
@@ -196,6 +259,10 @@ class ExternalState:
         self.phase, self.message = record.phase, record.message
         self._node_set.adopt(record.nodes, record.n_named, at_s)
         self._meter = StepRates(self._external, record.n_done, record.told)
+        services = record.services
+        self.batch_sizes, self._stop = services.batch_sizes, services.stop
+        self.account.revive(services.restored, services.processes, at_s)
+        self.account.release_unknown(node.id for node in record.nodes if not node.is_finished)
 
     # plans and phases
 
@@ -223,12 +290,13 @@ class ExternalState:
         if self.phase.is_final:
             return
         for node in self._node_set.nodes:
-            self._stop(node)
+            self._stop_node(node)
         self._is_in_place = False
         self._set_phase(phase, at_s, message)
 
-    def _stop(self, node: ExternalNode) -> None:
+    def _stop_node(self, node: ExternalNode) -> None:
         self._orders.append(StopNode(node.id))
+        self.account.release_node(node.id)
         self._node_set.remove(node.id)
         self._meter.forget(node.id)
 
@@ -243,6 +311,12 @@ class ExternalState:
 
     def _emit(
         self,
-        event: NodeOutOfMemory | NodeReported | PhaseChanged | PlanApplied | PlanFailed | ProgressMade,
+        event: BatchSizesSet
+        | NodeOutOfMemory
+        | NodeReported
+        | PhaseChanged
+        | PlanApplied
+        | PlanFailed
+        | ProgressMade,
     ) -> None:
         self._orders.append(Emit(event))

@@ -111,6 +111,15 @@ class ShardLedger:
         purpose, holds = self.split.purpose, self._holds
         return tuple(Lease(purpose, shard, holds[shard].grant) for shard in holds.of(owner))
 
+    def held(self, owner: str) -> tuple[Shard, ...]:
+        """Return what `owner` holds, oldest first, each without the rows that are acknowledged."""
+        return tuple(self._held(shard) for shard in self._holds.of(owner))
+
+    def _held(self, shard: int) -> Shard:
+        hold, place = self._holds[shard], self.split.place(shard)
+        lease = Lease(self.split.purpose, shard, hold.grant)
+        return Shard(lease, *place, self._rows.of(shard), hold.until if hold.is_piece else None)
+
     # transitions of a shard
 
     def grant(self, owner: str, *, most_batches: int | None = None) -> Shard | None:
@@ -126,16 +135,13 @@ class ShardLedger:
             return None
         if shard == len(self._state):
             self._state.append(TODO)  # the next one of a stream
-        split = self.split
-        epoch, start, stop = split.place(shard)
-        until, offset = stop - start, self._rows.of(shard)
+        until, offset = self.split.n_row(shard), self._rows.of(shard)
         if is_piece := most_batches is not None and self._is_piece(offset, until, most_batches):
-            until = offset + most_batches * split.batch_size
-        self._n_grant = grant = self._n_grant + 1
+            until = offset + most_batches * self.split.batch_size
+        self._n_grant += 1
         self._state[shard] = DOING
-        self._holds.add(shard, Hold(owner, grant, until, is_piece))
-        lease = Lease(split.purpose, shard, grant)
-        return Shard(lease, epoch, start, stop, offset, until if is_piece else None)
+        self._holds.add(shard, Hold(owner, self._n_grant, until, is_piece))
+        return self._held(shard)
 
     def _is_piece(self, offset: int, n_row: int, most_batches: int) -> bool:
         is_less = offset + most_batches * self.split.batch_size < n_row

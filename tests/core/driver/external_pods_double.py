@@ -10,19 +10,20 @@ import signal
 import subprocess
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from waiting import LIMIT_S
+from waitress.server import create_server
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver import external_job
 from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.external import program
+from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import StepsDone, Written
+from dlrover_nb.core.structs.external import Written
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -50,22 +51,23 @@ class LocalPods:
         place.mkdir(parents=True)
         (place / "master").write_text(config.master)
         foreign = config.spec.foreign
+        env = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "DLROVER_NB_CLUSTER": str(place / "cluster"),
+            "DLROVER_NB_NODE": config.node,
+            "DLROVER_NB_REPORT_TOKEN": "t",
+            "DLROVER_NB_REPORT_FILE": str(place / "master"),
+        }
+        self.pods[config.node] = self.run(place, program(foreign, config.role), env)
+
+    def run(self, place, command, env):
+        """Run the command of a pod; return its process."""
         process = subprocess.Popen(
-            program(foreign, config.role),
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT),
-                "DLROVER_NB_CLUSTER": str(place / "cluster"),
-                "DLROVER_NB_NODE": config.node,
-                "DLROVER_NB_REPORT_TOKEN": "t",
-                "DLROVER_NB_REPORT_FILE": str(place / "master"),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
-        self.pods[config.node] = process
-        threading.Thread(target=self._pump, args=(config.node, process), daemon=True).start()
+        threading.Thread(target=self._pump, args=(place.name, process), daemon=True).start()
+        return process
 
     def _pump(self, node, process):
         for line in process.stdout:
@@ -134,35 +136,28 @@ class ForeignJob:
     def __init__(self, folder, foreign, *, plan, **changes):
         self.spec = JobSpec("foreign", plan=plan, foreign=foreign, **({"mode": Mode.MANUAL} | changes))
         self.folder, self.pods = folder, {}
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.reports = queue.SimpleQueue()
+        self.service, self.reports = MasterService("access"), queue.SimpleQueue()
+        self.service.take_reports("t", self.reports.put)
+        self.server = create_server(self.service, host="127.0.0.1", port=0, **SERVER)
+        self._serving = threading.Thread(target=self.server.run, daemon=True)
+        self._serving.start()
         self.driver = self.new_driver()
-
-    def _handler(self):
-        job = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                job.reports.put(from_json(body, StepsDone))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *args):
-                pass
-
-        return Handler
 
     def new_driver(self, *, again=False):
         run = self.folder / "run"
-        url = f"http://127.0.0.1:{self.server.server_port}/v1/report"
+        url = f"http://127.0.0.1:{self.server.effective_port}{REPORT_PATH}"
         history = f"sqlite:///{self.folder / 'history.db'}"
         around = external_job.Surroundings(run, history, SystemClock(), url, self.reports)
+        self.service.take_calls("t", around.calls)
         backend = LocalPods(self.folder / "pods", self.pods)
         if again:
             return external_job.resume(backend, around)
         return external_job.begin(self.spec, backend, around)
+
+    @property
+    def memory(self):
+        """The common prefix of the names of the job's shared memory."""
+        return run_name(self.spec.name, self.folder / "run")
 
     @property
     def now(self):
@@ -189,8 +184,13 @@ class ForeignJob:
         self.driver.close()
         for process in self.pods.values():
             kill(process)
-        self.server.shutdown()
-        self.server.server_close()
+        close_server(self.server, self._serving)
+
+
+def close_server(server, thread):
+    server.close()
+    server.task_dispatcher.shutdown()
+    thread.join()
 
 
 def plan(n_worker=2, n_ps=1):

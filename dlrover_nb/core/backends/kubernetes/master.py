@@ -210,6 +210,7 @@ class PodMaster:
             pods = ExternalPods(self._job, site)
             driver = external_job.resume(pods, around) if is_known else external_job.begin(spec, pods, around)
         self._service.take_reports(report_token(self._job), reports.put)
+        self._service.take_calls(report_token(self._job), around.calls)
         return driver
 
     def _remove_other_runs(self, owner: Doc) -> None:
@@ -328,7 +329,7 @@ def exit_code_of(start: Callable[[], int], *, owner: str = JOB.name) -> int:
     try:
         return start()
     except BackendError as error:
-        logger.error("%s", error)  # noqa: TRY400 - one line for people
+        logger.error("%s", error)  # noqa: TRY400 - as above
         return again
     except DlroverError as error:
         logger.error("%s", error)  # noqa: TRY400 - as above

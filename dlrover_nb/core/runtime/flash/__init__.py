@@ -4,7 +4,7 @@ from dlrover_nb.core.runtime.flash.buffer import memory_image
 from dlrover_nb.core.runtime.flash.files import Written, as_checkpoint_error, place_of, read_url, write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
-from dlrover_nb.core.runtime.flash.names import MemoryClaim, free_memory, sweep_memory
+from dlrover_nb.core.runtime.flash.names import MemoryClaim, free_memory, free_run, run_name, sweep_memory
 from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
 
 __all__ = [
@@ -18,10 +18,12 @@ __all__ = [
     "as_checkpoint_error",
     "checkpoint_root",
     "free_memory",
+    "free_run",
     "memory_image",
     "part_url",
     "place_of",
     "read_url",
+    "run_name",
     "sweep_memory",
     "write_url",
 ]

@@ -82,7 +82,12 @@ def sweep_memory(*, shm: Path = SHM) -> tuple[str, ...]:
 
 def free_memory(job: str, folder: Path | str, *, shm: Path = SHM) -> None:
     """Free all shared memory of a run that has ended, also if it is claimed."""
-    _unlink_run(run_name(job, folder), shm)
+    free_run(run_name(job, folder), shm=shm)
+
+
+def free_run(run: str, *, shm: Path = SHM) -> None:
+    """Free the same, by the common prefix of its names."""
+    _unlink_run(run, shm)
 
 
 def buffers_of(run: str, *, shm: Path = SHM) -> tuple[Path, ...]:

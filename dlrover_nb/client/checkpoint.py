@@ -1,0 +1,266 @@
+"""Checkpoints that training hardly waits for, with the account of the rows that their parameters have seen.
+
+`save` copies the state to shared memory, which outlives the process, and writes it to a folder in the
+background. Either copy is whole or is not used: each has a checksum, a file gets its name when it is
+complete, and memory has two places in turn. `load` takes the newest whole copy.
+
+Rows and parameters are in one file. `save` first asks the master for the account of rows, and only then takes
+the state: so each row that counts as done is in the parameters. `load` goes back to that account. So relative
+to the parameters each row is trained exactly once, if no other process trains between the two: with one
+process, or with processes in step that wait for each other around `save` (`acknowledge`). Where others train
+on, their rows of that moment may be trained twice, and never not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import threading
+import zlib
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from .memory import Memory, memory_of
+from .session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+FOLDER_VAR = "DLROVER_NB_CHECKPOINTS"
+N_KEPT = 2  # files in the folder: the one before the newest is there if that is damaged
+_FORMAT = "dlrover-nb-checkpoint-1"
+_NAME = re.compile(r"checkpoint-(\d{8,})\.dlnb")
+_PIECE = 8 << 20
+
+
+class Checkpoint(NamedTuple):
+    """A loaded checkpoint."""
+
+    state: bytes
+    step: int
+
+
+class _Head(NamedTuple):
+    number: int  # of all saves of the job, over restarts
+    step: int
+    n_byte: int
+    checksum: int
+    rows: str
+
+
+class _Found(NamedTuple):
+    head: _Head
+    path: str
+
+
+class _Saver:
+    """Saves and loads the checkpoints of this process in one folder."""
+
+    def __init__(self, folder: str, memory: Memory | None) -> None:
+        self.folder, self._memory = folder, memory
+        self._writer: threading.Thread | None = None
+        self._written_from = ""  # the place in memory that is being written to the folder
+        self._count = max([found.head.number for found in self._found()], default=0)
+
+    def save(self, state: bytes | Callable[[], bytes], step: int) -> None:
+        joined = session()
+        rows = "" if joined is None else joined.rows()
+        data = memoryview(state() if callable(state) else state).cast("B")
+        self._count += 1
+        head = _Head(self._count, step, data.nbytes, zlib.crc32(data), rows)
+        path = self._keep(head, data)
+        self.wait()
+        if path is None:
+            self._begin(lambda file, copy=bytes(data): _write(file, head, copy))  # type: ignore[misc]
+        else:
+            self._written_from = path
+            self._begin(lambda file: _copy(path, file))
+
+    def load(self) -> tuple[_Head, bytes] | None:
+        self.wait()
+        for found in sorted(self._found(), reverse=True):
+            data = _read(found)
+            if data is not None:
+                return found.head, data
+            logger.warning("the checkpoint in %s is damaged; an older one is used", found.path)
+        return None
+
+    def wait(self) -> None:
+        if self._writer is not None:
+            self._writer.join()
+            self._writer, self._written_from = None, ""
+
+    def _keep(self, head: _Head, data: memoryview) -> str | None:
+        """Copy to shared memory; None where there is none, or not enough of it."""
+        if self._memory is None:
+            return None
+        known = {found.path: found.head.number for found in self._in_memory(self._memory)}
+        path = min(self._memory.places, key=lambda place: known.get(place, 0))
+        if path == self._written_from:
+            self.wait()
+        try:
+            with self._memory.open(path) as file:
+                _write(file, head, data)
+        except OSError as error:
+            logger.warning("the checkpoint is not kept in memory: %s", error)
+            self._memory.free(path)
+            return None
+        return path
+
+    def _begin(self, fill: Callable[[BinaryIO], None]) -> None:
+        """Write the folder's file in the background; at its exit the process waits for it."""
+        self._writer = threading.Thread(
+            target=self._write_file, args=(self._count, fill), name="dlrover-nb-checkpoint"
+        )
+        self._writer.start()
+
+    def _write_file(self, count: int, fill: Callable[[BinaryIO], None]) -> None:
+        path = os.path.join(self.folder, f"checkpoint-{count:08d}.dlnb")
+        temporary = f"{path}.{os.getpid()}.tmp"
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            with open(temporary, "wb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_folder(self.folder)
+            self._prune(path)
+        except OSError as error:
+            logger.warning("the checkpoint %s could not be written; the one before is kept: %s", path, error)
+
+    def _prune(self, newest: str) -> None:
+        """Delete what is older than the last files, and what a killed process left unfinished."""
+        names = sorted(name for name in os.listdir(self.folder) if _NAME.fullmatch(name))
+        unfinished = [name for name in os.listdir(self.folder) if name.endswith(".tmp")]
+        for name in [*names[: names.index(os.path.basename(newest)) + 1][:-N_KEPT], *unfinished]:
+            os.unlink(os.path.join(self.folder, name))
+
+    def _found(self) -> list[_Found]:
+        """Return all copies with a readable head."""
+        names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
+        paths = [os.path.join(self.folder, name) for name in names if _NAME.fullmatch(name)]
+        files = [_Found(head, path) for path in paths for head in [_head(path)] if head is not None]
+        return files + ([] if self._memory is None else self._in_memory(self._memory))
+
+    @staticmethod
+    def _in_memory(memory: Memory) -> list[_Found]:
+        heads = [(path, _head(path)) for path in memory.places]
+        return [_Found(head, path) for path, head in heads if head is not None]
+
+
+def _write(file: BinaryIO, head: _Head, data: memoryview | bytes) -> None:
+    file.write(json.dumps([_FORMAT, *head]).encode() + b"\n")
+    file.write(data)
+
+
+def _copy(path: str, file: BinaryIO) -> None:
+    with open(path, "rb") as source:
+        shutil.copyfileobj(source, file, _PIECE)
+
+
+def _head(path: str) -> _Head | None:
+    """Return the head of a copy; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            form, *fields = json.loads(file.readline())
+        return _Head(*fields) if form == _FORMAT else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _read(found: _Found) -> bytes | None:
+    """Return the state of a copy; None where it is not whole."""
+    try:
+        with open(found.path, "rb") as file:
+            file.readline()
+            data = file.read()
+    except OSError:
+        return None
+    is_whole = len(data) == found.head.n_byte and zlib.crc32(data) == found.head.checksum
+    return data if is_whole else None
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_savers: dict[tuple[int, str], _Saver] = {}
+
+
+def _saver(folder: str | None) -> _Saver:
+    place = os.path.abspath(folder or os.environ.get(FOLDER_VAR) or "checkpoints")
+    key = os.getpid(), place
+    if key not in _savers:
+        _savers[key] = _Saver(place, memory_of(session(), place))
+    return _savers[key]
+
+
+def save(state: bytes | Callable[[], bytes], step: int, *, folder: str | None = None) -> None:
+    """Keep the state of training; returns when it is copied.
+
+    Count the rows that the state has seen as done before (``shard.done(...)``): those that are not are
+    trained again when it is loaded.
+
+    Parameters
+    ----------
+    state
+        Bytes, or a function that returns them.
+    step
+        Number of the step, as `load` returns it.
+    folder
+        Where files are kept; by default the variable ``DLROVER_NB_CHECKPOINTS``, else ``checkpoints``. One
+        process saves there: where several do, each has a folder of its own.
+    """
+    _saver(folder).save(state, int(step))
+
+
+def load(*, folder: str | None = None, with_rows: bool = True) -> Checkpoint | None:
+    """Return the newest checkpoint, and go back to the rows that it has seen; None: there is none.
+
+    Without one the job's rows begin anew, since the parameters do. Call it before `shards`, in each process
+    or in one of those that train in step, and not in one that joins others whose parameters live.
+
+    Parameters
+    ----------
+    with_rows
+        False leaves the job's account of rows as it is.
+
+    Raises
+    ------
+    ServiceError
+        When the account is of other rows, or other processes of this start loaded another checkpoint.
+    """
+    found, joined = _saver(folder).load(), session()
+    if joined is not None and with_rows:
+        joined.restore("" if found is None else found[0].rows)
+    return None if found is None else Checkpoint(found[1], found[0].step)
+
+
+def wait(*, folder: str | None = None) -> None:
+    """Wait until the last checkpoint is in its folder."""
+    _saver(folder).wait()
+
+
+def rows() -> str:
+    """Return the account of rows, for programs that keep checkpoints by other means; empty outside of a job.
+
+    Ask for it before the state is taken, and keep it with the state.
+    """
+    joined = session()
+    return "" if joined is None else joined.rows()
+
+
+def restore(rows: str) -> None:
+    """Go back to an account of rows, after the state was loaded that was kept with it; empty: all rows."""
+    joined = session()
+    if joined is not None:
+        joined.restore(rows)

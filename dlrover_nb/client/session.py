@@ -1,0 +1,214 @@
+"""What one process holds of its job's shards, and what it has told the master of them.
+
+Rows that are done are counted here at once, and reported with the next request: at the latest by the thread
+that also keeps the process known as alive. So a step costs no message.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import sys
+import threading
+import uuid
+from typing import Any
+
+from .link import Link, ServiceError, UnreachableError, link_of
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 1.0  # between two reports of rows; the state of the job is as old at most
+_PROCESS = os.getpid()  # of the import: a fork has another one
+
+
+class Held:
+    """A granted shard: how many of its rows are done, and how many of them are reported."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.key: tuple[int, int] = (int(answer["shard"]), int(answer["grant"]))
+        self.end, self.n_done = int(answer["until"]), int(answer["offset"])
+        self.n_told = self.n_done
+        self.is_stale = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of its rows are done and reported."""
+        return self.n_told >= self.end
+
+
+class Session:
+    """One process of a job.
+
+    Parameters
+    ----------
+    link
+        The way to the master.
+    slot
+        Its place among the processes of the node.
+    """
+
+    def __init__(self, link: Link, slot: str) -> None:
+        self._link = link
+        program = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self.caller = {"node": link.node, "slot": slot, "program": program}
+        self._lock = threading.RLock()
+        self._held: dict[tuple[int, int], Held] = {}
+        self._elsewhere: dict[tuple[str, int, int], tuple[dict[str, str], int]] = {}
+        self._state: dict[str, Any] = {}
+        self._n_restored = 0
+        self._thread: threading.Thread | None = None
+        self._ends = threading.Event()
+
+    # shards
+
+    def ask(self, n_row: int = 0) -> tuple[str, dict[str, Any], Held | None]:
+        """Report what is done and ask for a shard; return the answer, and the shard if there is one."""
+        with self._lock:
+            name, answer = self._call("shard", holding=self._holding(), n_row=n_row)
+            held = None
+            if name == "granted":
+                held = Held(answer)
+                self._held[held.key] = held
+        self._begin()
+        return name, answer, held
+
+    def report(self) -> None:
+        """Report now what is done; returns when the master has it."""
+        with self._lock:
+            self._refresh()
+
+    def give_back(self, helds: list[Held]) -> None:
+        """Give shards back with their rows that are done, if the master answers: it takes them anyhow."""
+        with self._lock:
+            mine = [held for held in helds if held.key in self._held and not held.n_done >= held.end]
+            try:
+                self._call("give back", tries=1, leases=[list(held.key) for held in mine])
+            except ServiceError as error:
+                logger.info("shards are not given back: %s", error)
+            for held in mine:
+                self._held.pop(held.key, None)
+
+    def done_elsewhere(self, caller: dict[str, str], key: tuple[int, int], n_row: int) -> None:
+        """Count the first rows of a shard that another process of this node draws, and this one trains."""
+        with self._lock:
+            place = (caller["program"], key[0], key[1])
+            self._elsewhere[place] = caller, max(n_row, self._elsewhere.get(place, (caller, 0))[1])
+        self._begin()
+
+    # the job
+
+    def state(self, *, fresh: bool = False) -> dict[str, Any]:
+        """Return the job's state, at most about a second old."""
+        if fresh or not self._state:
+            self.report()
+            self._begin()
+        return self._state
+
+    def rows(self) -> str:
+        """Return the account of rows, with all that is done here."""
+        with self._lock:
+            self._refresh()
+            return str(self._call("rows")[1]["rows"])
+
+    def restore(self, rows: str) -> None:
+        """Go back to an account of rows; shards at hand are dropped."""
+        with self._lock:
+            self._n_restored += 1
+            self._link.call("restore", {"caller": self.caller, "rows": rows, "number": self._n_restored})
+            for held in self._held.values():
+                held.is_stale = True
+            self._held.clear()
+            self._elsewhere.clear()
+
+    # parts
+
+    def _refresh(self, tries: int = 0) -> None:
+        for caller, done in self._done_elsewhere():
+            try:
+                self._link.call("state", {"caller": caller, "done": done}, tries=tries)
+            except UnreachableError:
+                raise
+            except ServiceError as error:  # the process that drew them was replaced: others train the rows
+                logger.warning("rows of another process are not counted: %s", error)
+            for each in done:
+                del self._elsewhere[caller["program"], each["shard"], each["grant"]]
+        self._state = self._call("state", tries=tries, holding=self._holding())[1]
+
+    def _call(self, kind: str, tries: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401 - JSON
+        """Send a request with what is done since the last one, and note what it says of the leases."""
+        news = [held for held in self._held.values() if held.n_done > held.n_told]
+        counts = [(held, held.n_done) for held in news]
+        done = [{"shard": h.key[0], "grant": h.key[1], "n_row": n_done} for h, n_done in counts]
+        name, answer = self._link.call(kind, {"caller": self.caller, "done": done, **fields}, tries=tries)
+        for held, n_done in counts:
+            held.n_told = max(held.n_told, n_done)
+            if held.is_over:
+                self._held.pop(held.key, None)
+        for shard, grant in answer.get("stale", ()):
+            self._drop((shard, grant))
+        return name, answer
+
+    def _drop(self, key: tuple[int, int]) -> None:
+        held = self._held.pop(key, None)
+        if held is not None and not held.is_over:
+            held.is_stale = True
+            logger.warning(
+                "shard %d was taken back from this process; others train its rows from %d on",
+                key[0],
+                held.n_told,
+            )
+
+    def _holding(self) -> list[list[int]]:
+        return [list(key) for key in self._held]
+
+    def _done_elsewhere(self) -> list[tuple[dict[str, str], list[dict[str, int]]]]:
+        by_program: dict[str, tuple[dict[str, str], list[dict[str, int]]]] = {}
+        for (program, shard, grant), (caller, n_row) in self._elsewhere.items():
+            done = by_program.setdefault(program, (caller, []))[1]
+            done.append({"shard": shard, "grant": grant, "n_row": n_row})
+        return list(by_program.values())
+
+    # the thread
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="dlrover-nb-client", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ends.wait(EVERY_S):
+            try:
+                with self._lock:
+                    self._refresh(tries=1)
+            except UnreachableError as error:
+                logger.debug("rows are reported later: %s", error)
+            except ServiceError as error:
+                logger.warning("rows are not reported any more: %s", error)
+                return
+
+
+_sessions: dict[int, Session | None] = {}  # by process: a fork has a place of its own
+_lock = threading.Lock()
+
+
+def session() -> Session | None:
+    """Return the session of this process; None outside of a job."""
+    with _lock:
+        if os.getpid() not in _sessions:
+            link = link_of()
+            _sessions[os.getpid()] = None if link is None else Session(link, _slot())
+        return _sessions[os.getpid()]
+
+
+def _slot() -> str:
+    """Return the place of this process on its node, which its successor after a restart has too."""
+    slot = os.environ.get("LOCAL_RANK") or "0"
+    torch_data = sys.modules.get("torch.utils.data")
+    worker = torch_data.get_worker_info() if torch_data is not None else None
+    if worker is not None:
+        return f"{slot}.{worker.id}"
+    identity = getattr(multiprocessing.current_process(), "_identity", ())
+    if identity:
+        return "{}.m{}".format(slot, ".".join(str(number) for number in identity))
+    return slot if os.getpid() == _PROCESS else f"{slot}.f{os.getpid()}"

@@ -1,0 +1,116 @@
+"""Answers what programs ask of the master of an external job: one handler for each kind of call.
+
+A kind is a record of `core.structs.services`, a name in its `CALL_NAMES`, and a line in `HANDLERS`. A handler
+may change the master's state and append orders to it; the driver makes both lasting before it sends the
+answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.services import (
+    CallNoted,
+    CallRefused,
+    JobState,
+    RowsNow,
+    RowsRestored,
+    RowsWanted,
+    ServiceCall,
+    ShardGranted,
+    ShardLater,
+    ShardsGivenBack,
+    ShardsOver,
+    ShardWanted,
+    StateWanted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dlrover_nb.core.external.state import ExternalState
+    from dlrover_nb.core.structs.services import Caller, Held, RowsTrained, ServiceAnswer
+
+WAIT_S = 0.3  # interval of requests of a program without a shard
+STRANGE_WAIT_S = (
+    2.0  # the same, of one whose node is not known, or not yet: its pod is about to end or to begin
+)
+
+
+def answer(state: ExternalState, call: ServiceCall, at_s: float) -> ServiceAnswer:
+    """Return the answer to a call, and change the state accordingly."""
+    try:
+        if state.serves(call.caller.node):
+            state.account.hear(call.caller, at_s)
+        return HANDLERS[type(call)](state, call)
+    except DlroverError as error:
+        return CallRefused(str(error))
+
+
+def _on_shard(state: ExternalState, call: ShardWanted) -> ServiceAnswer:
+    _train(state, call.caller, call.done)
+    stale = _stale(state, call.caller, call.done, call.holding)
+    if state.should_stop:
+        return ShardsOver("the job stops", stale)
+    if not state.serves(call.caller.node):
+        return ShardLater(STRANGE_WAIT_S, stale)
+    shard = state.account.wanted(call.caller, call.holding, call.n_row)
+    if shard is not None:
+        lease, seed = shard.lease, state.seed
+        place = lease.shard, lease.grant, shard.epoch, shard.start, shard.stop
+        return ShardGranted(*place, shard.offset, shard.end, seed, stale)
+    over = ShardsOver("all rows are trained", stale)
+    return over if state.account.is_over else ShardLater(WAIT_S, stale)
+
+
+def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
+    _train(state, call.caller, call.done)
+    return JobState(
+        should_stop=state.should_stop,
+        is_changing=state.is_changing,
+        batch_size=dict(state.batch_sizes).get(call.caller.node, 0),
+        has_rows=state.account.has_rows and not state.should_stop,
+        is_over=state.account.is_over or state.should_stop,
+        memory=state.memory,
+        stale=_stale(state, call.caller, call.done, call.holding),
+    )
+
+
+def _on_given_back(state: ExternalState, call: ShardsGivenBack) -> ServiceAnswer:
+    _train(state, call.caller, call.done)
+    state.account.give_back(call.caller, call.leases)
+    return CallNoted()
+
+
+def _on_rows(state: ExternalState, call: RowsWanted) -> ServiceAnswer:
+    _train(state, call.caller, call.done)
+    return RowsNow(state.account.rows(), _stale(state, call.caller, call.done))
+
+
+def _on_restored(state: ExternalState, call: RowsRestored) -> ServiceAnswer:
+    state.account.restore(call.caller, call.rows, call.number, rendezvous=state.n_rendezvous)
+    return CallNoted()
+
+
+def _train(state: ExternalState, caller: Caller, done: Iterable[RowsTrained]) -> None:
+    if state.account.trained(caller, done):
+        state.note_work(caller)
+
+
+def _stale(
+    state: ExternalState, caller: Caller, done: Iterable[RowsTrained], holding: Iterable[Held] = ()
+) -> tuple[Held, ...]:
+    return state.account.stale(caller, [*((each.shard, each.grant) for each in done), *holding])
+
+
+Handler: TypeAlias = "Callable[[ExternalState, Any], ServiceAnswer]"
+
+HANDLERS: Mapping[type, Handler] = {
+    ShardWanted: _on_shard,
+    StateWanted: _on_state,
+    ShardsGivenBack: _on_given_back,
+    RowsWanted: _on_rows,
+    RowsRestored: _on_restored,
+}
+assert HANDLERS.keys() == set(get_args(ServiceCall)), "each kind of call has a handler"

@@ -1,0 +1,235 @@
+"""What programs of external jobs ask of their master (``POST /v1/service``), and its answers.
+
+A request is a JSON pair of the name of its kind and its fields, an answer likewise: ``["shard", {...}]``.
+Each kind is one record here, one line in `CALL_NAMES`, and one handler in `core.external.service_calls`.
+
+A program repeats a request until it is answered, and the master may be replaced in between. So each request
+is idempotent: it says what the program has (its leases, and how far it is in each), not what is to be
+changed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs import _check
+
+_WORD = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+Held: TypeAlias = tuple[int, int]  # a shard and its grant
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One process of an external job.
+
+    Parameters
+    ----------
+    node
+        Name of its node.
+    slot
+        Its place among the processes of the node, such as its local rank. A process that begins in the place
+        of an earlier one says by it that the earlier one has ended.
+    program
+        Distinguishes it from the earlier ones of that place.
+    """
+
+    node: str
+    slot: str
+    program: str
+
+    def __post_init__(self) -> None:
+        for name in ("node", "slot", "program"):
+            if not _WORD.fullmatch(value := getattr(self, name)):
+                raise InvalidValueError(f"{name} must be 1-128 letters, digits or . _ : -, got {value!r}")
+
+    @property
+    def place(self) -> str:
+        """Its node and place on it."""
+        return f"{self.node}/{self.slot}"
+
+    @property
+    def owner(self) -> str:
+        """Its name as an owner of leases."""
+        return f"{self.node}/{self.slot}/{self.program}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTrained:
+    """The first `n_row` rows of a lease are done; with the last one the lease ends."""
+
+    shard: int
+    grant: int
+    n_row: int
+
+    def __post_init__(self) -> None:
+        _check.at_least("n_row", self.n_row, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWanted:
+    """Ask for another shard.
+
+    `holding` names all leases that the program knows: one that it does not know was granted by an answer that
+    was lost, and is granted again. `n_row` are the rows that the program counts in its data; 0: not told.
+    """
+
+    caller: Caller
+    done: tuple[RowsTrained, ...] = ()
+    holding: tuple[Held, ...] = ()
+    n_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateWanted:
+    """Report rows that are done, and ask for the job's state; also the sign of life of a program."""
+
+    caller: Caller
+    done: tuple[RowsTrained, ...] = ()
+    holding: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsGivenBack:
+    """Give leases back, with the rows of them that are done."""
+
+    caller: Caller
+    leases: tuple[Held, ...]
+    done: tuple[RowsTrained, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWanted:
+    """Ask for the account of rows, to be kept with the parameters that they trained."""
+
+    caller: Caller
+    done: tuple[RowsTrained, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRestored:
+    """Parameters were loaded: go back to the account of rows that was kept with them.
+
+    Parameters
+    ----------
+    rows
+        What `RowsNow` held; empty: there are no parameters, so all rows are to be trained.
+    number
+        Counts these requests of the program: a repeated one is no other.
+    """
+
+    caller: Caller
+    rows: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardGranted:
+    """Rows [start, stop) in pass `epoch`, of which those from `offset` to `until` are to be trained.
+
+    Both count rows in the shard's own order. `stale` are leases of the caller that do not hold any more:
+    other programs train their remaining rows.
+    """
+
+    shard: int
+    grant: int
+    epoch: int
+    start: int
+    stop: int
+    offset: int
+    until: int
+    seed: int
+    stale: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLater:
+    """Nothing to grant now: others hold what is left, and may give it back."""
+
+    wait_s: float
+    stale: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsOver:
+    """Nothing will be granted any more, and why."""
+
+    why: str
+    stale: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """What a program may want to know of its job.
+
+    Parameters
+    ----------
+    should_stop
+        Whether it should save its work and end.
+    is_changing
+        Whether another plan is under way: programs restart when it is.
+    batch_size
+        Rows of a step of this node, as somebody set it; 0: nobody did.
+    has_rows, is_over
+        Whether there is a shard to grant, and whether there will be none any more.
+    memory
+        Prefix of the names of the job's shared memory.
+    stale
+        As of `ShardGranted`.
+    """
+
+    should_stop: bool
+    is_changing: bool
+    batch_size: int
+    has_rows: bool
+    is_over: bool
+    memory: str
+    stale: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsNow:
+    """The account of rows at this moment: a text that only the master reads."""
+
+    rows: str
+    stale: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallNoted:
+    """It is done."""
+
+    stale: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRefused:
+    """It cannot be done, and why; to repeat it is of no use."""
+
+    why: str
+
+
+ServiceCall: TypeAlias = ShardWanted | StateWanted | ShardsGivenBack | RowsWanted | RowsRestored
+ServiceAnswer: TypeAlias = (
+    ShardGranted | ShardLater | ShardsOver | JobState | RowsNow | CallNoted | CallRefused
+)
+
+CALL_NAMES: dict[type, str] = {
+    ShardWanted: "shard",
+    StateWanted: "state",
+    ShardsGivenBack: "give back",
+    RowsWanted: "rows",
+    RowsRestored: "restore",
+}
+ANSWER_NAMES: dict[type, str] = {
+    ShardGranted: "granted",
+    ShardLater: "later",
+    ShardsOver: "over",
+    JobState: "state",
+    RowsNow: "rows",
+    CallNoted: "noted",
+    CallRefused: "refused",
+}
