@@ -24,7 +24,7 @@ from .group import Group, LeftError
 from .rows import Rows, RowsOf
 from .session import session
 from .shards import Source
-from .steps import Steps
+from .exchange import Steps
 
 
 class Elastic:

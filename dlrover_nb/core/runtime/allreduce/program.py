@@ -17,7 +17,7 @@ from dlrover_nb.client.group import Group, LeftError
 from dlrover_nb.client.rows import Rows
 from dlrover_nb.client.session import session
 from dlrover_nb.client.shards import Source
-from dlrover_nb.client.steps import Steps
+from dlrover_nb.client.exchange import Steps
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError
