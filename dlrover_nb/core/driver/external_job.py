@@ -22,14 +22,13 @@ from dlrover_nb.core.driver.loop import JobLoop, opened
 from dlrover_nb.core.driver.parts import Parts
 from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.service_queue import ServiceQueue
-from dlrover_nb.core.external import ExternalAction, ExternalMaster, planned
+from dlrover_nb.core.external import NO_FEATURES, ExternalAction, ExternalMaster, planned
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, write_job
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.flash import MemoryClaim, run_name
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.events import JobSubmitted
-from dlrover_nb.core.structs.features import FeatureSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
 
-NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # rows are unknown
 # Steps of external programs may take many seconds, and logs report several at once: windows wait for them.
 SETTINGS = ControllerSettings(max_window_s=120.0, min_window_iter=2)
 UNKNOWN_SIZE = 1  # of dense parameters and embeddings: any constant works, as coefficients absorb it

@@ -11,9 +11,11 @@ from dlrover_nb.core.external.recovery_record import ExternalRecord
 from dlrover_nb.core.external.rendezvous import Member, environment
 from dlrover_nb.core.external.state import planned
 from dlrover_nb.core.external.step_log import StepLog
+from dlrover_nb.core.external.submitted import NO_FEATURES, checked
 
 __all__ = [
     "BEGINS",
+    "NO_FEATURES",
     "ExternalAction",
     "ExternalMaster",
     "ExternalOrder",
@@ -24,6 +26,7 @@ __all__ = [
     "SendAnswer",
     "SendEnvironment",
     "StepLog",
+    "checked",
     "environment",
     "planned",
     "program",

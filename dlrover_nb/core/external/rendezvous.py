@@ -3,6 +3,9 @@
 Both get addresses, never names: not every cluster resolves names of pods, and a pod's own address is known as
 soon as it runs. So variables are made once all members have an address, and again when one is replaced.
 
+Where several programs share an address, as on one machine, it is given with a port of the program's own, and
+nobody takes the job's.
+
 TensorFlow reads ``TF_CONFIG``: the addresses of all tasks by kind, and the own task. It has the kinds
 ``chief``, ``worker`` and ``ps``; an ``evaluator`` is no member of the training cluster.
 
@@ -16,6 +19,7 @@ and keeps running, with variables that never change.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,6 +49,8 @@ NAMES = (
     "LOCAL_WORLD_SIZE",
 )  # all variables that a member may be told
 
+_WITH_PORT = re.compile(r"(\[.*\]|[^:]+):(\d+)")
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -52,7 +58,7 @@ class Member:
 
     node: str
     role: Role
-    address: str  # of its pod
+    address: str  # of its pod; or ``HOST:PORT``
 
 
 def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, rendezvous_id: str) -> str:
@@ -71,7 +77,7 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, ren
     if spec.framework is Framework.TENSORFLOW:
         return _lines({"TF_CONFIG": json.dumps(_tf_config(spec, members, own), separators=(",", ":"))})
     if own.role is Role.PS:
-        return _lines({"DLROVER_NB_STORE_PORT": str(spec.port)})
+        return _lines({"DLROVER_NB_STORE_PORT": str(_parts(own.address, spec.port)[1])})
     return _lines(_torch(spec, members, own, rendezvous_id))
 
 
@@ -93,6 +99,7 @@ def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> di
 def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, rendezvous_id: str) -> dict[str, str]:
     workers, store = _of(members, Role.WORKER), _of(members, Role.PS)[0]
     rank, n_worker = str(workers.index(own)), str(len(workers))
+    first, port = _parts(workers[0].address, spec.port + 1)
     return {
         "PET_NNODES": n_worker,
         "PET_NPROC_PER_NODE": str(spec.n_process),
@@ -100,9 +107,9 @@ def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, rendezvou
         "PET_RDZV_ENDPOINT": _endpoint(store.address, spec.port),
         "PET_RDZV_ID": rendezvous_id,
         "PET_RDZV_CONF": "is_host=false",
-        "PET_LOCAL_ADDR": own.address,
-        "MASTER_ADDR": workers[0].address,
-        "MASTER_PORT": str(spec.port + 1),
+        "PET_LOCAL_ADDR": _parts(own.address, 0)[0],
+        "MASTER_ADDR": first,
+        "MASTER_PORT": str(port),
         "WORLD_SIZE": n_worker,
         "RANK": rank,
         "NODE_RANK": rank,
@@ -116,7 +123,15 @@ def _of(members: Sequence[Member], role: Role) -> list[Member]:
 
 
 def _endpoint(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    host, port = _parts(address, port)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _parts(address: str, port: int) -> tuple[str, int]:
+    """Return the host of an address, and its port, or else the one given; IPv6 has colons of its own."""
+    if (found := _WITH_PORT.fullmatch(address)) is None:
+        return address, port
+    return found[1].strip("[]"), int(found[2])
 
 
 def _lines(variables: Mapping[str, str]) -> str:

@@ -73,7 +73,8 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
     """
     if spec.foreign is not None:
         raise InvalidValueError(
-            f"job {spec.name} is an external job, which runs in pods only; connect kubernetes and submit it"
+            f"job {spec.name} is an external job, which runs in pods or as processes of this machine; "
+            "connect kubernetes or local, and submit it"
         )
     check_complete(spec)
     _check_deadline(spec)

@@ -163,3 +163,15 @@ def test_a_pod_that_is_asked_to_end_asks_its_program(pod):
     process.terminate()
     assert process.wait(LIMIT_S) == 143
     assert process.stdout.read() == "saved\n"
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "::1", "127.0.0.1:4001", "[::1]:4001"])
+def test_an_address_with_a_port_of_its_own_takes_no_other(host):
+    spec = ExternalSpec(RUN, 10, framework=Framework.TORCH, port=2222)
+    members = [Member("worker-0", Role.WORKER, host), Member("ps-0", Role.PS, host)]
+    told = read(environment(spec, members, "worker-0", rendezvous_id="a-1"))
+    has_own = host.endswith(":4001")
+    assert told["MASTER_PORT"] == ("4001" if has_own else "2223")
+    assert told["PET_RDZV_ENDPOINT"].endswith(":4001" if has_own else ":2222")
+    assert told["MASTER_ADDR"] == told["PET_LOCAL_ADDR"]
+    assert not told["MASTER_ADDR"].endswith("4001")

@@ -26,7 +26,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.master_status import end_of_job, is_paused
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.external import planned
+from dlrover_nb.core.external import checked
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
     JOB,
@@ -94,12 +94,10 @@ def looked_at(
     spec: JobSpec, *, model: object, data: object
 ) -> tuple[JobSpec, FeatureSpec | None, DataSchema | None, tuple[Packed, ...]]:
     """Return the job with what its data determine, and its code; the master inspects data only pods reach."""
+    if spec.foreign is not None:
+        return checked(spec, model=model, data=data), None, None, ()
     check_complete(spec)
     _check_start(spec)
-    if spec.foreign is not None:
-        if model is not None or data is not None:
-            raise InvalidValueError("an external job runs its own programs; leave model and data out")
-        return planned(spec), None, None, ()
     from dlrover_nb.core.runtime.preflight import pack_code, validate_job  # noqa: PLC0415 - it loads pyarrow
 
     if data is None and not sees_rows(spec):
@@ -112,8 +110,6 @@ def looked_at(
 def _check_start(spec: JobSpec) -> None:
     """Refuse to begin from a run on this machine, whose folder no pod can read."""
     start = spec.start_from
-    if start is not None and spec.foreign is not None:
-        raise InvalidValueError("an external job loads its own checkpoints; leave start_from out")
     if start is not None and "://" not in start.source and not start.source.startswith("/"):
         raise InvalidValueError(
             f"pods cannot read run {start.source!r} of this machine; give start_from the URL of its "

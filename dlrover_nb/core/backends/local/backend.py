@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NODE_MODULE = "dlrover_nb.core.runtime.node"
 END_WAIT_S = 5.0
 _MIB = 1 << 20
 _LAST_BYTES = 16 << 10  # at the end of a log, that are searched for an error
@@ -94,7 +93,14 @@ class LocalBackend:
     resizes
         Whether nodes are resized in place: they set their limits themselves, so that it always succeeds here.
         By default they are replaced, as on machines that are not one's own.
+
+    Attributes
+    ----------
+    module
+        What a node's process runs, with the path of its configuration as argument.
     """
+
+    module = "dlrover_nb.core.runtime.node"
 
     def __init__(
         self,
@@ -109,7 +115,8 @@ class LocalBackend:
         self._folder = folder / "nodes"
         self._capacity = machine(cpus, memory_mib)
         self._outlive = outlive
-        self._processes: dict[str, subprocess.Popen[bytes] | _Adopted] = {}
+        self._cwd: str | None = None
+        self._processes: dict[str, Process] = {}
         self._stillborn: list[NodeExited] = []
         self._known: set[str] = set()
         self._jobs: dict[str, str] = {}
@@ -172,7 +179,7 @@ class LocalBackend:
 
     def resize_node(self, node: str, need: Need) -> None:
         """Note what a node holds from now on, which other jobs of this machine read."""
-        path = self._folder / f"{node}.json"
+        path = self._file(node)
         if node in self._processes:
             config = from_json(path.read_bytes(), NodeConfig)
             path.write_bytes(to_json(replace(config, cpu=need[0], memory_mib=need[1])))
@@ -222,14 +229,16 @@ class LocalBackend:
 
     def _launch(self, config: NodeConfig) -> subprocess.Popen[bytes]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._folder / f"{config.node}.json"
+        path = self._file(config.node)
         path.touch(mode=0o600)  # it holds the job's secret key
         path.write_bytes(to_json(config))
         launch = [] if self._outlive else [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
-        outputs = [output_path(self._folder.parent, config.node, stream) for stream in STREAMS]
+        outputs = self._outputs(config.node)
         with outputs[0].open("ab") as out, outputs[1].open("ab") as err:
             process = subprocess.Popen(
-                [*launch, sys.executable, "-m", NODE_MODULE, str(path)],
+                [*launch, sys.executable, "-m", self.module, str(path)],
+                cwd=self._cwd,
+                env=self._environment(config),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -240,10 +249,25 @@ class LocalBackend:
             path.with_suffix(".pid").write_bytes(to_json(started))
         return process
 
-    def _exited(self, node: str, process: subprocess.Popen[bytes] | _Adopted) -> NodeExited:
-        code = process.returncode
+    def _file(self, node: str) -> Path:
+        """Return a node's configuration."""
+        return self._folder / f"{node}.json"
+
+    def _outputs(self, node: str) -> tuple[Path, Path]:
+        """Return the files for what a node writes to standard output and error."""
+        out, err = (output_path(self._folder.parent, node, stream) for stream in STREAMS)
+        return out, err
+
+    def _environment(self, config: NodeConfig) -> dict[str, str] | None:  # noqa: ARG002 - for other programs
+        """Return a node's variables; None: those of this process."""
+        return None
+
+    def _exited(self, node: str, process: Process) -> NodeExited:
+        return self._ended(node, process.pid, process.returncode)
+
+    def _ended(self, node: str, pid: int, code: int | None) -> NodeExited:
         was_killed = code in {None, -signal.SIGKILL}
-        if was_killed and was_out_of_memory(f"{self._jobs.get(node, '')}-{node}", process.pid):
+        if was_killed and was_out_of_memory(f"{self._jobs.get(node, '')}-{node}", pid):
             why = "the kernel killed it for lack of memory"
             return NodeExited(node, why, was_killed=True, out_of_memory=True)
         failed = code is not None and is_failure(code)
@@ -293,6 +317,9 @@ class _Adopted:
             raise subprocess.TimeoutExpired(str(self.pid), timeout_s) from error
 
 
+Process: TypeAlias = subprocess.Popen[bytes] | _Adopted
+
+
 def _runs(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
@@ -315,7 +342,7 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _is_over(process: subprocess.Popen[bytes] | _Adopted) -> bool:
+def _is_over(process: Process) -> bool:
     return process.poll() is not None
 
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
+import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local.backend import machine
@@ -45,7 +48,7 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
@@ -56,6 +59,10 @@ logger = logging.getLogger(__name__)
 SUMMARY_LIMIT_S = 2.0  # a training master answers in milliseconds
 END_LIMIT_S = 60.0  # of a master that puts an ended job away: its nodes, its journal
 _AT_ONCE = 16  # masters called in parallel
+
+
+def _nothing(_folder: Path) -> None:
+    """Write nothing."""
 
 
 class LocalCluster(OfThisAccount):
@@ -99,28 +106,46 @@ class LocalCluster(OfThisAccount):
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return once its master has begun it; see `Cluster.submit`."""
+        if spec.foreign is not None:
+            return self._submit_programs(spec, model=model, data=data)
         from dlrover_nb.core.runtime.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
 
         prepared = validate_job(spec, model=model, data=data)
         spec = prepared.spec
         origin_of(spec, prepared.features)  # its errors, before anything is made
+        folder = self._start(Submission(spec, prepared.features, self._cpus), prepared.write)
+        return JobHandle(
+            spec.name,
+            LocalLink(spec.name, folder),
+            schema=prepared.schema,
+            bounds=completed(spec.bounds, self._capacity, spec.plan),
+            deadline=promised(spec, prepared.features, self._capacity, folder),
+        )
+
+    def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
+        """Start an external job, whose programs run where this process does."""
+        from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415 - few jobs are external
+
+        spec = checked(spec, model=model, data=data)
+        _check_commands(spec)
+        folder = self._start(
+            Submission(spec, NO_FEATURES, self._cpus, str(Path.cwd()), secrets.token_urlsafe(32))
+        )
+        bounds = completed(spec.bounds, self._capacity, spec.plan)
+        return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
+
+    def _start(self, submission: Submission, write: Callable[[Path], None] = _nothing) -> Path:
+        """Make the run folder, let `write` fill it, and start the master; return the folder."""
+        spec = submission.spec
         sweep(jobs_folder())
         check_fits(spec.plan, self._capacity)
         self._make_room_for(spec.name)
         folder = new_run_folder(spec.name)
         with writing_to(folder):
-            prepared.write(folder)
-            submission = Submission(spec, prepared.features, self._cpus)
+            write(folder)
             write_private(folder / SUBMISSION, to_json(submission))
         start_master(spec.name, folder)
-        bounds = completed(spec.bounds, self._capacity, spec.plan)
-        return JobHandle(
-            spec.name,
-            LocalLink(spec.name, folder),
-            schema=prepared.schema,
-            bounds=bounds,
-            deadline=promised(spec, prepared.features, self._capacity, folder),
-        )
+        return folder
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a master, those whose master was killed, past ones."""
@@ -208,6 +233,17 @@ def connect_local(cpus: float | None = None) -> LocalCluster:
         When `cpus` is not a positive number.
     """
     return LocalCluster(cpus)
+
+
+def _check_commands(spec: JobSpec) -> None:
+    """Refuse programs that are not on this machine: their job would end after several starts."""
+    assert spec.foreign is not None
+    for name, role in (("worker", spec.foreign.worker), ("ps", spec.foreign.ps)):
+        if role.command and shutil.which(role.command[0]) is None:
+            raise InvalidValueError(
+                f"external.{name}.command begins with {role.command[0]!r}, which is no program of this "
+                "machine; give the path of one, or install it"
+            )
 
 
 def _newest_runs() -> dict[str, Path]:

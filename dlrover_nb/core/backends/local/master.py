@@ -16,6 +16,7 @@ import contextlib
 import gc
 import logging
 import os
+import queue
 import secrets
 import signal
 import sys
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.backends.local.programs import LOOPBACK, LocalPrograms
 from dlrover_nb.core.backends.local.record import (
     PROGRESS,
     SUBMISSION,
@@ -37,23 +39,24 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver import external_job, own_job
 from dlrover_nb.core.driver.detached import start_time
-from dlrover_nb.core.driver.service import MasterService
+from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
+from dlrover_nb.core.structs.external import StepsDone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 
 logger = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
 TERMINATED = 128 + signal.SIGTERM
 LINGER_S = 300.0  # to keep answering after the job's end
 REQUEST_LIMIT_S = 30.0  # for a client to send its request
@@ -83,9 +86,14 @@ class _Handler(WSGIRequestHandler):
         """Log nothing: views call each second."""
 
 
-def driver_of(folder: Path) -> own_job.OwnJob:
-    """Return the loop of the job in a run folder: a new one, or one that resumes it."""
+def driver_of(folder: Path, service: MasterService, port: int) -> own_job.OwnJob | external_job.ExternalJob:
+    """Return the loop of the job in a run folder: a new one, or one that resumes it.
+
+    The programs of an external job report to `service`, which answers at `port` of loopback.
+    """
     submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
+    if submission.spec.foreign is not None:
+        return _programs_driver(folder, submission, service, port)
     backend = LocalBackend(folder, cpus=submission.cpus, outlive=True)
     setup = own_job.RunSetup(backend, folder, history_url=None, clock=SystemClock())
     if (folder / JOB).exists():
@@ -94,15 +102,37 @@ def driver_of(folder: Path) -> own_job.OwnJob:
 
 
 def _resumed(setup: own_job.RunSetup) -> own_job.OwnJob:
-    """Continue a job; meanwhile a file tells the client that waits what is done."""
-    progress = setup.folder / PROGRESS
+    with _told_progress(setup.folder) as on_progress:
+        return own_job.resume(setup, on_progress=on_progress)
+
+
+def _programs_driver(
+    folder: Path, submission: Submission, service: MasterService, port: int
+) -> external_job.ExternalJob:
+    token, reports = submission.report_token, queue.SimpleQueue[StepsDone]()
+    service.take_reports(token, reports.put)
+    backend = LocalPrograms(
+        folder, token=token, working_folder=submission.working_folder, cpus=submission.cpus
+    )
+    url = f"http://{LOOPBACK}:{port}{REPORT_PATH}"
+    with _told_progress(folder) as on_progress:
+        around = external_job.Surroundings(folder, None, SystemClock(), url, reports, on_progress)
+        if (folder / JOB).exists():
+            return external_job.resume(backend, around)
+        return external_job.begin(submission.spec, backend, around)
+
+
+@contextlib.contextmanager
+def _told_progress(folder: Path) -> Iterator[Callable[[str], None]]:
+    """Give a function that writes to a file what is done, for the client that waits."""
+    progress = folder / PROGRESS
 
     def on_progress(what: str) -> None:
         with contextlib.suppress(OSError):  # a full disk keeps no master from resuming
             progress.write_text(what)
 
     try:
-        return own_job.resume(setup, on_progress=on_progress)
+        yield on_progress
     finally:
         progress.unlink(missing_ok=True)
 
@@ -122,11 +152,11 @@ def run(folder: Path) -> int:
 
     service = MasterService(access := secrets.token_hex(32), BY_TOKEN_ALONE)
     server = LoopbackServer(service)
-    driver = driver_of(folder)
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    driver = driver_of(folder, service, server.server_port)
     driver.start()
     signal.signal(signal.SIGTERM, leave)
     service.serve(driver)
-    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     threading.Thread(target=prune, args=(folder.parent, time.time()), name="prune", daemon=True).start()
     pid = os.getpid()
     with writing_to(folder):

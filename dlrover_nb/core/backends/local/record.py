@@ -30,11 +30,21 @@ MOST_BYTES = 64 << 20  # of a last snapshot
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job as a client submits it; `cpus`: the cores that it may use, None: all of the machine."""
+    """A job as a client submits it.
+
+    Parameters
+    ----------
+    cpus
+        The cores that it may use; None: all of the machine.
+    working_folder, report_token
+        Where the programs of an external job run, and with which token they report.
+    """
 
     spec: JobSpec
     features: FeatureSpec
     cpus: float | None = None
+    working_folder: str = ""
+    report_token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,180 @@
+"""Elastic all-reduce for torch programs: processes come and go, and every row is trained once.
+
+::
+
+    from dlrover_nb.client.elastic import Elastic
+
+    job = Elastic(model, optimizer, batch_size=512)
+    for rows in job.batches():            # the next rows of this process
+        job.step(loss_of(model(x[rows]), y[rows]))
+
+Each step trains the mean over the rows of all processes, as one process with all of them would. Outside of a job
+the same program trains alone. Parameters are the same in all processes after each step; so each of them holds a
+copy of the job's state, and a process that is lost takes nothing along.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Iterator, Sequence
+
+import torch
+
+from .group import Group, LeftError
+from .rows import Rows, RowsOf
+from .session import session
+from .shards import Source
+from .exchange import Steps
+
+
+class Elastic:
+    """Trains a model in as many processes as the job has.
+
+    Parameters
+    ----------
+    model, optimizer
+        The module and the optimizer of its parameters; embeddings must be dense (``sparse=False``).
+    n_row
+        Rows of the data; in a job they may be left out, and are compared with the job's where given.
+    batch_size
+        Rows of one mini-batch, where the job does not set it.
+    shuffle
+        Whether rows are shuffled within their shards.
+    epochs
+        Passes over the data outside of a job.
+    backend, timeout_s
+        torch's backend, and the seconds after which a member that does not answer counts as lost.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        n_row: int | None = None,
+        batch_size: int = 512,
+        shuffle: bool = True,
+        epochs: int = 1,
+        backend: str = "gloo",
+        timeout_s: float = 60.0,
+    ) -> None:
+        self._model, self._optimizer, self._batch_size = model, optimizer, batch_size
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._n = sum(p.numel() for p in self._parameters)
+        self._rows = Rows(Source(n_row, shuffle=shuffle, epochs=epochs), RowsOf)
+        self._group: Group | None = None
+        if (joined := session()) is not None:
+            self._group = Group(
+                joined,
+                dump=self._dump,
+                load=self._load,
+                begin=lambda: 0,
+                seek=self._rows.seek,
+                backend=backend,
+                timeout_s=timeout_s,
+            )
+            self._steps = Steps(self._group, self._rows, bind=self._bind)
+        self._has_left = False
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process now; it may change between two steps."""
+        return 0 if self._group is None else self._group.member.rank
+
+    @property
+    def size(self) -> int:
+        """Number of processes that train now."""
+        return 1 if self._group is None else self._group.member.size
+
+    def batches(self) -> Iterator[Sequence[int]]:
+        """Yield the rows of mini-batches, each to be given to `step`, until all rows of the job are trained."""
+        try:
+            is_over = self._begin()
+            while not is_over and not self._has_left:
+                rows = self._rows.take(self._size_of_batch())
+                if rows is not None:
+                    self._taken = rows
+                    yield rows
+                else:
+                    is_over = self._complete()
+        except LeftError:
+            pass  # nobody needs this process any more
+        finally:
+            self._rows.close()
+            if self._group is not None:
+                self._group.close()
+
+    def step(self, loss: torch.Tensor) -> None:
+        """Train a mini-batch; the parameters change once the mini-batches of a step are complete.
+
+        Parameters
+        ----------
+        loss
+            Mean over the rows that `batches` has yielded last.
+        """
+        n_row = len(self._taken)
+        (loss * n_row).backward()
+        self._loss += float(loss.detach()) * n_row
+        self._n_row, self._n_batch = self._n_row + n_row, self._n_batch + 1
+        if self._n_batch >= self._n_accumulate():
+            try:
+                self._complete()
+            except LeftError:  # `batches` ends by it
+                self._has_left = True
+
+    # parts
+
+    def _begin(self) -> bool:
+        if self._group is None:
+            self._bind()
+        else:
+            self._steps.begin()
+        return False
+
+    def _bind(self) -> None:
+        """Let the gradients of all parameters lie in one tensor, with room for the tail of a step."""
+        self._flat = torch.zeros(self._n + (0 if self._group is None else self._group.n_tail))
+        start = 0
+        for p in self._parameters:
+            p.grad = self._flat[start : start + p.numel()].view_as(p)
+            start += p.numel()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._flat.zero_()
+        self._n_row, self._n_batch, self._loss = 0, 0, 0.0
+
+    def _complete(self) -> bool:
+        """Complete a step with what this process has of it; return whether the training is over."""
+        if self._group is not None:
+            is_over = self._steps.complete(
+                self._flat, self._n_row, self._loss, lambda total: self._update(total.n_row)
+            )
+        else:
+            is_over = not self._n_row or not self._update(self._n_row)
+        self._clear()
+        return is_over
+
+    def _update(self, n_row: int) -> bool:
+        self._flat[: self._n].div_(n_row)
+        self._optimizer.step()
+        return True
+
+    def _size_of_batch(self) -> int:
+        joined = session()
+        told = 0 if joined is None else int(joined.state()["batch_size"])
+        return told or self._batch_size
+
+    def _n_accumulate(self) -> int:
+        joined = session()
+        return 1 if joined is None else max(int(joined.state()["n_accumulate"]), 1)
+
+    def _dump(self) -> torch.Tensor:
+        kept = io.BytesIO()
+        torch.save([self._model.state_dict(), self._optimizer.state_dict()], kept)
+        return torch.frombuffer(bytearray(kept.getvalue()), dtype=torch.uint8)
+
+    def _load(self, data: torch.Tensor) -> None:
+        model, optimizer = torch.load(io.BytesIO(data.numpy().tobytes()), weights_only=True)
+        self._model.load_state_dict(model)
+        self._optimizer.load_state_dict(optimizer)

@@ -1,0 +1,86 @@
+"""The steps of one process of an elastic job: what it takes, what all of them sum, and when that counts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import report
+from .session import session
+
+if TYPE_CHECKING:
+    import torch
+
+    from .group import Group, Sum
+    from .rows import Rows
+
+IDLE_S = 0.02  # between steps in which nobody has rows, while some may still come back
+
+
+class Steps:
+    """Completes steps together with the other members.
+
+    Parameters
+    ----------
+    group, rows
+        The members, and the rows of this process.
+    bind
+        Called in each new world: make a buffer for gradients with room for `Group.n_tail` numbers at its end.
+    """
+
+    def __init__(self, group: Group, rows: Rows[Any], *, bind: Callable[[], None]) -> None:
+        self._group, self._rows, self._bind = group, rows, bind
+        self._unsure = 0, 0  # the place after the last step that was applied
+
+    def begin(self) -> None:
+        """Go to the first world; raises as `Group.join`."""
+        self._group.join()
+        self._bind()
+
+    def complete(
+        self, flat: torch.Tensor, n_row: int, loss: float, update: Callable[[Sum], bool], *, n_item: int = 0
+    ) -> bool:
+        """Complete a step with what this process has of it; return whether the training is over.
+
+        Parameters
+        ----------
+        flat
+            Its gradients, summed over its rows, and room for the tail.
+        n_row, loss
+            Its rows, and the sum of their losses.
+        update
+            Applies the sums of all; returns whether it did, or another member was lost before.
+        n_item
+            Of what is gathered in `update`, how much this process has.
+
+        Raises
+        ------
+        LeftError
+            As `Group.join`.
+        """
+        group, rows, number = self._group, self._rows, self._group.member.number
+        place = rows.place
+        total = group.sum(flat, n_row, place, is_over=not n_row and rows.is_over, n_item=n_item)
+        if total is not None:
+            rows.confirm(self._unsure)
+            self._unsure = place
+            if total.is_over:
+                return True
+            if not total.n_row:
+                self._wait()
+                group.applied()
+            elif update(total):
+                if n_row:
+                    report(n_row, loss / n_row)
+                group.applied()
+        if group.member.number != number:
+            rows.rewind()
+            self._bind()
+        return False
+
+    def _wait(self) -> None:
+        """Let the master know what is done: it may grant the rows that are left by that."""
+        joined = session()
+        if joined is not None:
+            joined.report()
+        time.sleep(IDLE_S)

@@ -1,0 +1,97 @@
+"""What the program of a node writes, read from the file that it writes to.
+
+A line has no time of its own here: those that are found together get times spread evenly over the time since
+the look before, so that the speed of steps in a log is right on average. No two lines of a node have the same
+time, and a small file beside the log holds which byte belongs to the last ones. So the master that replaces
+this one, which saved the time of the last line it read, goes on with the next line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.external import Written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_BYTES = 1 << 20  # of one look
+LONG_BYTES = 16 << 20  # a longer file is emptied once it was read
+_N_PLACE = 64  # looks whose places are kept: a master saves its state after each look
+
+
+class ProgramLog:
+    """The lines of one node; for one thread.
+
+    Parameters
+    ----------
+    node, path
+        Its name, and the file that its program appends to.
+    began_ns
+        When the file was begun, or last read: no line gets an earlier time.
+    since_ns
+        Time of the last line that was read by an earlier master; None: read from the beginning.
+    """
+
+    def __init__(self, node: str, path: Path, began_ns: int, *, since_ns: int | None = None) -> None:
+        self._node, self._path, self._places = node, path, path.with_suffix(".places")
+        self._kept: deque[tuple[int, int]] = deque(maxlen=_N_PLACE)
+        self._at_ns, self._n_byte = began_ns, 0
+        if since_ns is not None:
+            self._at_ns = max(began_ns, since_ns)
+            self._n_byte = dict(_read_places(self._places)).get(since_ns, 0)
+
+    def take(self, now_ns: int, *, is_last: bool = False) -> list[Written]:
+        """Return new lines; with `is_last` an unfinished one too, as the program has ended."""
+        data = self._read()
+        end = data.rfind(b"\n") + 1
+        if (is_last and len(data) < MOST_BYTES) or (not end and len(data) == MOST_BYTES):
+            end = len(data)  # the last line, or one that is longer than all that is read at once
+        texts = data[:end].decode(errors="replace").splitlines()
+        if not texts:
+            return []
+        before_ns = self._at_ns
+        step_ns = max(now_ns - before_ns, len(texts)) // len(texts)
+        lines = [Written(self._node, before_ns + step_ns * i, text) for i, text in enumerate(texts, 1)]
+        self._at_ns, self._n_byte = lines[-1].at_ns, self._n_byte + end
+        self._shorten()
+        self._keep_place()
+        return lines
+
+    def remove(self) -> None:
+        """Delete the files; their lines are read."""
+        for path in (self._path, self._places):
+            path.unlink(missing_ok=True)
+
+    def _read(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < self._n_byte:
+                    self._n_byte = 0  # somebody emptied it
+                file.seek(self._n_byte)
+                return file.read(MOST_BYTES)
+        except OSError:
+            return b""
+
+    def _shorten(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._n_byte > LONG_BYTES and self._path.stat().st_size == self._n_byte:
+                os.truncate(self._path, 0)  # the program appends, so it goes on at the beginning
+                self._n_byte = 0
+
+    def _keep_place(self) -> None:
+        self._kept.append((self._at_ns, self._n_byte))
+        with contextlib.suppress(OSError):  # on a full disk lines may be read twice by the next master
+            self._places.write_text("".join(f"{at_ns} {n_byte}\n" for at_ns, n_byte in self._kept))
+
+
+def _read_places(path: Path) -> list[tuple[int, int]]:
+    """Return times of lines and the bytes that end them; a line that was cut off counts for nothing."""
+    try:
+        rows = [line.split() for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [(int(at_ns), int(n_byte)) for at_ns, n_byte in rows]
+    except (OSError, ValueError):
+        return []

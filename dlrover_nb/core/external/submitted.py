@@ -1,0 +1,33 @@
+"""What a cluster checks of an external job before it is submitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.external.state import planned
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.secrets import check_complete
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.job import JobSpec
+
+NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # the rows of other programs are unknown
+
+
+def checked(spec: JobSpec, *, model: object = None, data: object = None) -> JobSpec:
+    """Return an external job bounded to its possible plans.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is given a model, data or a checkpoint, which its own programs have; as `planned`.
+    NotFoundError
+        When a secret that it needs was not stored.
+    """
+    check_complete(spec)
+    if spec.start_from is not None:
+        raise InvalidValueError("an external job loads its own checkpoints; leave start_from out")
+    if model is not None or data is not None:
+        raise InvalidValueError("an external job runs its own programs; leave model and data out")
+    return planned(spec)

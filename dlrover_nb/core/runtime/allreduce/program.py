@@ -1,0 +1,201 @@
+"""The worker of an all-reduce job: ``python -m dlrover_nb.core.runtime.allreduce.program``.
+
+To its master it is an external program: it gets shards, worlds and batch sizes by the services that programs of
+others have (`dlrover_nb.client`), and reports its steps and the quality of the trained model by them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.client.group import Group, LeftError
+from dlrover_nb.client.rows import Rows
+from dlrover_nb.client.session import session
+from dlrover_nb.client.shards import Source
+from dlrover_nb.client.exchange import Steps
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.data import ShardReader
+from dlrover_nb.core.errors import InvalidValueError, JobFailedError
+from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.models.score_sums import ScoreSums
+from dlrover_nb.core.runtime.allreduce.replica import Replica
+from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
+from dlrover_nb.core.runtime.limits import thread_count
+from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.shards import Lease, Purpose
+from dlrover_nb.core.structs.shards import Shard as Granted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.client.group import Sum
+    from dlrover_nb.client.session import Session
+    from dlrover_nb.client.shards import Shard
+    from dlrover_nb.core.data import Batch
+
+logger = logging.getLogger(__name__)
+
+CONFIG_VAR = "DLROVER_NB_CONFIG"  # names the file with the configuration of the node
+WHOLE = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
+EVALUATED_ROWS = 10_000  # at a time
+
+
+class ShardOf:
+    """A shard of the job's rows, read and shuffled; fits `dlrover_nb.client.rows.Work`."""
+
+    def __init__(self, shard: Shard, read: Callable[[int, int], Batch], seed: int) -> None:
+        assert shard.held is not None
+        number, self.grant = shard.held.key
+        self.shard, self.end = shard, shard.held.end
+        granted = Granted(
+            Lease(Purpose.TRAIN, number, self.grant),
+            shard.epoch,
+            shard.start,
+            shard.stop,
+            self.end - len(shard),
+            self.end,
+        )
+        self._work = ShardWork(granted, read(shard.start, shard.stop), seed=seed)
+
+    @property
+    def n_left(self) -> int:
+        """Rows that are in no batch yet."""
+        return self._work.n_row_left
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The grant, and the row before which all are in batches."""
+        return self.grant, self._work.n_row_taken
+
+    def take(self, size: int) -> PreparedBatch:
+        """Return the next batch."""
+        batch = self._work.take(size, WHOLE)
+        assert batch is not None
+        return batch
+
+    def confirm(self, n_row: int) -> None:
+        """Count the rows before this one as done."""
+        more = n_row - self._work.n_row_done
+        if more > 0:
+            self._work.acknowledge(more)
+            self.shard.done(more)
+
+    def rewind(self) -> None:
+        """Take again what is not done."""
+        self._work.rewind()
+
+
+class Training:
+    """The training of one worker.
+
+    Parameters
+    ----------
+    config
+        Of its node.
+    joined
+        The way to its master.
+    """
+
+    def __init__(self, config: NodeConfig, joined: Session) -> None:
+        self._spec, self._features, self._joined = config.spec, config.features, joined
+        folder = Path(config.folder)
+        self._reader = ShardReader(self._spec.data, self._features, folder=folder)
+        self._replica = Replica(self._spec, self._features, folder=folder)
+        self._rows = Rows(Source(self._features.n_train), self._opened)
+        self._group = Group(
+            joined,
+            dump=self._replica.dump,
+            load=self._replica.load,
+            begin=lambda: 0,
+            seek=self._rows.seek,
+        )
+        self._steps = Steps(self._group, self._rows, bind=lambda: self._replica.bind(self._group.n_tail))
+        self._n_skipped = 0
+
+    def run(self) -> None:
+        """Train until all rows of the job are trained, or this worker is not needed any more."""
+        try:
+            self._train()
+            if self._group.member.rank == 0:
+                self._evaluate()
+        except LeftError as left:
+            logger.info("this worker ends: %s", left)
+        finally:
+            self._rows.close()
+            self._group.close()
+
+    def _opened(self, shard: Shard) -> ShardOf:
+        return ShardOf(shard, self._reader.read, self._spec.seed)
+
+    def _train(self) -> None:
+        replica, is_over = self._replica, False
+        self._steps.begin()
+        while not is_over:
+            state = self._joined.state()
+            batch = self._rows.take(int(state["batch_size"]) or self._spec.batch_size)
+            if batch is not None:
+                self._learn(batch)
+            if batch is None or replica.n_batch >= max(int(state["n_accumulate"]), 1):
+                is_over = self._steps.complete(
+                    replica.flat, replica.n_row, replica.loss, self._update, n_item=replica.n_item
+                )
+                replica.clear()
+
+    def _learn(self, batch: PreparedBatch) -> None:
+        why = self._replica.learn(batch)
+        if not why:
+            return
+        self._n_skipped += 1
+        logger.warning("a batch of %d rows is skipped: %s", len(batch.labels), why)
+        if self._n_skipped > self._spec.max_skipped_batches:
+            raise JobFailedError(
+                f"{self._n_skipped} batches could not be trained, the last one as {why}; see max_skipped_batches"
+            )
+
+    def _update(self, total: Sum) -> bool:
+        gathered = self._group.gather(self._replica.packed(), total)
+        if gathered is not None:
+            self._replica.apply(total.n_row, gathered)
+        return gathered is not None
+
+    def _evaluate(self) -> None:
+        """Score the held-out rows, and tell the master their quality."""
+        n_train, sums = self._features.n_train, ScoreSums()
+        stop = n_train + self._features.n_eval
+        for start in range(n_train, stop, EVALUATED_ROWS):
+            data = self._reader.read(start, min(start + EVALUATED_ROWS, stop))
+            batch = prepare_batch(data.ids, data.dense, data.labels, WHOLE)
+            values = self._replica.store.pull(batch.rows)
+            scores = self._replica.learner.scores(values, batch.inverse, batch.dense)
+            is_known = np.isfinite(scores)
+            sums.add(start, scores[is_known], batch.labels[is_known])
+        if not sums.n_row:
+            return
+        try:
+            found = sums.evaluate()
+        except InvalidValueError as error:
+            logger.warning("the model is not evaluated: %s", error)
+            return
+        self._joined.tell_evaluation(auc=found.auc, log_loss=found.log_loss, n_sample=found.n_sample)
+
+
+def main() -> None:
+    """Train as the configuration says that the environment names."""
+    log_lines()
+    config = from_json(Path(os.environ[CONFIG_VAR]).read_bytes(), NodeConfig)
+    joined = session()
+    if joined is None:
+        raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")
+    set_threads(thread_count(config.cpu))
+    Training(config, joined).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Each line of a program is read once, in order, whatever is written and whoever reads."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.backends.local import program_log
+from dlrover_nb.core.backends.local.program_log import ProgramLog
+
+PIECES = st.lists(
+    st.one_of(st.text("ab é\n", max_size=12), st.just("look"), st.just("next master")), max_size=30
+)
+
+
+def read(log, now_ns):
+    lines = []
+    while new := log.take(now_ns):
+        lines += new
+    return lines
+
+
+@given(PIECES)
+def test_every_line_is_read_once_also_by_the_next_master(pieces):
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "worker-0.log"
+        log, found, written = ProgramLog("worker-0", path, 0), [], ""
+        for at_ns, piece in enumerate(pieces, 1):
+            if piece == "look":
+                found += log.take(at_ns * 1000)
+            elif piece == "next master":
+                log = ProgramLog("worker-0", path, 0, since_ns=found[-1].at_ns if found else None)
+            else:
+                written += piece
+                with path.open("a") as file:
+                    file.write(piece)
+        while lines := log.take(10**6, is_last=True):
+            found += lines
+    assert [line.text for line in found] == written.splitlines()
+    assert all(a.at_ns < b.at_ns for a, b in pairwise(found))
+
+
+def test_a_long_file_is_emptied_once_it_is_read_and_the_program_writes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(program_log, "LONG_BYTES", 100)
+    monkeypatch.setattr(program_log, "MOST_BYTES", 64)
+    path = tmp_path / "worker-0.log"
+    log, found = ProgramLog("worker-0", path, 0), []
+    with path.open("a") as file:
+        for n in range(40):
+            file.write(f"line {n} {'x' * (n % 7) * 20}\n")
+            file.flush()
+            if n % 3 == 0:
+                found += read(log, n)
+        found += read(log, 99)
+    assert [line.text.split()[1] for line in found if line.text.startswith("line")] == [
+        str(n) for n in range(40)
+    ]
+    assert path.stat().st_size < 200
+    log.remove()
+    assert not list(tmp_path.iterdir())
