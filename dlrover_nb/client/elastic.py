@@ -8,23 +8,28 @@
     for rows in job.batches():            # the next rows of this process
         job.step(loss_of(model(x[rows]), y[rows]))
 
-Each step trains the mean over the rows of all processes, as one process with all of them would. Outside of a job
-the same program trains alone. Parameters are the same in all processes after each step; so each of them holds a
-copy of the job's state, and a process that is lost takes nothing along.
+Each step trains the mean over the rows of all processes, as one process with all of them would. Outside of a
+job the same program trains alone. Parameters are the same in all processes after each step; so each of them
+holds a copy of the job's state, and a process that is lost takes nothing along.
 """
 
 from __future__ import annotations
 
 import io
-from typing import Iterator, Sequence
+import time
+from typing import TYPE_CHECKING
 
 import torch
 
-from .group import Group, LeftError
+from . import checkpoint
+from .exchange import Steps, note_busy
+from .group import TIMEOUT_S, Group, LeftError
 from .rows import Rows, RowsOf
 from .session import session
 from .shards import Source
-from .exchange import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 
 class Elastic:
@@ -42,11 +47,14 @@ class Elastic:
         Whether rows are shuffled within their shards.
     epochs
         Passes over the data outside of a job.
+    checkpoint_every_s, checkpoints
+        Seconds between checkpoints against the loss of all processes at once, 0 for none, and their folder
+        (see `dlrover_nb.client.checkpoint`), which all processes should reach.
     backend, timeout_s
         torch's backend, and the seconds after which a member that does not answer counts as lost.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a program may choose, by keyword
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
@@ -55,8 +63,10 @@ class Elastic:
         batch_size: int = 512,
         shuffle: bool = True,
         epochs: int = 1,
+        checkpoint_every_s: float = 60.0,
+        checkpoints: str | None = None,
         backend: str = "gloo",
-        timeout_s: float = 60.0,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._model, self._optimizer, self._batch_size = model, optimizer, batch_size
         self._parameters = [p for p in model.parameters() if p.requires_grad]
@@ -68,13 +78,19 @@ class Elastic:
                 joined,
                 dump=self._dump,
                 load=self._load,
-                begin=lambda: 0,
+                begin=self._restore,
                 seek=self._rows.seek,
                 backend=backend,
                 timeout_s=timeout_s,
             )
-            self._steps = Steps(self._group, self._rows, bind=self._bind)
-        self._has_left = False
+            self._steps = Steps(
+                self._group, self._rows, bind=self._bind, save=self._save, save_every_s=checkpoint_every_s
+            )
+        self._checkpoints, self._has_left = checkpoints, False
+        self._flat = torch.zeros(0)
+        self._taken: Sequence[int] = ()
+        self._n_row = self._n_batch = 0  # of this step
+        self._loss = self._since_s = 0.0
 
     @property
     def rank(self) -> int:
@@ -87,13 +103,13 @@ class Elastic:
         return 1 if self._group is None else self._group.member.size
 
     def batches(self) -> Iterator[Sequence[int]]:
-        """Yield the rows of mini-batches, each to be given to `step`, until all rows of the job are trained."""
+        """Yield the rows of mini-batches, each to be given to `step`, until all of the job are trained."""
         try:
             is_over = self._begin()
             while not is_over and not self._has_left:
                 rows = self._rows.take(self._size_of_batch())
                 if rows is not None:
-                    self._taken = rows
+                    self._taken, self._since_s = rows, time.perf_counter()
                     yield rows
                 else:
                     is_over = self._complete()
@@ -113,8 +129,9 @@ class Elastic:
             Mean over the rows that `batches` has yielded last.
         """
         n_row = len(self._taken)
-        (loss * n_row).backward()
+        torch.autograd.backward(loss * n_row)
         self._loss += float(loss.detach()) * n_row
+        note_busy(n_row, time.perf_counter() - self._since_s)
         self._n_row, self._n_batch = self._n_row + n_row, self._n_batch + 1
         if self._n_batch >= self._n_accumulate():
             try:
@@ -168,6 +185,17 @@ class Elastic:
     def _n_accumulate(self) -> int:
         joined = session()
         return 1 if joined is None else max(int(joined.state()["n_accumulate"]), 1)
+
+    def _restore(self) -> int:
+        found = checkpoint.load(folder=self._checkpoints)
+        if found is None:
+            return 0
+        self._load(torch.frombuffer(bytearray(found.state), dtype=torch.uint8))
+        return found.step
+
+    def _save(self) -> None:
+        assert self._group is not None
+        checkpoint.save(self._dump().numpy().tobytes, self._group.step, folder=self._checkpoints)
 
     def _dump(self) -> torch.Tensor:
         kept = io.BytesIO()

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from . import report
 from .session import session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from .group import Group, Sum
     from .rows import Rows
 
 IDLE_S = 0.02  # between steps in which nobody has rows, while some may still come back
+
+
+def note_busy(n_row: int, seconds: float) -> None:
+    """Note how long this process has computed some rows, from which the master knows its speed."""
+    joined = session()
+    if joined is not None:
+        n_before, before_s = joined.busy
+        joined.busy = n_before + n_row, before_s + seconds
 
 
 class Steps:
@@ -26,10 +36,22 @@ class Steps:
         The members, and the rows of this process.
     bind
         Called in each new world: make a buffer for gradients with room for `Group.n_tail` numbers at its end.
+    save, save_every_s
+        Keeps the state as a checkpoint; called by rank 0, after as many seconds. 0: never.
     """
 
-    def __init__(self, group: Group, rows: Rows[Any], *, bind: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        group: Group,
+        rows: Rows[Any],
+        *,
+        bind: Callable[[], None],
+        save: Callable[[], None],
+        save_every_s: float,
+    ) -> None:
         self._group, self._rows, self._bind = group, rows, bind
+        self._save, self._save_every_s = save, save_every_s
+        self._save_at_s = time.monotonic() + save_every_s
         self._unsure = 0, 0  # the place after the last step that was applied
 
     def begin(self) -> None:
@@ -73,10 +95,23 @@ class Steps:
                 if n_row:
                     report(n_row, loss / n_row)
                 group.applied()
+                self._save_if_due()
         if group.member.number != number:
             rows.rewind()
             self._bind()
         return False
+
+    def _save_if_due(self) -> None:
+        """Keep a checkpoint with all rows that its parameters contain, and no others.
+
+        No other member can get further than the next step while this one is here, and it counts a step's rows
+        only after that; so with the places of all members the master's account is that of these parameters.
+        """
+        if not self._save_every_s or self._group.member.rank or time.monotonic() < self._save_at_s:
+            return
+        self._group.tell_reached()
+        self._save()
+        self._save_at_s = time.monotonic() + self._save_every_s
 
     def _wait(self) -> None:
         """Let the master know what is done: it may grant the rows that are left by that."""

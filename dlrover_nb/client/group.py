@@ -1,8 +1,8 @@
 """The processes of an elastic job that train together: they change while training goes on.
 
-Gradients are summed over all members by torch's collectives (gloo; nccl by configuration). Members come and go
-between two steps: who remains keeps its process, its parameters and its place in the data. The master says who
-is in the next *world* (`core.external.worlds`); this module carries its members there.
+Gradients are summed over all members by torch's collectives (gloo; nccl by configuration). Members come and
+go between two steps: who remains keeps its process, its parameters and its place in the data. The master says
+who is in the next *world* (`core.external.worlds`); this module carries its members there.
 
 One collective carries all that a step needs, as a tail of the gradients: the rows of the step, who knows of
 another world, who has no rows left, and how far each member is in the data. So all members learn the same at
@@ -16,29 +16,32 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .session import Session
 
 logger = logging.getLogger(__name__)
 
 NO_STATE = -1  # steps of a process that has no parameters yet
+TIMEOUT_S = 30.0  # of a collective, where nothing tells that a member is lost
 _HEAD, _PER_RANK = 3, 5  # numbers of the tail: of all, and of each member
 _PART = 1 << 20  # a float32 holds whole numbers up to 2**24: larger ones travel in two parts
 _CHUNK = 64 << 20  # bytes of a broadcast
 
 
 class LeftError(Exception):
-    """This process is no longer needed: the job ends, or goes on with fewer processes."""
+    """The process is no longer needed: the job ends, or goes on with fewer processes."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """This process in a world.
+    """The process in a world.
 
     Parameters
     ----------
@@ -82,7 +85,7 @@ class Group:
     dump, load
         Return what others need to go on from this process's state, and take it over: a tensor of bytes.
     begin
-        Called where nobody has parameters: load the newest checkpoint, if there is one; returns its step, or 0.
+        Called where nobody has parameters: loads the newest checkpoint, if there is one; returns its step.
     seek
         Called with the grant and the rows of it up to which this process's rows are done, as the state of the
         new world contains them.
@@ -97,7 +100,7 @@ class Group:
         Its place in the present world.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a training is made of, by keyword
         self,
         session: Session,
         *,
@@ -106,7 +109,7 @@ class Group:
         begin: Callable[[], int],
         seek: Callable[[int, int], None],
         backend: str = "gloo",
-        timeout_s: float = 60.0,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._session, self._dump, self._load = session, dump, load
         self._begin, self._seek = begin, seek
@@ -139,7 +142,9 @@ class Group:
             try:
                 dist.init_process_group(
                     self._backend,
-                    store=dist.PrefixStore(f"world-{self.member.number}", self._store(answer["store"])),
+                    store=torch.distributed.distributed_c10d.PrefixStore(
+                        f"world-{self.member.number}", self._store(answer["store"])
+                    ),
                     rank=self.member.rank,
                     world_size=self.member.size,
                     timeout=self._timeout,
@@ -149,6 +154,7 @@ class Group:
                 logger.info("world %d does not come about: %s", self.member.number, error)
                 continue
             self._is_outdated = False
+            self._session.report()  # and learn what this world's members do in a step
             return
 
     def sum(
@@ -196,7 +202,8 @@ class Group:
         parts = [int(number) for number in numbers[_HEAD:]]
         of_rank = [parts[i : i + _PER_RANK] for i in range(0, len(parts), _PER_RANK)]
         self._coming = {
-            owner: (a * _PART + b, c * _PART + d) for owner, (a, b, c, d, _) in zip(self._owners, of_rank)
+            owner: (a * _PART + b, c * _PART + d)
+            for owner, (a, b, c, d, _) in zip(self._owners, of_rank)  # noqa: B905 - Python 3.8
         }
         n_items = tuple(each[4] for each in of_rank)
         return Sum(int(numbers[0]), int(numbers[2]) == self.member.size, n_items)
@@ -225,7 +232,7 @@ class Group:
             logger.info("a step is given up, as a member is lost: %s", error)
             self.join()
             return None
-        return [rows[:n_item] for rows, n_item in zip(found, total.n_items)]
+        return [rows[:n_item] for rows, n_item in zip(found, total.n_items)]  # noqa: B905
 
     def applied(self) -> None:
         """Note that the last sum was applied to the state; go to another world if one is due.
@@ -240,6 +247,10 @@ class Group:
         if self._is_outdated:
             self.join()
 
+    def tell_reached(self) -> None:
+        """Let the master count all rows as done that this process's state contains."""
+        self._session.tell_reached(self._places())
+
     def close(self) -> None:
         """Leave the present world."""
         self._close()
@@ -248,23 +259,26 @@ class Group:
 
     def _ask(self) -> dict[str, Any]:
         """Ask for the next world until it is made."""
-        reached = [
-            {"owner": owner, "grant": grant, "n_row": n_row}
-            for owner, (grant, n_row) in self._reached.items()
-        ]
+        reached = self._places()
         while True:
             name, answer = self._session.ask_world(seen=self.member.number, step=self.step, reached=reached)
             if name == "world":
                 return answer
-            if name == "over":
+            if name == "world over":
                 raise LeftError(str(answer["why"]))
             time.sleep(float(answer["wait_s"]))
+
+    def _places(self) -> list[dict[str, Any]]:
+        places = self._reached.items()
+        return [{"owner": owner, "grant": grant, "n_row": n_row} for owner, (grant, n_row) in places]
 
     def _store(self, endpoint: str) -> Any:  # noqa: ANN401 - torch's type has no stubs
         """Return the store where members meet; it outlives any of them."""
         if self._stores[0] != endpoint:
             host, _, port = endpoint.rpartition(":")
-            store = dist.TCPStore(host.strip("[]"), int(port), is_master=False, timeout=self._timeout)
+            store = dist.TCPStore(  # type: ignore[attr-defined]
+                host.strip("[]"), int(port), is_master=False, timeout=self._timeout
+            )
             self._stores = endpoint, store
         return self._stores[1]
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Callable, Generic, Iterator, Protocol, Sequence, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from .session import session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from .shards import Shard, Source
 
 AGAIN_S = 0.3  # between requests for rows while there are none to grant
-B = TypeVar("B", covariant=True)
+B_co = TypeVar("B_co", covariant=True)
 
 
-class Work(Protocol[B]):
+class Work(Protocol[B_co]):
     """A shard that batches are taken of; its rows are counted from the beginning of the shard.
 
     Attributes
@@ -37,7 +39,7 @@ class Work(Protocol[B]):
     def place(self) -> tuple[int, int]:
         """Its grant, and the row before which all are taken."""
 
-    def take(self, size: int) -> B:
+    def take(self, size: int) -> B_co:
         """Return the next batch, at most `size` rows."""
 
     def confirm(self, n_row: int) -> None:
@@ -47,7 +49,7 @@ class Work(Protocol[B]):
         """Take again what is not done."""
 
 
-class Rows(Generic[B]):
+class Rows(Generic[B_co]):
     """The rows of one process, taken ahead of what is known to count.
 
     A step counts once all members have begun the next one: until then its rows may have to be taken again.
@@ -60,11 +62,11 @@ class Rows(Generic[B]):
         Returns what batches are taken of, for a shard; it is called in a thread, and may read the rows.
     """
 
-    def __init__(self, source: Source, opened: Callable[[Shard], Work[B]]) -> None:
+    def __init__(self, source: Source, opened: Callable[[Shard], Work[B_co]]) -> None:
         self._source, self._opened = source, opened
         self._pool = ThreadPoolExecutor(1, "dlrover-nb-rows")
-        self._works: deque[Work[B]] = deque()
-        self._coming: Future[Work[B] | None] | None = None
+        self._works: deque[Work[B_co]] = deque()
+        self._coming: Future[Work[B_co] | None] | None = None
         self._ask_at_s = 0.0
         self._confirmed = 0, 0
         self.place = 0, 0  # after the rows that were taken
@@ -76,7 +78,7 @@ class Rows(Generic[B]):
         is_left = any(each.n_left for each in self._works) or self._coming is not None
         return not is_left and (joined is None or bool(joined.state()["is_over"]))
 
-    def take(self, size: int) -> B | None:
+    def take(self, size: int) -> B_co | None:
         """Return the next batch, at most `size` rows of one shard; None: there are none now."""
         self._draw()
         work = next(self._ready(), None)
@@ -110,13 +112,14 @@ class Rows(Generic[B]):
         self._works = deque(each for each in self._works if not each.shard.is_stale)
 
     def close(self) -> None:
-        """Give back what is not done, and end the thread."""
-        self._pool.shutdown(wait=True)
-        if self._coming is not None and (work := self._coming.result()) is not None:
-            self._works.append(work)
-        self._source.give_back([each.shard for each in self._works])
+        """End the thread.
 
-    def _ready(self) -> Iterator[Work[B]]:
+        Nothing is given back: a process that leaves the others cannot know what of its last step counts. They
+        tell the master, which takes back the rest.
+        """
+        self._pool.shutdown(wait=False)
+
+    def _ready(self) -> Iterator[Work[B_co]]:
         return (each for each in self._works if each.n_left and not each.shard.is_stale)
 
     def _draw(self) -> None:
@@ -131,7 +134,7 @@ class Rows(Generic[B]):
             else:
                 self._works.append(work)
 
-    def _drawn(self) -> Work[B] | None:
+    def _drawn(self) -> Work[B_co] | None:
         shard = self._source.draw(wait=False)
         return None if shard is None else self._opened(shard)
 
@@ -148,18 +151,22 @@ class RowsOf:
 
     @property
     def n_left(self) -> int:
+        """Rows that are not taken."""
         return len(self.shard) - self._n_taken
 
     @property
     def place(self) -> tuple[int, int]:
+        """Its grant, and the row before which all are taken."""
         return self.grant, self._first + self._n_taken
 
     def take(self, size: int) -> Sequence[int]:
+        """Return the numbers of the next rows."""
         rows = self.shard.rows[self._n_taken : self._n_taken + size]
         self._n_taken += len(rows)
         return rows
 
     def confirm(self, n_row: int) -> None:
+        """Count the rows before this one as done."""
         more = n_row - self._first - self._n_done
         if more > 0:
             self.shard.done(more)
@@ -167,4 +174,5 @@ class RowsOf:
             self._n_taken = max(self._n_taken, self._n_done)
 
     def rewind(self) -> None:
+        """Take again what is not done."""
         self._n_taken = self._n_done

@@ -57,6 +57,7 @@ class Session:
         self._elsewhere: dict[tuple[str, int, int], tuple[dict[str, str], int]] = {}
         self._state: dict[str, Any] = {}
         self._n_restored = 0
+        self.busy: tuple[int, float] = (0, 0.0)  # rows computed since the start, and the seconds for them
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
 
@@ -96,6 +97,32 @@ class Session:
             self._elsewhere[place] = caller, max(n_row, self._elsewhere.get(place, (caller, 0))[1])
         self._begin()
 
+    # elastic jobs
+
+    def ask_world(self, seen: int, step: int, reached: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+        """Ask with whom to train; return the answer."""
+        with self._lock:
+            self._begin()
+            return self._link.call(
+                "world", {"caller": self.caller, "seen": seen, "step": step, "reached": reached}
+            )
+
+    def tell_reached(self, reached: list[dict[str, Any]]) -> None:
+        """Count the rows as done that the parameters of this process contain, whoever trained them."""
+        with self._lock:
+            self._link.call("reached", {"caller": self.caller, "reached": reached})
+
+    def tell_evaluation(self, auc: float, log_loss: float, n_sample: int) -> None:
+        """Tell the quality of the trained model on rows that were held out."""
+        with self._lock:
+            fields = {"auc": auc, "log_loss": log_loss, "n_sample": n_sample}
+            self._link.call("evaluated", {"caller": self.caller, **fields})
+
+    @property
+    def outdated_world(self) -> int:
+        """Number of the world that another one is to follow; 0: the present one is right."""
+        return int(self._state.get("outdated_world", 0))
+
     # the job
 
     def state(self, *, fresh: bool = False) -> dict[str, Any]:
@@ -133,7 +160,10 @@ class Session:
                 logger.warning("rows of another process are not counted: %s", error)
             for each in done:
                 del self._elsewhere[caller["program"], each["shard"], each["grant"]]
-        self._state = self._call("state", tries=tries, holding=self._holding())[1]
+        n_row, busy_s = self.busy
+        self._state = self._call(
+            "state", tries=tries, holding=self._holding(), n_row_busy=n_row, busy_s=busy_s
+        )[1]
 
     def _call(self, kind: str, tries: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401 - JSON
         """Send a request with what is done since the last one, and note what it says of the leases."""

@@ -26,7 +26,7 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.moments import read_moment, write_moment
 from dlrover_nb.core.structs.datafiles import format_of, is_url
-from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer
+from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer, Sync
 from dlrover_nb.core.structs.start_from import is_path
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import load_documents, named, to_yaml
@@ -97,7 +97,9 @@ def job_from(content: Mapping[str, object], *, base: Path | None = None) -> JobS
 
 
 def dump_job(spec: JobSpec) -> str:
-    """Write a job as a job file with every value spelled out."""
+    """Write a job as a job file with every value spelled out, but for what a submit adds to it."""
+    if spec.sync is Sync.ALLREDUCE:
+        spec = replace(spec, foreign=None)  # the programs of its workers are ours
     content = _plain(spec)
     assert isinstance(content, dict)
     if len(spec.data.paths) > 1 and spec.data.format != DataFormat.OWN:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import SystemClock
     from dlrover_nb.core.driver.backend import ExternalBackend
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
 
 # Steps of external programs may take many seconds, and logs report several at once: windows wait for them.
@@ -68,6 +69,8 @@ class Surroundings:
         Where it runs, for the audit.
     calls
         Calls of its programs; their HTTP threads wait there.
+    features
+        Columns of its data, where they are known.
     """
 
     folder: Path
@@ -78,6 +81,7 @@ class Surroundings:
     on_progress: Callable[[str], None] = unheard
     namespace: str = ""
     calls: ServiceQueue = field(default_factory=ServiceQueue)
+    features: FeatureSpec = NO_FEATURES
 
 
 Composed: TypeAlias = tuple[ExternalMaster, ExternalLogs, ExternalInputs]
@@ -131,7 +135,7 @@ def begin_composed(
     spec, capacity = planned(spec), backend.capacity()
     check_fits(spec.plan, capacity)
     clock = around.clock
-    job = JobFile(spec, NO_FEATURES, clock.now_s(), around.url, "", "", anchor=clock.anchor)
+    job = JobFile(spec, around.features, clock.now_s(), around.url, "", "", anchor=clock.anchor)
     with contextlib.ExitStack() as held:
         _hold(spec, around.folder, held)
         write_job(around.folder, job)

@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import choices, service_calls
+from dlrover_nb.core.external import choices, elastic, service_calls
+from dlrover_nb.core.external.elastic_state import ElasticState
 from dlrover_nb.core.external.orders import ExternalOrder, SendEnvironment
 from dlrover_nb.core.external.recovery_record import StopRecord
 from dlrover_nb.core.external.rendezvous import Member, environment
-from dlrover_nb.core.external.state import ExternalState
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.runtime import crash_loops
 from dlrover_nb.core.runtime.orders import StartNode
@@ -40,6 +40,7 @@ from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.failures import counted
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.services import WorldLater
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ PROGRESS_EVERY_S = 1.0
 STOP_LIMIT_S = 60.0  # for programs that are told to stop, until their nodes are ended
 
 
-class ExternalMaster(ExternalState):
+class ExternalMaster(ElasticState):
     """Runs one job from its first node to its end.
 
     Parameters
@@ -154,7 +155,7 @@ class ExternalMaster(ExternalState):
             return self._settle(at_s)
         if succeeded and known.role is Role.WORKER and known.id in self._members:
             known.is_finished = True
-            self.account.release_node(node)
+            self._release(node)
         else:
             told = "it ended before the job did" if succeeded else why
             self._lost(known, told, at_s, retryable=retryable, error=error)
@@ -182,9 +183,12 @@ class ExternalMaster(ExternalState):
     def on_call(self, call: ServiceCall, at_s: float) -> tuple[ServiceAnswer, tuple[ExternalOrder, ...]]:
         """Answer a program's call; the state behind the answer must be lasting before it is sent.
 
-        Nothing is reconciled: calls are many, and no node depends on them.
+        Nothing but worlds is reconciled: calls are many, and no node depends on them.
         """
         answer = service_calls.answer(self, call, at_s)
+        if isinstance(answer, WorldLater):
+            self.settle_world(at_s)
+            answer = service_calls.answer(self, call, at_s)
         orders, self._orders = tuple(self._orders), []
         return answer, orders
 
@@ -193,6 +197,7 @@ class ExternalMaster(ExternalState):
         for node in self._node_set.nodes:
             if not node.address and addresses.get(node.id):
                 node.address, node.since_s, node.waits_for = addresses[node.id], at_s, ""
+                self._send_own_environment(node)
         return self._settle(at_s)
 
     def set_waiting(self, nodes: Mapping[str, str], at_s: float) -> tuple[ExternalOrder, ...]:
@@ -252,6 +257,8 @@ class ExternalMaster(ExternalState):
             self._end(JobPhase.SUCCEEDED, "", at_s)
 
     def _start_missing(self, at_s: float) -> None:
+        if self._external.framework is Framework.DDP and self.is_over:
+            return
         for role in Role:
             plan = self.target.role(role)
             n_missing = self._node_set.n_missing(role, plan)
@@ -262,6 +269,9 @@ class ExternalMaster(ExternalState):
 
     def _meet(self, at_s: float) -> None:
         """Start a rendezvous once all desired nodes are up, and end surplus nodes."""
+        if self._external.framework is Framework.DDP:
+            self.settle_world(at_s)
+            return
         wanted = self._node_set.wanted(self.target)
         if wanted is None:
             if self._waits_since_s is not None:
@@ -286,6 +296,9 @@ class ExternalMaster(ExternalState):
 
     def _send_environments(self) -> None:
         """Order the variables of the last rendezvous for all of its members."""
+        if self._external.framework is Framework.DDP:
+            self._orders += elastic.environments(self)
+            return
         known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
         if len(known) < len(self._members):
             return
@@ -298,7 +311,7 @@ class ExternalMaster(ExternalState):
     def _check_plan_applied(self, at_s: float) -> None:
         """Note whether the target runs, and emit it once."""
         wanted = self._node_set.wanted(self.target)
-        is_there = wanted is not None and tuple(node.id for node in wanted) == self._members
+        is_there = wanted is not None and {node.id for node in wanted} == set(self._members)
         self._is_in_place = is_there and (self._all_heard or at_s > self._met_at_s + QUIET_S)
         if self._is_in_place and self._change_since_s is not None:
             pause_s = 0.0 if self._applied is None else self._pause_s
@@ -330,7 +343,7 @@ class ExternalMaster(ExternalState):
         if self.phase.is_final:
             return
         was_member, before = node.id in self._members, self.quarantined
-        self.account.release_node(node.id, killed=True)
+        self._release(node.id, killed=True)
         self._stop_node(node)
         if self._stop is not None:
             return  # it is not replaced, however it ended

@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external.rendezvous import NAMES
-from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -75,17 +74,17 @@ threading.Event().wait()
 def program(spec: ExternalSpec, role: Role, *, python: str = "") -> tuple[str, ...]:
     """Return the command of a role's container; `python` is the interpreter of our own part of it."""
     command = role_of(spec, role).command
-    if not command and role is Role.PS and spec.framework is Framework.TORCH:
+    if not command and role is Role.PS and spec.framework.has_store:
         command = (python or "python3", "-c", STORE)
     return ("/bin/sh", "-c", SCRIPT, "dlrover-nb", *command)
 
 
 def role_of(spec: ExternalSpec, role: Role) -> ExternalRole:
-    """Return the user's settings of a role; the store of a torch job uses the workers' image by default."""
+    """Return the user's settings of a role; the store of a job uses the workers' image by default."""
     return spec.worker if role is Role.WORKER else spec.ps
 
 
 def image(spec: ExternalSpec, role: Role) -> str:
     """Return the image of a role; empty: the job's image."""
     own = role_of(spec, role).image
-    return own or (spec.worker.image if spec.framework is Framework.TORCH else "")
+    return own or (spec.worker.image if spec.framework.has_store else "")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dlrover_nb.core.external.shard_account import ProcessesRecord, RestoredRecord
+from dlrover_nb.core.external.worlds import World
 from dlrover_nb.core.structs.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - as above
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - as above
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
+from dlrover_nb.core.structs.snapshot import Evaluation  # noqa: TC001 - as above
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class ServicesRecord:
     processes: ProcessesRecord = field(default_factory=ProcessesRecord)
     batch_sizes: tuple[tuple[str, int], ...] = ()
     stop: StopRecord | None = None
+    world: World = field(default_factory=World)
+    left: tuple[tuple[str, bool], ...] = ()
+    evaluation: Evaluation | None = None
 
 
 @dataclass(frozen=True, slots=True)

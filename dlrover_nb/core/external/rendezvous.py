@@ -14,6 +14,8 @@ Torch programs are started by torchrun, which takes its options from ``PET_*`` v
 If one worker held it, as torchrun does by default, the loss of that worker would end the others. So the store
 is a separate program, in place of the parameter server that a torch job does not have; it outlives any worker
 and keeps running, with variables that never change.
+
+Elastic programs (`Framework.DDP`) ask their master for their peers: their variables never change either.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 NAMES = (
     "TF_CONFIG",
     "DLROVER_NB_STORE_PORT",
+    "DLROVER_NB_ELASTIC",
     "PET_NNODES",
     "PET_NPROC_PER_NODE",
     "PET_RDZV_BACKEND",
@@ -78,6 +81,8 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, ren
         return _lines({"TF_CONFIG": json.dumps(_tf_config(spec, members, own), separators=(",", ":"))})
     if own.role is Role.PS:
         return _lines({"DLROVER_NB_STORE_PORT": str(_parts(own.address, spec.port)[1])})
+    if spec.framework is Framework.DDP:
+        return _lines({"DLROVER_NB_ELASTIC": "1"})
     return _lines(_torch(spec, members, own, rendezvous_id))
 
 
@@ -88,7 +93,7 @@ def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> di
     kind = next(kind for kind, tasked in tasks.items() if own in tasked)
     return {
         "cluster": {
-            kind: [_endpoint(each.address, spec.port) for each in tasked]
+            kind: [endpoint(each.address, spec.port) for each in tasked]
             for kind, tasked in tasks.items()
             if tasked
         },
@@ -104,7 +109,7 @@ def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, rendezvou
         "PET_NNODES": n_worker,
         "PET_NPROC_PER_NODE": str(spec.n_process),
         "PET_RDZV_BACKEND": "c10d",
-        "PET_RDZV_ENDPOINT": _endpoint(store.address, spec.port),
+        "PET_RDZV_ENDPOINT": endpoint(store.address, spec.port),
         "PET_RDZV_ID": rendezvous_id,
         "PET_RDZV_CONF": "is_host=false",
         "PET_LOCAL_ADDR": _parts(own.address, 0)[0],
@@ -122,7 +127,8 @@ def _of(members: Sequence[Member], role: Role) -> list[Member]:
     return [member for member in members if member.role is role]
 
 
-def _endpoint(address: str, port: int) -> str:
+def endpoint(address: str, port: int) -> str:
+    """Return ``HOST:PORT`` of a program: with the port of its address, or else the job's."""
     host, port = _parts(address, port)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.external import elastic
+from dlrover_nb.core.external.worlds import Request
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.services import (
     CallNoted,
     CallRefused,
+    Evaluated,
     JobState,
     RowsNow,
     RowsRestored,
@@ -24,7 +28,10 @@ from dlrover_nb.core.structs.services import (
     ShardsOver,
     ShardWanted,
     StateWanted,
+    StepReached,
+    WorldWanted,
 )
+from dlrover_nb.core.structs.snapshot import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -66,14 +73,18 @@ def _on_shard(state: ExternalState, call: ShardWanted) -> ServiceAnswer:
 
 def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
     _train(state, call.caller, call.done)
+    elastic.hear_speed(state, call.caller.node, call.n_row_busy, call.busy_s)
+    part = elastic.share(state, call.caller.node)
     return JobState(
         should_stop=state.should_stop,
         is_changing=state.is_changing,
-        batch_size=dict(state.batch_sizes).get(call.caller.node, 0),
+        batch_size=part.size,
         has_rows=state.account.has_rows and not state.should_stop,
         is_over=state.account.is_over or state.should_stop,
         memory=state.memory,
         stale=_stale(state, call.caller, call.done, call.holding),
+        n_accumulate=part.times,
+        outdated_world=state.outdated_world,
     )
 
 
@@ -86,6 +97,28 @@ def _on_given_back(state: ExternalState, call: ShardsGivenBack) -> ServiceAnswer
 def _on_rows(state: ExternalState, call: RowsWanted) -> ServiceAnswer:
     _train(state, call.caller, call.done)
     return RowsNow(state.account.rows(), _stale(state, call.caller, call.done))
+
+
+def _on_world(state: ExternalState, call: WorldWanted) -> ServiceAnswer:
+    if state.external.framework is not Framework.DDP:
+        raise InvalidValueError(
+            f"only jobs of framework ddp have worlds, got a {state.external.framework} job; set "
+            "external.framework: ddp"
+        )
+    node, request = call.caller.node, Request(call.caller.owner, call.seen, call.step, call.reached)
+    if state.serves(node):
+        state.worlds.ask(node, request)
+    return elastic.answer(state, node, request)
+
+
+def _on_reached(state: ExternalState, call: StepReached) -> ServiceAnswer:
+    state.account.reach(call.reached)
+    return CallNoted()
+
+
+def _on_evaluated(state: ExternalState, call: Evaluated) -> ServiceAnswer:
+    state.evaluation = Evaluation(call.auc, call.log_loss, call.n_sample)
+    return CallNoted()
 
 
 def _on_restored(state: ExternalState, call: RowsRestored) -> ServiceAnswer:
@@ -112,5 +145,8 @@ HANDLERS: Mapping[type, Handler] = {
     ShardsGivenBack: _on_given_back,
     RowsWanted: _on_rows,
     RowsRestored: _on_restored,
+    WorldWanted: _on_world,
+    StepReached: _on_reached,
+    Evaluated: _on_evaluated,
 }
 assert HANDLERS.keys() == set(get_args(ServiceCall)), "each kind of call has a handler"

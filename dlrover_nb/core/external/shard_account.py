@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.services import Caller, Held, RowsTrained
+    from dlrover_nb.core.structs.services import Caller, Held, Reached, RowsTrained
 
 SILENT_S = 60.0  # a process reports every second or two, but may be stopped for a while by its host
 MOST_ENDED = 4096  # leases that ended lately: each process repeats its last request only
@@ -194,6 +194,18 @@ class ShardAccount:
                 self.ledger.complete(caller.owner, lease)
                 self._note_end((each.shard, each.grant))
         return has_worked
+
+    def reach(self, reached: Iterable[Reached]) -> None:
+        """Count rows as done that are in the job's parameters, whoever trained them."""
+        ledger = self._begun(0)
+        for each in reached:
+            for shard in ledger.held(each.owner):
+                grant = shard.lease.grant
+                if grant < each.grant or (grant == each.grant and each.n_row >= shard.end):
+                    ledger.complete(each.owner, shard.lease)
+                    self._note_end((shard.lease.shard, grant))
+                elif grant == each.grant:
+                    ledger.progress(each.owner, shard.lease, each.n_row)
 
     def give_back(self, caller: Caller, leases: Iterable[Held]) -> None:
         """Take back leases; those that the caller does not hold are left alone."""

@@ -9,7 +9,9 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external.node_set import ExternalNodes, is_worker
 from dlrover_nb.core.external.recovery_record import ExternalRecord, ServicesRecord
 from dlrover_nb.core.external.shard_account import ShardAccount
+from dlrover_nb.core.external.shares import Speeds
 from dlrover_nb.core.external.step_rates import StepRates
+from dlrover_nb.core.external.worlds import Worlds
 from dlrover_nb.core.runtime.orders import Emit, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.structs.events import (
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.orders import ExternalOrder
     from dlrover_nb.core.external.recovery_record import StopRecord
+    from dlrover_nb.core.external.shares import Part
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import CountedError
@@ -43,20 +46,20 @@ if TYPE_CHECKING:
 def planned(spec: JobSpec) -> JobSpec:
     """Return an external job bounded to its possible plans: it is re-scaled by replicas alone.
 
-    Each replica keeps the resources that its user set, and a torch job keeps a single store.
+    Each replica keeps the resources that its user set, and a job with a store keeps a single one.
 
     Raises
     ------
     InvalidValueError
-        When it is a torch job with several PS.
+        When it is a torch or ddp job with several PS.
     """
     external, plan, bounds = _external(spec), spec.plan, spec.bounds
-    if external.framework is Framework.TORCH and plan.ps.count != 1:
+    if external.framework.has_store and plan.ps.count != 1:
         raise InvalidValueError(
-            f"a torch job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
+            f"a {external.framework} job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
             "set plan.ps.count: 1"
         )
-    max_ps = 1 if external.framework is Framework.TORCH else bounds.max_ps
+    max_ps = 1 if external.framework.has_store else bounds.max_ps
     within = replace(bounds, max_ps=max_ps, worker_cpus=(plan.worker.cpu,), ps_cpus=(plan.ps.cpu,))
     return replace(spec, bounds=within, warm_start=False)
 
@@ -101,6 +104,12 @@ class ExternalState:
         self.batch_sizes: tuple[tuple[str, int], ...] = ()  # of workers whose size somebody set
         self.memory = ""  # prefix of the names of the job's shared memory, which programs are told
         self._stop: StopRecord | None = None  # None: nobody has asked the job to stop
+        self.evaluation: Evaluation | None = None  # as a program told it
+        self.worlds = Worlds()  # of an elastic job
+        self.parts: dict[str, Part] = {}  # of a step, by node, where they follow speeds
+        self.speeds = Speeds()
+        self.outdated_world = 0  # its number; 0: the present world is right
+        self._left: list[tuple[str, bool]] = []  # gone of the present world, and whether it was killed
 
     # public view
 
@@ -143,11 +152,6 @@ class ExternalState:
         return ()
 
     @property
-    def evaluation(self) -> Evaluation | None:
-        """Nothing: external programs evaluate by themselves."""
-        return None
-
-    @property
     def told(self) -> tuple[StepsDone, ...]:
         """The last totals of each program."""
         return self._meter.told
@@ -178,11 +182,38 @@ class ExternalState:
     @property
     def services(self) -> ServicesRecord:
         """The state of services for programs, beside the ledger, which has a log of its own."""
-        has_ledger = self.account.ledger is not None
-        account, sizes = self.account, self.batch_sizes
-        return ServicesRecord(has_ledger, account.restored, account.processes, sizes, self._stop)
+        return ServicesRecord(
+            self.account.ledger is not None,
+            self.account.restored,
+            self.account.processes,
+            self.batch_sizes,
+            self._stop,
+            self.worlds.now,
+            tuple(self._left),
+            self.evaluation,
+        )
 
     # what handlers of programs' calls and of users' choices may know
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job."""
+        return self._spec
+
+    @property
+    def external(self) -> ExternalSpec:
+        """Its programs."""
+        return self._external
+
+    @property
+    def node_set(self) -> ExternalNodes:
+        """Its nodes."""
+        return self._node_set
+
+    @property
+    def waits_since_s(self) -> float | None:
+        """Since when some of its nodes wait for room; None: none does."""
+        return self._waits_since_s
 
     @property
     def name(self) -> str:
@@ -198,6 +229,12 @@ class ExternalState:
     def n_rendezvous(self) -> int:
         """How many rendezvous there were."""
         return self._n_rendezvous
+
+    @property
+    def is_over(self) -> bool:
+        """Whether an elastic job is trained: all rows are done, and a program has ended well."""
+        workers = [node for node in self._node_set.nodes if node.role is Role.WORKER]
+        return self.account.is_over and any(node.is_finished for node in workers)
 
     @property
     def should_stop(self) -> bool:
@@ -244,6 +281,9 @@ class ExternalState:
     @property
     def _has_succeeded(self) -> bool:
         workers = [self._node_set.get(name) for name in self._members if is_worker(name)]
+        if self._external.framework is Framework.DDP:
+            living = [node for node in workers if node is not None]
+            return self.is_over and all(node.is_finished for node in living)
         has_chief = self._external.framework is Framework.TENSORFLOW and self._external.chief
         needed = workers[:1] if has_chief else workers
         return bool(needed) and all(node is not None and node.is_finished for node in needed)
@@ -261,8 +301,11 @@ class ExternalState:
         self._meter = StepRates(self._external, record.n_done, record.told)
         services = record.services
         self.batch_sizes, self._stop = services.batch_sizes, services.stop
+        self.worlds, self.evaluation = Worlds(services.world), services.evaluation
+        self._left = list(services.left)
         self.account.revive(services.restored, services.processes, at_s)
-        self.account.release_unknown(node.id for node in record.nodes if not node.is_finished)
+        known = [node.id for node in record.nodes if not node.is_finished]
+        self.account.release_unknown([*known, *(node for node, _ in self._left)])
 
     # plans and phases
 
@@ -296,9 +339,23 @@ class ExternalState:
 
     def _stop_node(self, node: ExternalNode) -> None:
         self._orders.append(StopNode(node.id))
-        self.account.release_node(node.id)
+        self._release(node.id)
         self._node_set.remove(node.id)
         self._meter.forget(node.id)
+
+    def _release(self, node: str, *, killed: bool = False) -> None:
+        """Take back the shards of a node; of a member of a world when the next one is made."""
+        if self._external.framework is not Framework.DDP or node not in self.worlds.now.members:
+            self.account.release_node(node, killed=killed)
+        elif node not in dict(self._left):
+            self._left.append((node, killed))
+        self.worlds.lose(node)
+
+    def release_left(self) -> None:
+        """Take back the shards of those who left the last world: what they trained is counted."""
+        for node, killed in self._left:
+            self.account.release_node(node, killed=killed)
+        self._left.clear()
 
     def _set_phase(self, phase: JobPhase, at_s: float, message: str = "") -> None:
         if phase is not self.phase:

@@ -5,9 +5,9 @@ members in the order of their ranks. A world is made once all those that are to 
 them stand at the boundary of a batch. Members keep their order from one world to the next, and new ones come
 last, so few ranks change and rank 0 is the oldest process.
 
-A member that loses another one in the middle of a step cannot know whether others finished that step. So each
-says which step it has applied; the state of the furthest counts, which all others get from it, and with it the
-place of each member in the data: what its state contains is done, whatever else was sent of it.
+A member that loses another one in the middle of a step cannot know whether others finished that step. So
+each says which step it has applied; the state of the furthest counts, which all others get from it, and with
+it the place of each member in the data: what its state contains is done, whatever else was sent of it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.services import Reached  # noqa: TC001 - a record is decoded by its annotations
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-NO_STATE = -1  # steps of a process that has no parameters yet
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """How far a process got with the rows of one owner of leases: older leases than `grant` are done."""
-
-    owner: str
-    grant: int
-    n_row: int
+NO_STATE = -1  # step of a process that has no parameters yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +37,15 @@ class World:
         The process of each.
     steps
         The step that each had applied; `NO_STATE` for one without parameters.
+    reached
+        How far the state of the furthest is in the data.
     """
 
     number: int = 0
     members: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
-
-    @property
-    def source(self) -> int:
-        """Rank of the member whose state all others get: the first one of those that are furthest."""
-        return self.steps.index(max(self.steps))
-
-    @property
-    def has_state(self) -> bool:
-        """Whether any member has parameters."""
-        return max(self.steps) != NO_STATE
+    reached: tuple[Reached, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +120,11 @@ class Worlds:
         if not members or not all(map(self._asks, members)) or not set(awaited) <= set(members):
             return None
         asked = [self._requests[node] for node in members]
-        self.now = World(
-            self.now.number + 1,
-            members,
-            tuple(each.program for each in asked),
-            tuple(each.step for each in asked),
-        )
-        return asked[self.now.source].reached
+        steps = tuple(each.step for each in asked)
+        reached = asked[steps.index(max(steps))].reached
+        programs = tuple(each.program for each in asked)
+        self.now = World(self.now.number + 1, members, programs, steps, reached)
+        return reached
 
     def _asks(self, node: str) -> bool:
         """Whether a node's process waits for a world after the present one."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 
+CONFIG_VAR = "DLROVER_NB_CONFIG"  # names the file with the configuration of the node, for programs of ours
 STEP_GROUPS = ("step", "samples", "done", "loss")
 
 
@@ -17,6 +18,12 @@ class Framework(StrEnum):
 
     TENSORFLOW = "tensorflow"  # by TF_CONFIG
     TORCH = "torch"  # by the environment that torchrun and torch.distributed read
+    DDP = "ddp"  # by `dlrover_nb.client.elastic`: those who stay go on when others come or go
+
+    @property
+    def has_store(self) -> bool:
+        """Whether its workers meet at a store, a program of ours that is their one PS."""
+        return self is not Framework.TENSORFLOW
 
 
 class Counting(StrEnum):
@@ -57,7 +64,7 @@ class ExternalSpec:
     Parameters
     ----------
     worker, ps
-        The programs. With torch the one PS is the rendezvous store, and needs no command.
+        The programs. With torch and ddp the one PS is the rendezvous store, and needs no command.
     n_sample
         Samples to train in all, for progress and forecasts; the program itself decides when it is done.
     framework

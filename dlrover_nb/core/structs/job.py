@@ -135,6 +135,7 @@ class Sync(StrEnum):
     ASP = "asp"  # asynchronous: no limit
     BSP = "bsp"  # bulk-synchronous: gradients of one iteration are applied together, all wait for all
     SSP = "ssp"  # stale-synchronous: at most `staleness` iterations before the slowest
+    ALLREDUCE = "allreduce"  # in step without PS: each worker holds all parameters, gradients are summed
 
 
 class Migration(StrEnum):

@@ -85,11 +85,21 @@ class ShardWanted:
 
 @dataclass(frozen=True, slots=True)
 class StateWanted:
-    """Report rows that are done, and ask for the job's state; also the sign of life of a program."""
+    """Report rows that are done, and ask for the job's state; also the sign of life of a program.
+
+    `n_row_busy` are the rows that it has computed since its start, `busy_s` the seconds that this took; 0:
+    not told.
+    """
 
     caller: Caller
     done: tuple[RowsTrained, ...] = ()
     holding: tuple[Held, ...] = ()
+    n_row_busy: int = 0
+    busy_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check.at_least("n_row_busy", self.n_row_busy, 0)
+        _check.finite("busy_s", self.busy_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,61 @@ class RowsRestored:
     caller: Caller
     rows: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far parameters are in the rows of one owner: its leases before `grant` are done."""
+
+    owner: str
+    grant: int
+    n_row: int
+
+    def __post_init__(self) -> None:
+        _check.at_least("n_row", self.n_row, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorldWanted:
+    """Ask with whom to train, in an elastic job (`core.external.worlds`).
+
+    Parameters
+    ----------
+    seen
+        Number of the last world that the process was in; 0: none.
+    step
+        The step that it has applied; -1: it has no parameters.
+    reached
+        How far these are in the data.
+    """
+
+    caller: Caller
+    seen: int
+    step: int
+    reached: tuple[Reached, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepReached:
+    """Count the rows that the parameters of this process contain as done, whoever trained them."""
+
+    caller: Caller
+    reached: tuple[Reached, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Tell the quality of the trained model on rows that were held out."""
+
+    caller: Caller
+    auc: float
+    log_loss: float
+    n_sample: int
+
+    def __post_init__(self) -> None:
+        _check.fraction("auc", self.auc)
+        _check.finite("log_loss", self.log_loss)
+        _check.at_least("n_sample", self.n_sample, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +244,10 @@ class JobState:
         Prefix of the names of the job's shared memory.
     stale
         As of `ShardGranted`.
+    n_accumulate
+        Mini-batches of a step of this node.
+    outdated_world
+        Number of the world that another one is to follow; 0: the present one is right.
     """
 
     should_stop: bool
@@ -188,6 +257,8 @@ class JobState:
     is_over: bool
     memory: str
     stale: tuple[Held, ...] = ()
+    n_accumulate: int = 1
+    outdated_world: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +267,46 @@ class RowsNow:
 
     rows: str
     stale: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorldMade:
+    """The members of a world by rank.
+
+    Parameters
+    ----------
+    number, rank
+        Of the world, and of the caller in it.
+    owners
+        Name of each member as an owner of leases.
+    steps
+        The step that each has applied; -1: none.
+    store
+        ``HOST:PORT`` of the store where they meet.
+    reached
+        How far the state of the furthest is in the data.
+    """
+
+    number: int
+    rank: int
+    owners: tuple[str, ...]
+    steps: tuple[int, ...]
+    store: str
+    reached: tuple[Reached, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorldLater:
+    """Not all of them are there: ask again."""
+
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorldOver:
+    """The caller is not needed any more, and why."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +323,27 @@ class CallRefused:
     why: str
 
 
-ServiceCall: TypeAlias = ShardWanted | StateWanted | ShardsGivenBack | RowsWanted | RowsRestored
+ServiceCall: TypeAlias = (
+    ShardWanted
+    | StateWanted
+    | ShardsGivenBack
+    | RowsWanted
+    | RowsRestored
+    | WorldWanted
+    | StepReached
+    | Evaluated
+)
 ServiceAnswer: TypeAlias = (
-    ShardGranted | ShardLater | ShardsOver | JobState | RowsNow | CallNoted | CallRefused
+    ShardGranted
+    | ShardLater
+    | ShardsOver
+    | JobState
+    | RowsNow
+    | WorldMade
+    | WorldLater
+    | WorldOver
+    | CallNoted
+    | CallRefused
 )
 
 CALL_NAMES: dict[type, str] = {
@@ -223,6 +352,9 @@ CALL_NAMES: dict[type, str] = {
     ShardsGivenBack: "give back",
     RowsWanted: "rows",
     RowsRestored: "restore",
+    WorldWanted: "world",
+    StepReached: "reached",
+    Evaluated: "evaluated",
 }
 ANSWER_NAMES: dict[type, str] = {
     ShardGranted: "granted",
@@ -230,6 +362,9 @@ ANSWER_NAMES: dict[type, str] = {
     ShardsOver: "over",
     JobState: "state",
     RowsNow: "rows",
+    WorldMade: "world",
+    WorldLater: "world later",
+    WorldOver: "world over",
     CallNoted: "noted",
     CallRefused: "refused",
 }

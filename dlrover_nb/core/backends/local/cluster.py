@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,7 +45,7 @@ from dlrover_nb.core.rundir.pruning import remove_released
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
 
 logger = logging.getLogger(__name__)
@@ -113,7 +115,11 @@ class LocalCluster(OfThisAccount):
         prepared = validate_job(spec, model=model, data=data)
         spec = prepared.spec
         origin_of(spec, prepared.features)  # its errors, before anything is made
-        folder = self._start(Submission(spec, prepared.features, self._cpus), prepared.write)
+        if spec.sync is Sync.ALLREDUCE:
+            from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
+
+            spec = with_workers(spec, prepared.features, python=sys.executable)
+        folder = self._start(self._submission(spec, prepared.features), prepared.write)
         return JobHandle(
             spec.name,
             LocalLink(spec.name, folder),
@@ -128,11 +134,14 @@ class LocalCluster(OfThisAccount):
 
         spec = checked(spec, model=model, data=data)
         _check_commands(spec)
-        folder = self._start(
-            Submission(spec, NO_FEATURES, self._cpus, str(Path.cwd()), secrets.token_urlsafe(32))
-        )
+        folder = self._start(self._submission(spec, NO_FEATURES))
         bounds = completed(spec.bounds, self._capacity, spec.plan)
         return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
+
+    def _submission(self, spec: JobSpec, features: FeatureSpec) -> Submission:
+        if spec.foreign is None:
+            return Submission(spec, features, self._cpus)
+        return Submission(spec, features, self._cpus, str(Path.cwd()), secrets.token_urlsafe(32))
 
     def _start(self, submission: Submission, write: Callable[[Path], None] = _nothing) -> Path:
         """Make the run folder, let `write` fill it, and start the master; return the folder."""

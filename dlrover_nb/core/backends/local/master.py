@@ -116,7 +116,10 @@ def _programs_driver(
     )
     url = f"http://{LOOPBACK}:{port}{REPORT_PATH}"
     with _told_progress(folder) as on_progress:
-        around = external_job.Surroundings(folder, None, SystemClock(), url, reports, on_progress)
+        around = external_job.Surroundings(
+            folder, None, SystemClock(), url, reports, on_progress, features=submission.features
+        )
+        service.take_calls(token, around.calls)
         if (folder / JOB).exists():
             return external_job.resume(backend, around)
         return external_job.begin(submission.spec, backend, around)

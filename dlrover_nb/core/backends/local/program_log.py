@@ -39,7 +39,7 @@ class ProgramLog:
     def __init__(self, node: str, path: Path, began_ns: int, *, since_ns: int | None = None) -> None:
         self._node, self._path, self._places = node, path, path.with_suffix(".places")
         self._kept: deque[tuple[int, int]] = deque(maxlen=_N_PLACE)
-        self._at_ns, self._n_byte = began_ns, 0
+        self._at_ns, self._n_byte = began_ns, 0  # of the last line, or look
         if since_ns is not None:
             self._at_ns = max(began_ns, since_ns)
             self._n_byte = dict(_read_places(self._places)).get(since_ns, 0)
@@ -51,9 +51,9 @@ class ProgramLog:
         if (is_last and len(data) < MOST_BYTES) or (not end and len(data) == MOST_BYTES):
             end = len(data)  # the last line, or one that is longer than all that is read at once
         texts = data[:end].decode(errors="replace").splitlines()
+        before_ns, self._at_ns = self._at_ns, max(self._at_ns, now_ns)
         if not texts:
             return []
-        before_ns = self._at_ns
         step_ns = max(now_ns - before_ns, len(texts)) // len(texts)
         lines = [Written(self._node, before_ns + step_ns * i, text) for i, text in enumerate(texts, 1)]
         self._at_ns, self._n_byte = lines[-1].at_ns, self._n_byte + end

@@ -22,6 +22,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.external.program import CLUSTER_VAR, role_of
 from dlrover_nb.core.manifests.external_pod import REPORT_FILE_VAR, REPORT_TOKEN_VAR
+from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.pods import NODE_VAR
 
@@ -160,6 +161,7 @@ class LocalPrograms(LocalBackend):
         self.set_master_endpoint(config.master)
         theirs = dict(item.partition("=")[::2] for item in role_of(config.spec.foreign, config.role).env)
         ours = {
+            CONFIG_VAR: str(self._file(config.node)),
             CLUSTER_VAR: str(self._variables_file(config.node)),
             NODE_VAR: config.node,
             REPORT_FILE_VAR: str(self._report_file),

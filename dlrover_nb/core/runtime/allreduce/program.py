@@ -1,23 +1,26 @@
 """The worker of an all-reduce job: ``python -m dlrover_nb.core.runtime.allreduce.program``.
 
-To its master it is an external program: it gets shards, worlds and batch sizes by the services that programs of
-others have (`dlrover_nb.client`), and reports its steps and the quality of the trained model by them.
+To its master it is an external program: it gets shards, worlds and batch sizes by the services that programs
+of others have (`dlrover_nb.client`), and reports its steps and the quality of the trained model by them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from dlrover_nb.client import checkpoint
+from dlrover_nb.client.exchange import Steps, note_busy
 from dlrover_nb.client.group import Group, LeftError
 from dlrover_nb.client.rows import Rows
 from dlrover_nb.client.session import session
 from dlrover_nb.client.shards import Source
-from dlrover_nb.client.exchange import Steps
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError
@@ -28,6 +31,7 @@ from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWo
 from dlrover_nb.core.runtime.limits import thread_count
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.shards import Lease, Purpose
 from dlrover_nb.core.structs.shards import Shard as Granted
@@ -42,8 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CONFIG_VAR = "DLROVER_NB_CONFIG"  # names the file with the configuration of the node
 WHOLE = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
+CHECKPOINTS = "replicas"  # folder of the run folder
 EVALUATED_ROWS = 10_000  # at a time
 
 
@@ -113,10 +117,17 @@ class Training:
             joined,
             dump=self._replica.dump,
             load=self._replica.load,
-            begin=lambda: 0,
+            begin=self._restore,
             seek=self._rows.seek,
         )
-        self._steps = Steps(self._group, self._rows, bind=lambda: self._replica.bind(self._group.n_tail))
+        self._steps = Steps(
+            self._group,
+            self._rows,
+            bind=lambda: self._replica.bind(self._group.n_tail),
+            save=self._save,
+            save_every_s=self._spec.checkpoint_every_s,
+        )
+        self._checkpoints = str(folder / CHECKPOINTS)
         self._n_skipped = 0
 
     def run(self) -> None:
@@ -149,14 +160,17 @@ class Training:
                 replica.clear()
 
     def _learn(self, batch: PreparedBatch) -> None:
+        since_s = time.perf_counter()
         why = self._replica.learn(batch)
+        note_busy(len(batch.labels), time.perf_counter() - since_s)
         if not why:
             return
         self._n_skipped += 1
         logger.warning("a batch of %d rows is skipped: %s", len(batch.labels), why)
         if self._n_skipped > self._spec.max_skipped_batches:
             raise JobFailedError(
-                f"{self._n_skipped} batches could not be trained, the last one as {why}; see max_skipped_batches"
+                f"{self._n_skipped} batches could not be trained, the last one as {why}; "
+                "see max_skipped_batches"
             )
 
     def _update(self, total: Sum) -> bool:
@@ -164,6 +178,17 @@ class Training:
         if gathered is not None:
             self._replica.apply(total.n_row, gathered)
         return gathered is not None
+
+    def _restore(self) -> int:
+        """Take over the newest checkpoint; return its step."""
+        found = checkpoint.load(folder=self._checkpoints)
+        if found is None:
+            return 0
+        self._replica.load(torch.frombuffer(bytearray(found.state), dtype=torch.uint8))
+        return int(found.step)
+
+    def _save(self) -> None:
+        checkpoint.save(self._replica.dump().numpy().tobytes, self._group.step, folder=self._checkpoints)
 
     def _evaluate(self) -> None:
         """Score the held-out rows, and tell the master their quality."""

@@ -1,0 +1,131 @@
+"""Elastic jobs (`Framework.DDP`): their worlds follow the nodes that are there, and no program restarts.
+
+In place of a rendezvous of all nodes there is a world of those that are up (`worlds`). The first one waits
+for all nodes of the plan; later ones wait for nobody: who is lost is missed at once, and its successor joins
+when it is up. What a lost member held is taken back with the next world, since only its members know how much
+of it is in the job's parameters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.external.orders import SendEnvironment
+from dlrover_nb.core.external.rendezvous import Member, endpoint, environment
+from dlrover_nb.core.external.shares import Part, by_speed, even, is_balanced
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.services import WorldLater, WorldMade, WorldOver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.external.node_set import ExternalNode
+    from dlrover_nb.core.external.state import ExternalState
+    from dlrover_nb.core.external.worlds import Request, World
+    from dlrover_nb.core.structs.services import ServiceAnswer
+
+ALONE_AFTER_S = 60.0  # that a first world waits for nodes without room
+WAIT_S, LONG_WAIT_S = 0.05, 0.5  # between requests: while a world is being made, and while nodes are missing
+
+
+def wanted(state: ExternalState) -> tuple[str, ...]:
+    """Return the workers that are to train: of those that are up the oldest, as many as the plan has."""
+    plan = state.target.worker
+    up = [n.id for n in state.node_set.nodes if _is_up(n) and n.role is Role.WORKER and n.has_shape(plan)]
+    members = state.worlds.now.members
+    kept = [node for node in members if node in up]
+    return tuple([*kept, *(node for node in up if node not in kept)][: plan.count])
+
+
+def store_of(state: ExternalState) -> ExternalNode | None:
+    """Return the store where members meet; None while there is none."""
+    return next((n for n in state.node_set.nodes if _is_up(n) and n.role is Role.PS), None)
+
+
+def advance(state: ExternalState, at_s: float) -> bool:
+    """Make the next world if it can be made; return whether it was."""
+    names, store = wanted(state), store_of(state)
+    is_due = state.worlds.is_outdated(names)
+    state.outdated_world = state.worlds.now.number if is_due else 0
+    if store is None or state.is_over:
+        return False
+    reached = state.worlds.advance(names, awaited=() if _may_begin(state, names, at_s) else _all(state))
+    if reached is None:
+        return False
+    state.account.reach(reached)
+    state.release_left()
+    state.outdated_world, state.parts = 0, {}
+    state.speeds.restart(state.worlds.now.members)
+    return True
+
+
+def members(state: ExternalState) -> tuple[str, ...]:
+    """Return the workers of the world by rank, and the store."""
+    store = store_of(state)
+    return (*state.worlds.now.members, *([] if store is None else [store.id]))
+
+
+def environments(state: ExternalState) -> list[SendEnvironment]:
+    """Return the variables of all nodes that are up; they never change."""
+    up = [node for node in state.node_set.nodes if _is_up(node)]
+    known = [Member(node.id, node.role, node.address) for node in up]
+    return [
+        SendEnvironment(node.id, environment(state.external, known, node.id, rendezvous_id="")) for node in up
+    ]
+
+
+def answer(state: ExternalState, node: str, request: Request) -> ServiceAnswer:
+    """Return the world of a process that asks for it."""
+    world, store = state.worlds.found(node, request), store_of(state)
+    if state.should_stop or state.is_over:
+        return WorldOver("the job ends")
+    if world is not None and store is not None:
+        return _made(node, world, endpoint(store.address, state.external.port))
+    if state.worlds.now.number and node not in wanted(state):
+        return WorldOver("the job goes on with fewer processes")
+    return WorldLater(WAIT_S if state.worlds.now.number else LONG_WAIT_S)
+
+
+def share(state: ExternalState, node: str) -> Part:
+    """Return what a node has of a step; a size of 0: as its program has it."""
+    part = state.parts.get(node) or even(state.spec, state.worlds.now.members).get(node)
+    size = dict(state.batch_sizes).get(node, 0)
+    if part is None:
+        return Part(size)
+    return Part(size, part.times) if size else part
+
+
+def hear_speed(state: ExternalState, node: str, n_row: int, busy_s: float) -> None:
+    """Note how fast a node computes, and share steps by speeds where the job asks for that."""
+    members = state.worlds.now.members
+    if not busy_s or node not in members or not is_balanced(state.spec):
+        return
+    state.speeds.hear(node, n_row, busy_s)
+    speeds = state.speeds.take(members)
+    if speeds is not None:
+        now = {each: share(state, each) for each in members}
+        state.parts = by_speed(state.spec, members, speeds, now)
+
+
+def _made(node: str, world: World, store: str) -> WorldMade:
+    rank = world.members.index(node)
+    return WorldMade(world.number, rank, world.programs, world.steps, store, world.reached)
+
+
+def _may_begin(state: ExternalState, names: Sequence[str], at_s: float) -> bool:
+    """Whether a world may be made without all nodes of the plan."""
+    waits_s = state.waits_since_s
+    return bool(state.worlds.now.number) or (
+        bool(names) and waits_s is not None and at_s > waits_s + ALONE_AFTER_S
+    )
+
+
+def _all(state: ExternalState) -> tuple[str, ...]:
+    """Return the nodes that a first world waits for: those of the plan, whether they are there or not."""
+    there = wanted(state)
+    missing = state.target.worker.count - len(there)
+    return (*there, *(f"missing-{i}" for i in range(missing)))
+
+
+def _is_up(node: ExternalNode) -> bool:
+    return bool(node.address) and not node.is_finished

@@ -1,0 +1,132 @@
+"""How many rows of a step each member of an elastic job has, by its speed.
+
+All members wait for the slowest one in each step, so rows are shared to minimize max_i m_i / v_i with a
+fixed sum: the global batch. LB-BSP gives each member one mini-batch of its own size
+(`straggler.batch_solver`); AntDT-DD lets it accumulate several (`straggler.accumulation`, Eq. 4), so that no
+mini-batch is larger than the job's. Speeds are measured: rows by the time that a member computes, without
+what it waits for others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.straggler import accumulation, batch_solver
+from dlrover_nb.core.structs.solutions import SolutionName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dlrover_nb.core.structs.job import JobSpec
+
+WINDOW_S = 4.0  # of computing by each member, from which a speed is told
+MIN_GAIN = 0.05  # of the time of the slowest member: smaller ones are noise
+MOST_TIMES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a member has of a step: `times` mini-batches of `size` rows."""
+
+    size: int
+    times: int = 1
+
+    @property
+    def n_row(self) -> int:
+        """Rows of a step."""
+        return self.size * self.times
+
+
+def even(spec: JobSpec, members: Sequence[str]) -> dict[str, Part]:
+    """Return equal parts: the job's mini-batch, or of a global batch what each member has to accumulate.
+
+    Of N mini-batches member i of n takes floor(N/n), and one more if i < N mod n (the rule of DLRover).
+    """
+    if spec.global_batch is None or not members:
+        return {node: Part(spec.batch_size) for node in members}
+    n_batch = max(round(spec.global_batch / spec.batch_size), 1)
+    is_small = n_batch < len(members)  # each member gets a part of a mini-batch
+    each, more = divmod(spec.global_batch if is_small else n_batch, len(members))
+    counts = [each + (i < more) for i in range(len(members))]
+    return {
+        node: Part(max(count, 1)) if is_small else Part(spec.batch_size, count)
+        for node, count in zip(members, counts, strict=True)
+    }
+
+
+def by_speed(
+    spec: JobSpec, members: Sequence[str], speeds: Mapping[str, float], now: Mapping[str, Part]
+) -> dict[str, Part]:
+    """Return the parts that minimize the time of the slowest member; the present ones where that is little.
+
+    Parameters
+    ----------
+    speeds
+        Rows per second of each member.
+    now
+        Its present part.
+    """
+    total = sum(part.n_row for part in even(spec, members).values())
+    try:
+        found = _SOLVERS[spec.stragglers](spec, [speeds[node] for node in members], total)
+    except InvalidValueError:  # no such sizes sum to the batch
+        return dict(now)
+    parts = dict(zip(members, found, strict=True))
+    before_s = max(now[node].n_row / speeds[node] for node in members)
+    after_s = max(part.n_row / speeds[node] for node, part in parts.items())
+    return parts if after_s < (1 - MIN_GAIN) * before_s else dict(now)
+
+
+def _one_batch(_spec: JobSpec, speeds: Sequence[float], total: int) -> list[Part]:
+    sizes = batch_solver.share_batch([batch_solver.Share(speed) for speed in speeds], total)
+    return [Part(size) for size in sizes]
+
+
+def _accumulated(spec: JobSpec, speeds: Sequence[float], total: int) -> list[Part]:
+    least = max(spec.batch_size // 2, 1)
+    kinds = [
+        accumulation.Kind(1, speed, least, spec.batch_size, most_accumulated=MOST_TIMES) for speed in speeds
+    ]
+    return [Part(each.size, each.times) for each in accumulation.share_accumulated(kinds, total)]
+
+
+_SOLVERS = {SolutionName.LB_BSP: _one_batch, SolutionName.ANTDT_DD: _accumulated}
+
+
+class Speeds:
+    """Measures the speed of members from the totals that they tell."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[int, float]] = {}
+        self._base: dict[str, tuple[int, float]] = {}
+
+    def hear(self, node: str, n_row: int, busy_s: float) -> None:
+        """Note rows that a node has computed since its start, and the seconds that this took."""
+        if busy_s < self._told.get(node, (0, 0.0))[1]:
+            self._base.pop(node, None)  # another program
+        self._told[node] = n_row, busy_s
+        self._base.setdefault(node, (n_row, busy_s))
+
+    def take(self, members: Sequence[str]) -> dict[str, float] | None:
+        """Return rows per second of all members since the last time; None: not all are measured yet."""
+        found = {}
+        for node in members:
+            (n_row, busy_s), (n_before, before_s) = (
+                each.get(node, (0, 0.0)) for each in (self._told, self._base)
+            )
+            if busy_s - before_s < WINDOW_S or n_row <= n_before:
+                return None
+            found[node] = (n_row - n_before) / (busy_s - before_s)
+        self.restart(members)
+        return found
+
+    def restart(self, members: Sequence[str]) -> None:
+        """Measure from now on."""
+        self._base = {node: self._told[node] for node in members if node in self._told}
+
+
+def is_balanced(spec: JobSpec) -> bool:
+    """Whether parts follow speeds."""
+    return spec.stragglers in _SOLVERS

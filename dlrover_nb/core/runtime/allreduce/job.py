@@ -1,0 +1,44 @@
+"""An all-reduce job of our own model as the external job that its master runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.job import JobSpec
+
+PROGRAM = "dlrover_nb.core.runtime.allreduce.program"
+
+
+def with_workers(spec: JobSpec, features: FeatureSpec, *, python: str) -> JobSpec:
+    """Return an all-reduce job with the programs of its workers.
+
+    Parameters
+    ----------
+    spec, features
+        The validated job and its columns.
+    python
+        The interpreter that runs them.
+
+    Raises
+    ------
+    InvalidValueError
+        When it asks for what only jobs with parameter servers can do.
+    """
+    for name, is_asked, instead in (
+        ("start_from", spec.start_from is not None, "begin without a checkpoint"),
+        ("early_stopping", spec.early_stopping is not None, "set epochs"),
+        ("a stream of rows", features.is_stream, "give rows with an end"),
+    ):
+        if is_asked:
+            raise InvalidValueError(
+                f"a job with sync allreduce cannot have {name} yet; {instead}, or choose sync bsp"
+            )
+    worker = ExternalRole((python, "-m", PROGRAM))
+    n_sample = features.n_train * spec.n_epoch
+    return replace(spec, foreign=ExternalSpec(worker, n_sample, framework=Framework.DDP))

@@ -1,0 +1,158 @@
+"""Elastic all-reduce on this machine: processes come and go, and every row is trained once in each pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import psutil
+import pytest
+import torch
+from waiting import until
+
+from dlrover_nb.core.backends.local.record import read_master
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models import metrics
+from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.structs.early_stopping import EarlyStopping
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+# Its parameters count how often each row was trained: no row is twice in a step, so ceil of its gradient is 1.
+COUNTS = """
+import pathlib, sys, time, torch
+from dlrover_nb.client.elastic import Elastic
+
+n_row, out = int(sys.argv[1]), sys.argv[2]
+
+class Seen(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = torch.nn.Parameter(torch.zeros(n_row))
+    def forward(self, rows):
+        return self.n[rows]
+
+class Count(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            p.data += torch.ceil(p.grad)
+
+model = Seen()
+job = Elastic(model, Count(model.parameters()), n_row=n_row, batch_size=8, checkpoint_every_s=1, checkpoints=out)
+for rows in job.batches():
+    job.step(model(torch.tensor(list(rows))).mean())
+    if not pathlib.Path(out, "go").exists():
+        time.sleep(0.05)
+torch.save(model.n.detach(), f"{out}/of-rank-{job.rank}")
+"""
+N_ROW, N_EPOCH = 16_000, 3
+
+
+def plan(n_worker):
+    return ResourcePlan(RolePlan(n_worker, 0.5, 1024), RolePlan(1, 0.25, 512))
+
+
+@pytest.fixture(scope="module")
+def local(own_home):
+    cluster = connect("local")
+    yield cluster
+    cluster.shutdown(force=True)
+
+
+def world(handle, n_member):
+    """Wait until so many train."""
+
+    def reached():
+        now = handle.snapshot()
+        assert not now.phase.is_final, (now.message, [line.text for line in handle.logs(n_line=200)])
+        workers = [node for node in now.nodes if str(node.role) == "worker" and str(node.phase) == "ready"]
+        return now.running == plan(n_member) and len(workers) == n_member and now
+
+    return until(reached, what=f"a world of {n_member}")
+
+
+def programs_of(handle):
+    """Return the processes of the workers' programs by node."""
+    found = {}
+    for path in (handle.link.folder / "nodes").glob("worker-*.pid"):
+        left = json.loads(path.read_bytes())
+        if psutil.pid_exists(left["pid"]):
+            shell = psutil.Process(left["pid"])
+            for each in shell.children(recursive=True):
+                if "python" in each.name():
+                    found[path.stem] = each
+    return found
+
+
+def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp_path):
+    worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
+    spec = JobSpec(
+        "counts",
+        plan=plan(2),
+        foreign=ExternalSpec(worker, N_ROW * N_EPOCH, framework=Framework.DDP),
+        n_epoch=N_EPOCH,
+        batch_size=8,
+        shard_batches=10,
+        mode=Mode.MANUAL,
+    )
+    handle = local.submit(spec)
+    world(handle, 2)
+    before = programs_of(handle)
+    handle.scale(plan(3))
+    world(handle, 3)
+    there = programs_of(handle)
+    assert {node: there[node].pid for node in before} == {node: each.pid for node, each in before.items()}
+
+    there["worker-0"].kill()  # rank 0
+    until(lambda: "worker-3" in [node.id for node in handle.snapshot().nodes], what="its successor")
+    world(handle, 3)
+    assert programs_of(handle)["worker-1"].pid == there["worker-1"].pid, "who stays is not restarted"
+
+    master = read_master(handle.link.folder)
+    os.kill(master.pid, signal.SIGKILL)
+    until(lambda: not master.is_alive, what="the end of the master")
+    world(handle, 3)
+    handle.scale(plan(2))
+    world(handle, 2)
+
+    until(lambda: list(tmp_path.glob("*.dlnb")), what="a checkpoint")
+    for each in programs_of(handle).values():
+        each.kill()
+    (tmp_path / "go").touch()
+    until(lambda: handle.snapshot().phase.is_final, what="the end")
+    now = handle.snapshot()
+    assert (now.phase, now.message) == (JobPhase.SUCCEEDED, "")
+    assert now.train.n_sample_done == N_ROW * N_EPOCH
+    counts = [torch.load(path) for path in sorted(tmp_path.glob("of-rank-*"))]
+    assert len(counts) == 2
+    assert all(torch.equal(each, torch.full((N_ROW,), float(N_EPOCH))) for each in counts)
+    local.delete("counts")
+
+
+def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(local):
+    spec = JobSpec("ours", plan=plan(2), sync=Sync.ALLREDUCE, mode=Mode.MANUAL, batch_size=256)
+    handle = local.submit(spec)
+    until(lambda: handle.snapshot().phase.is_final, what="the end")
+    now = handle.snapshot()
+    assert now.phase is JobPhase.SUCCEEDED, now.message
+    assert now.train.n_sample_done == 99_000
+    alone = JobSpec("alone", batch_size=512)  # two workers with 256 rows each take the same steps
+    run = train_single(alone, validate_job(alone).features)
+    expected = metrics.evaluate(run.scores, run.labels)
+    assert now.evaluation is not None
+    assert now.evaluation.n_sample == expected.n_sample
+    assert abs(now.evaluation.auc - expected.auc) < 0.01
+    local.delete("ours")
+
+
+def test_what_all_reduce_cannot_do_is_refused(local):
+    spec = JobSpec("refused", sync=Sync.ALLREDUCE, early_stopping=EarlyStopping())
+    with pytest.raises(InvalidValueError, match="cannot have early_stopping yet; set epochs"):
+        local.submit(spec)
