@@ -323,14 +323,6 @@ class ExternalMaster(ElasticState):
         elif self._applied is not None:
             self._set_phase(JobPhase.RESCALING, at_s)
 
-    def _measure_pause(self, from_s: float, until_s: float) -> None:
-        """Add up, for the pending plan, how long no worker trained."""
-        if self._change_since_s is not None:
-            self._pause_s += max(0.0, from_s - max(self._trained_until_s, self._change_since_s))
-        self._trained_until_s = until_s
-
-    # losses
-
     def _lost(
         self,
         node: ExternalNode,
@@ -378,11 +370,6 @@ class ExternalMaster(ElasticState):
         self._forget_finished()
         if self._external.framework is Framework.TORCH:
             self._orders.extend(SendEnvironment(name, "") for name in self._workers)
-
-    def _forget_finished(self) -> None:
-        for node in self._node_set.nodes:
-            if node.is_finished:
-                self._stop_node(node)
 
     def _feed(self, node: ExternalNode, at_s: float) -> None:
         """Give a role more memory after one of its nodes ran out of it, so that it does not recur."""

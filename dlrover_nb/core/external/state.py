@@ -357,6 +357,19 @@ class ExternalState:
             self.account.release_node(node, killed=killed)
         self._left.clear()
 
+    def _forget_finished(self) -> None:
+        for node in self._node_set.nodes:
+            if node.is_finished:
+                self._stop_node(node)
+
+    def _measure_pause(self, from_s: float, until_s: float) -> None:
+        """Add up, for the pending plan, how long no worker trained."""
+        if self._change_since_s is not None:
+            self._pause_s += max(0.0, from_s - max(self._trained_until_s, self._change_since_s))
+        self._trained_until_s = until_s
+
+    # losses
+
     def _set_phase(self, phase: JobPhase, at_s: float, message: str = "") -> None:
         if phase is not self.phase:
             self.phase = phase

@@ -1,1 +1,1 @@
-"""All-reduce jobs of our own models: each worker holds all parameters, and all of them sum their gradients."""
+"""All-reduce jobs of our own models: each worker holds all parameters, and they sum their gradients."""

@@ -91,6 +91,7 @@ def programs_of(handle):
     return found
 
 
+@pytest.mark.timeout(300)
 def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp_path):
     worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
     spec = JobSpec(
