@@ -94,6 +94,31 @@ else:
             data.done(ticket)
 """
 )
+# Processes in step: rank 0 loads and saves, all acknowledge before; the parameters count the rows they have seen.
+IN_STEP = (
+    HEAD
+    + """
+import io, torch, torch.distributed as dist
+from torch.distributed.algorithms.join import Join
+dist.init_process_group("gloo")
+rank, folder = dist.get_rank(), str(place / "checkpoints")
+model = torch.nn.Linear(4, 1)
+found = client.checkpoint.load(folder=folder) if rank == 0 else None
+if found:
+    model.load_state_dict(torch.load(io.BytesIO(found.state)))
+parallel = torch.nn.parallel.DistributedDataParallel(model)
+with Join([parallel]):
+    for shard in client.shards(600, wait=False):
+        for rows in shard.batches(10):
+            parallel(torch.ones(len(rows), 4)).sum().backward()
+            train(shard.epoch, rows)
+client.acknowledge()
+dist.barrier()
+if rank == 0:
+    client.checkpoint.save(b"", 1, folder=folder)
+dist.destroy_process_group()
+"""
+)
 
 
 def foreign(program, place, *more, n_sample=1200):
@@ -175,6 +200,19 @@ def test_loaders_of_torch_account_for_each_row(job, tmp_path, kind):
     assert end.phase is JobPhase.SUCCEEDED, f"{end.message} {running.driver.logs(None, 30)}"
     assert trained(tmp_path) == everything(1)
     assert (end.train.n_sample_done, end.train.refused) == (600, 0)
+
+
+def test_processes_in_step_share_the_rows_and_begin_anew_together(job, tmp_path):
+    running = job(foreign(IN_STEP, tmp_path, "0.01"))
+    running.until(lambda now: now.train.n_sample_done > 200)
+    kill(running.pods["worker-1"])
+    running.until(lambda now: "worker-2" in [node.id for node in now.nodes])
+    before = trained(tmp_path)
+    end = running.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, f"{end.message} {running.driver.logs(None, 30)}"
+    assert before.total() >= 200
+    assert not everything() - (trained(tmp_path) - before), "without a checkpoint all rows are trained again"
+    assert end.train.n_sample_done == 1200
 
 
 def test_programs_are_told_to_stop_and_save_what_they_have(job, tmp_path):
