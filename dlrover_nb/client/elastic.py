@@ -24,12 +24,52 @@ import torch
 from . import checkpoint
 from .exchange import Steps, note_busy
 from .group import TIMEOUT_S, Group, LeftError
-from .rows import Rows, RowsOf
+from .rows import Rows
 from .session import session
-from .shards import Source
+from .shards import Shard, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+
+class RowsOf:
+    """The numbers of a shard's rows, and how many of them were taken and are known to count."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.grant = 0 if shard.held is None else shard.held.key[1]
+        self._first = 0 if shard.held is None else shard.held.end - len(shard)
+        self._n_taken = self._n_done = 0
+        self.end = self._first + len(shard)
+        self._rows = torch.tensor(shard.rows)
+
+    @property
+    def n_left(self) -> int:
+        """Rows that are not taken."""
+        return len(self.shard) - self._n_taken
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its grant, and the row before which all are taken."""
+        return self.grant, self._first + self._n_taken
+
+    def take(self, size: int) -> torch.Tensor:
+        """Return the numbers of the next rows."""
+        rows = self._rows[self._n_taken : self._n_taken + size]
+        self._n_taken += len(rows)
+        return rows
+
+    def confirm(self, n_row: int) -> None:
+        """Count the rows before this one as done."""
+        more = n_row - self._first - self._n_done
+        if more > 0:
+            self.shard.done(more)
+            self._n_done += more
+            self._n_taken = max(self._n_taken, self._n_done)
+
+    def rewind(self) -> None:
+        """Take again what is not done."""
+        self._n_taken = self._n_done
 
 
 class Elastic:
@@ -88,7 +128,7 @@ class Elastic:
             )
         self._checkpoints, self._has_left = checkpoints, False
         self._flat = torch.zeros(0)
-        self._taken: Sequence[int] = ()
+        self._taken = torch.zeros(0)
         self._n_row = self._n_batch = 0  # of this step
         self._loss = self._since_s = 0.0
 
@@ -102,8 +142,8 @@ class Elastic:
         """Number of processes that train now."""
         return 1 if self._group is None else self._group.member.size
 
-    def batches(self) -> Iterator[Sequence[int]]:
-        """Yield the rows of mini-batches, each to be given to `step`, until all of the job are trained."""
+    def batches(self) -> Iterator[torch.Tensor]:
+        """Yield the rows of mini-batches, int64 [n], each to be given to `step`, until all are trained."""
         try:
             is_over = self._begin()
             while not is_over and not self._has_left:

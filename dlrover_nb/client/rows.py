@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from .session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from .shards import Shard, Source
 
@@ -137,42 +137,3 @@ class Rows(Generic[B_co]):
     def _drawn(self) -> Work[B_co] | None:
         shard = self._source.draw(wait=False)
         return None if shard is None else self._opened(shard)
-
-
-class RowsOf:
-    """The numbers of a shard's rows, and how many of them were taken and are known to count."""
-
-    def __init__(self, shard: Shard) -> None:
-        self.shard = shard
-        self.grant = 0 if shard.held is None else shard.held.key[1]
-        self._first = 0 if shard.held is None else shard.held.end - len(shard)
-        self._n_taken = self._n_done = 0
-        self.end = self._first + len(shard)
-
-    @property
-    def n_left(self) -> int:
-        """Rows that are not taken."""
-        return len(self.shard) - self._n_taken
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Its grant, and the row before which all are taken."""
-        return self.grant, self._first + self._n_taken
-
-    def take(self, size: int) -> Sequence[int]:
-        """Return the numbers of the next rows."""
-        rows = self.shard.rows[self._n_taken : self._n_taken + size]
-        self._n_taken += len(rows)
-        return rows
-
-    def confirm(self, n_row: int) -> None:
-        """Count the rows before this one as done."""
-        more = n_row - self._first - self._n_done
-        if more > 0:
-            self.shard.done(more)
-            self._n_done += more
-            self._n_taken = max(self._n_taken, self._n_done)
-
-    def rewind(self) -> None:
-        """Take again what is not done."""
-        self._n_taken = self._n_done

@@ -47,7 +47,7 @@ class Count(torch.optim.Optimizer):
 model = Seen()
 job = Elastic(model, Count(model.parameters()), n_row=n_row, batch_size=8, checkpoint_every_s=1, checkpoints=out)
 for rows in job.batches():
-    job.step(model(torch.tensor(list(rows))).mean())
+    job.step(model(rows).mean())
     if not pathlib.Path(out, "go").exists():
         time.sleep(0.05)
 torch.save(model.n.detach(), f"{out}/of-rank-{job.rank}")
