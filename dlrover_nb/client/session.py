@@ -30,6 +30,7 @@ class Held:
         self.end, self.n_done = int(answer["until"]), int(answer["offset"])
         self.n_told = self.n_done
         self.is_stale = False
+        self.is_relayed = False  # another process trains its rows, and reports them
 
     @property
     def is_over(self) -> bool:
@@ -91,11 +92,20 @@ class Session:
                 self._held.pop(held.key, None)
 
     def done_elsewhere(self, caller: dict[str, str], key: tuple[int, int], n_row: int) -> None:
-        """Count the first rows of a shard that another process of this node draws, and this one trains."""
+        """Count the first rows of a shard that this process trains, and another one may have drawn."""
         with self._lock:
+            own = self._held.get(key) if caller == self.caller else None
+            if own is not None:
+                own.n_done = max(own.n_done, n_row)
+                return
             place = (caller["program"], key[0], key[1])
             self._elsewhere[place] = caller, max(n_row, self._elsewhere.get(place, (caller, 0))[1])
         self._begin()
+
+    @property
+    def n_open(self) -> int:
+        """Rows that were drawn here and are not done."""
+        return sum(held.end - held.n_done for held in self._held.values() if not held.is_relayed)
 
     # elastic jobs
 
@@ -181,8 +191,10 @@ class Session:
 
     def _drop(self, key: tuple[int, int]) -> None:
         held = self._held.pop(key, None)
-        if held is not None and not held.is_over:
-            held.is_stale = True
+        if held is None or held.is_over:
+            return
+        held.is_stale = True
+        if not held.is_relayed:
             logger.warning(
                 "shard %d was taken back from this process; others train its rows from %d on",
                 key[0],

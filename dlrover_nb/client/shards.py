@@ -268,6 +268,10 @@ def passes() -> Iterator[int]:
         yield 0
         return
     while True:
+        if joined.n_open:
+            raise ServiceError(
+                f"{joined.n_open} rows were drawn and are not done; call done(n_row) after each step"
+            )
         state = joined.state(fresh=True)
         if state["is_over"]:
             return

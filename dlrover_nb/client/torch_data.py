@@ -97,6 +97,8 @@ class ShardDataset(IterableDataset[Any]):
             shard = source.draw(wait=False)
             if shard is None:
                 return
+            if shard.held is not None:
+                shard.held.is_relayed = True
             held, n_row = shard.held, 0 if shard.held is None else shard.held.n_done
             for at in range(0, len(shard), self._batch_size):
                 rows = shard.rows[at : at + self._batch_size]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dlrover_nb.core.external.state import ExternalState
-    from dlrover_nb.core.structs.services import Caller, Held, RowsTrained, ServiceAnswer
+    from dlrover_nb.core.structs.services import Caller, RowsTrained, ServiceAnswer
 
 WAIT_S = 0.3  # interval of requests of a program without a shard
 STRANGE_WAIT_S = (
@@ -57,7 +57,7 @@ def answer(state: ExternalState, call: ServiceCall, at_s: float) -> ServiceAnswe
 
 def _on_shard(state: ExternalState, call: ShardWanted) -> ServiceAnswer:
     _train(state, call.caller, call.done)
-    stale = _stale(state, call.caller, call.done, call.holding)
+    stale = state.account.stale(call.caller, call.done, call.holding)
     if state.should_stop:
         return ShardsOver("the job stops", stale)
     if not state.serves(call.caller.node):
@@ -82,7 +82,7 @@ def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
         has_rows=state.account.has_rows and not state.should_stop,
         is_over=state.account.is_over or state.should_stop,
         memory=state.memory,
-        stale=_stale(state, call.caller, call.done, call.holding),
+        stale=state.account.stale(call.caller, call.done, call.holding),
         n_accumulate=part.times,
         outdated_world=state.outdated_world,
     )
@@ -96,7 +96,7 @@ def _on_given_back(state: ExternalState, call: ShardsGivenBack) -> ServiceAnswer
 
 def _on_rows(state: ExternalState, call: RowsWanted) -> ServiceAnswer:
     _train(state, call.caller, call.done)
-    return RowsNow(state.account.rows(), _stale(state, call.caller, call.done))
+    return RowsNow(state.account.rows(), state.account.stale(call.caller, call.done, ()))
 
 
 def _on_world(state: ExternalState, call: WorldWanted) -> ServiceAnswer:
@@ -129,12 +129,6 @@ def _on_restored(state: ExternalState, call: RowsRestored) -> ServiceAnswer:
 def _train(state: ExternalState, caller: Caller, done: Iterable[RowsTrained]) -> None:
     if state.account.trained(caller, done):
         state.note_work(caller)
-
-
-def _stale(
-    state: ExternalState, caller: Caller, done: Iterable[RowsTrained], holding: Iterable[Held] = ()
-) -> tuple[Held, ...]:
-    return state.account.stale(caller, [*((each.shard, each.grant) for each in done), *holding])
 
 
 Handler: TypeAlias = "Callable[[ExternalState, Any], ServiceAnswer]"

@@ -213,11 +213,12 @@ class ShardAccount:
             if self.ledger is not None:
                 self.ledger.give_back(caller.owner, Lease(Purpose.TRAIN, shard, grant))
 
-    def stale(self, caller: Caller, named: Iterable[Held]) -> tuple[Held, ...]:
-        """Return which of the leases neither hold nor ended by their last row."""
+    def stale(self, caller: Caller, done: Iterable[RowsTrained], holding: Iterable[Held]) -> tuple[Held, ...]:
+        """Return the leases that do not hold any more: of `done` only those that did not end by it."""
         held = () if self.ledger is None else self.ledger.leases(caller.owner)
         known = {(lease.shard, lease.grant) for lease in held}
-        return tuple(sorted({each for each in named if each not in known and each not in self._ended}))
+        lost = {(each.shard, each.grant) for each in done} - known - self._ended.keys()
+        return tuple(sorted(lost | (set(holding) - known)))
 
     @property
     def has_rows(self) -> bool:

@@ -66,7 +66,8 @@ class ExternalSpec:
     worker, ps
         The programs. With torch and ddp the one PS is the rendezvous store, and needs no command.
     n_sample
-        Samples to train in all, for progress and forecasts; the program itself decides when it is done.
+        Samples to train in all, for progress and forecasts; the program itself decides when it is done. For
+        programs that get their rows from the job's master: the rows of all passes.
     framework
         How the programs discover each other.
     chief

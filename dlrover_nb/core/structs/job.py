@@ -294,8 +294,9 @@ class JobSpec:
     kubernetes
         Settings of its pods.
     foreign
-        The programs of an external job, in pods only, to which no setting of training applies. The key in a
-        job file is ``external``; run folders of release 0.1 hold this name.
+        The programs of an external job, in pods only. Of the settings of training only those of shards
+        (batch_size, shard_batches, epochs, seed) apply, to programs that get rows from the job's master.
+        The key in a job file is ``external``; run folders of release 0.1 hold this name.
     """
 
     name: str

@@ -87,11 +87,12 @@ if sys.argv[3] == "sampler":
             sampler.done(len(batch))
 else:
     data = client.ShardDataset(list, 600, batch_size=16)
-    loader = DataLoader(data, batch_size=None, num_workers=2)
+    loader = DataLoader(data, batch_size=None, num_workers=int(sys.argv[4]))
     for _ in client.passes():
         for batch, ticket in loader:
             train(0, batch)
             data.done(ticket)
+    assert not client.session.session()._held, "nothing piles up"
 """
 )
 # Processes in step: rank 0 loads and saves, all acknowledge before; the parameters count the rows they have seen.
@@ -193,13 +194,22 @@ def test_parameters_of_a_checkpoint_have_seen_each_row_once_whatever_is_killed(j
     assert not list((tmp_path / "checkpoints").glob("*.tmp"))
 
 
-@pytest.mark.parametrize("kind", ["sampler", "dataset"])
+@pytest.mark.parametrize("kind", [("sampler",), ("dataset", "0"), ("dataset", "2")], ids="-".join)
 def test_loaders_of_torch_account_for_each_row(job, tmp_path, kind):
-    running = job(foreign(TORCH, tmp_path, "0.001", kind, n_sample=600), n_epoch=1)
+    running = job(foreign(TORCH, tmp_path, "0.001", *kind, n_sample=600), n_epoch=1)
     end = running.until_end()
     assert end.phase is JobPhase.SUCCEEDED, f"{end.message} {running.driver.logs(None, 30)}"
     assert trained(tmp_path) == everything(1)
     assert (end.train.n_sample_done, end.train.refused) == (600, 0)
+
+
+def test_a_loader_whose_training_says_nothing_is_told(job, tmp_path):
+    program = HEAD + (
+        "sampler = client.ShardSampler(600)\nfor _ in client.passes():\n    for row in sampler: pass\n"
+    )
+    running = job(foreign(program, tmp_path, "0", n_sample=600), n_epoch=1, plan=plan(1))
+    words = "600 rows were drawn and are not done; call done(n_row) after each step"
+    until(lambda: any(words in line.text for line in running.driver.logs("worker-0", 100)))
 
 
 def test_processes_in_step_share_the_rows_and_begin_anew_together(job, tmp_path):

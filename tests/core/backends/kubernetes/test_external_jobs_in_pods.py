@@ -52,6 +52,20 @@ for n in range(100000 if size < 3 else 100):
 dist.destroy_process_group()
 """
 
+# Gets its rows from the master, and writes down each batch that it has trained, beside the run folder.
+SERVED_PROGRAM = """
+import json, os, pathlib, sys, time
+if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "ps":
+    time.sleep(600)
+from dlrover_nb import client
+out = open(f"/dlrover-nb/state/{os.environ['DLROVER_NB_NODE']}-{time.time_ns()}.rows", "a")
+for shard in client.shards(600):
+    for rows in shard.batches(10):
+        time.sleep(0.1)
+        out.write("".join(f"{row}\\n" for row in rows))
+        out.flush()
+"""
+
 
 def plan(n_worker, worker=(0.3, 256), ps=(0.2, 256)):
     return ResourcePlan(RolePlan(n_worker, *worker), RolePlan(1, *ps))
@@ -103,8 +117,9 @@ class Pods:
 def submit(nodes, namespace):
     """Submit a job with these programs to a namespace of its own."""
 
-    def submit(foreign, first, **kubernetes):
-        content = {"name": "foreign", "mode": "manual", "batch_size": 32, "external": foreign}
+    def submit(foreign, first, *, shard_batches=20, **kubernetes):
+        sizes = {"batch_size": 32, "shard_batches": shard_batches}
+        content = {"name": "foreign", "mode": "manual", **sizes, "external": foreign}
         spec = job_from(
             {**content, "kubernetes": host_files() | {"linger_s": 60} | kubernetes, "plan": first}
         )
@@ -192,3 +207,24 @@ def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
         lambda: job.n_begun() == {node.id: 1 for node in now.nodes},
         what=lambda: f"one begin: {job.n_begun()}",
     )
+
+
+def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tmp_path):
+    tmp_path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:3]:
+        parent.chmod(0o755)
+    state = {"mount": "/dlrover-nb/state", "host_path": str(tmp_path)}
+    role = {"command": [sys.executable, "-c", SERVED_PROGRAM]}
+    foreign = {"framework": "tensorflow", "n_sample": 600, "worker": role, "ps": role}
+    job = submit(foreign, written(plan(2)), shard_batches=1, volumes=[*host_files()["volumes"], state])
+    job.until(lambda now: now.train.n_sample_done > 40)
+    job.delete("dlrover-nb/role=master")
+    job.until(lambda now: any("the master restarted" in line for line in now.story))
+    job.until(lambda now: now.train.n_sample_done > 200)
+    job.delete("dlrover-nb/node=worker-1")
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert end.train.n_sample_done == end.train.n_sample_total == 600
+    rows = [int(row) for path in tmp_path.glob("*.rows") for row in path.read_text().split()]
+    assert sorted(set(rows)) == list(range(600)), "each row is trained"
+    assert len(rows) <= 600 + 2 * 32, "and twice only what the ended programs had not reported of a shard"
