@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.local import program_log
-from dlrover_nb.core.backends.local.program_log import ProgramLog
+from dlrover_nb.core.backends.programs import program_log
+from dlrover_nb.core.backends.programs.program_log import ProgramLog
 
 PIECES = st.lists(
     st.one_of(st.text("ab é\n", max_size=12), st.just("look"), st.just("next master")), max_size=30
