@@ -37,6 +37,7 @@ class ExternalLogs:
         self._logs = NodeLogs(folder, secrets=secret_values(spec))
         self._steps = dict[str, StepLog]()
         self._read_ns: dict[str, int] = {}
+        self._kept_ns: dict[str, int] = {}  # of lines that an earlier master kept after it saved its state
         self._job, self.lines = spec.name, self._logs.lines
 
     @property
@@ -47,6 +48,7 @@ class ExternalLogs:
     def reload(self, nodes: Collection[str], read_ns: Mapping[str, int]) -> None:
         """Continue where an earlier master stopped."""
         self._logs.reload(nodes)
+        self._kept_ns = {node: self._logs.position(node)[0] for node in nodes}
         self._read_ns = dict(read_ns)
 
     def add(self, written: Iterable[Written]) -> Iterator[StepsDone]:
@@ -54,8 +56,9 @@ class ExternalLogs:
         for line in written:
             at_s = line.at_ns / 1e9
             self._read_ns[line.node] = read_ns = max(line.at_ns, self._read_ns.get(line.node, 0))
-            kept = LogLine(at_s, line.node, "stdout", line.text)
-            self._logs.add(LinesWritten(line.node, (kept,), (read_ns, read_ns)))
+            if line.at_ns > self._kept_ns.get(line.node, 0):
+                kept = LogLine(at_s, line.node, "stdout", line.text)
+                self._logs.add(LinesWritten(line.node, (kept,), (read_ns, read_ns)))
             if self._pattern and (steps := self._read(line, at_s)) is not None:
                 yield steps
 

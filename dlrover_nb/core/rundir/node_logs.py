@@ -70,6 +70,10 @@ class NodeLogs:
         lines = [replace(line, text=self._redact(line.text)) for line in written.lines]
         self._add(node, lines, n_byte)
 
+    def position(self, node: str) -> tuple[int, int]:
+        """Return the position of the last line kept of a node in each of its streams."""
+        return self._read.get(node, (0, 0))
+
     def knows(self, node: str) -> bool:
         """Whether there are lines of a node of this name."""
         return node in self._rings

@@ -72,7 +72,9 @@ class LocalPrograms(LocalBackend):
         """Start the process, with a port of its own."""
         config = replace(config, listen=f"{LOOPBACK}:{free_port()}")
         super().start_node(config)
-        self._follow(config, self._now_ns())
+        if config.node in self._processes:
+            self._addresses[config.node] = config.listen
+            self._follow(config.node)
 
     def adopt(self, nodes: Mapping[str, Need]) -> None:
         """Adopt the programs of an earlier master; those that have ended meanwhile left their exit codes."""
@@ -98,10 +100,8 @@ class LocalPrograms(LocalBackend):
     def follow_logs(self, since_ns: Mapping[str, int]) -> None:
         """Begin to read the logs of adopted programs after these lines."""
         for node in (*self._processes, *(each.node for each in self._stillborn)):
-            if not self._file(node).exists():
-                continue
-            began_ns = self._file(node).stat().st_mtime_ns
-            self._logs[node] = ProgramLog(node, self.log(node), began_ns, since_ns=since_ns.get(node))
+            if self._file(node).exists():
+                self._follow(node, since_ns.get(node, 0))
 
     def written(self) -> tuple[Written, ...]:
         """Return the lines that were written since the last call."""
@@ -133,9 +133,9 @@ class LocalPrograms(LocalBackend):
         """Return the file that a node's program writes to; unlike those of nodes of ours, it is one."""
         return self._files(node).log
 
-    def _follow(self, config: NodeConfig, now_ns: int) -> None:
-        self._addresses[config.node] = config.listen
-        self._logs[config.node] = ProgramLog(config.node, self.log(config.node), now_ns)
+    def _follow(self, node: str, since_ns: int | None = None) -> None:
+        began_ns = self._file(node).stat().st_mtime_ns
+        self._logs[node] = ProgramLog(node, self.log(node), began_ns, since_ns=since_ns)
 
     def _now_ns(self) -> int:
         return int(self._clock.now_s() * 1e9)

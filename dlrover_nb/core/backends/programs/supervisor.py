@@ -4,8 +4,8 @@ It adopts the orphans among the program's descendants (PR_SET_CHILD_SUBREAPER), 
 in sessions of their own, as torchrun does, which no signal to a process group reaches. When the program ends,
 its exit code is written to a file, for those who are not its parent, and all that it left is killed.
 
-Asked to end by SIGTERM, it asks the program, and after a while kills all. With ``while-stdin`` as HOW, instead
-of ``by-itself``, it also kills all at once when its standard input ends: that is a pipe that another process
+Asked to end by SIGTERM, it asks the program, and after a while kills all. With ``while-stdin`` as HOW, not
+``by-itself``, it also kills all at once when its standard input ends: that is a pipe that another process
 holds open, and the kernel closes it however that process dies. The kernel's own signal for the death of a
 parent (PR_SET_PDEATHSIG) was rejected: it is sent when the thread that started the child ends, and reaches
 the child alone.
