@@ -5,8 +5,8 @@
     from dlrover_nb.report import step   # or copy this one file into the image, and import it from there
     step(samples=512, loss=loss)         # after each step
 
-In a program of a job it finds the job's master by itself; anywhere else, and while the master is unreachable, it
-does nothing. It never blocks, never raises, and needs only Python 3.7 or newer.
+In a program of a job it finds the job's master by itself; anywhere else, and while the master is unreachable,
+it does nothing. It never blocks, never raises, and needs only Python 3.7 or newer.
 
 It reports totals since the program started, once a second, so a lost report is covered by the next.
 """

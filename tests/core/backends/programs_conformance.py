@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -179,7 +180,7 @@ class ProgramsConformance:
         lines = [text for text in texts(handle, "worker-0") if "line" in text]
         assert lines[-1] == "the last line"
         numbers = [int(text.split()[1]) for text in lines[:-1]]
-        assert numbers == list(range(numbers[0], numbers[-1] + 1)), "each line once, in order"
+        assert [(a, b) for a, b in pairwise(numbers) if b != a + 1] == [], "each line once, in order"
 
     def test_tensorflow_programs_get_ports_of_their_own_and_time_to_save(self, submitted):
         role = ExternalRole((*PYTHON, TENSORFLOW))
