@@ -1,4 +1,4 @@
-"""The process of a program: ``python -m dlrover_nb.core.backends.programs.program CONFIGURATION HOW``.
+"""The process of a program, whose arguments are CONFIGURATION HOW; see `program_files.command`.
 
 It takes the limits of its plan, which the kernel enforces where this process may create control groups, and
 becomes the supervisor (which has the choices of HOW) of a shell with the script of the program's pod
@@ -31,7 +31,3 @@ def main() -> None:
     command = program(config.spec.foreign, config.role, python=sys.executable)
     python = [sys.executable, "-I", "-S", supervisor.__file__]
     os.execv(sys.executable, [*python, str(code), how, *command])  # noqa: S606 - no words of it are a shell's
-
-
-if __name__ == "__main__":
-    main()

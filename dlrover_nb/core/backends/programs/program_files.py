@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_json
@@ -16,12 +17,16 @@ from dlrover_nb.core.structs.pods import NODE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.node_config import NodeConfig
 
-MODULE = "dlrover_nb.core.backends.programs.program"
+_BEGIN = """\
+import sys
+sys.path[:] = {path}
+from dlrover_nb.core.backends.programs.program import main
+main()
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,12 @@ class ProgramFiles:
 
 
 def command(files: ProgramFiles, how: str) -> list[str]:
-    """Return the command of a program's process; `how` as in `supervisor`."""
-    return [sys.executable, "-m", MODULE, str(files.configuration), how]
+    """Return the command of a program's process; `how` as in `supervisor`.
+
+    It finds our modules as this process does, whatever the program's own variables say to Python.
+    """
+    path = [each for each in sys.path if Path(each).is_absolute()]
+    return [sys.executable, "-I", "-c", _BEGIN.format(path=path), str(files.configuration), how]
 
 
 def variables(

@@ -43,13 +43,13 @@ class ProgramLog:
         self._node, self._path, self._places = node, path, path.with_suffix(".places")
         self._kept: deque[tuple[int, int]] = deque(maxlen=_N_PLACE)
         self._again: deque[tuple[int, int]] = deque()  # looks whose lines are read once more
-        self._at_ns, self._n_byte = began_ns, 0
-        if since_ns is not None:
-            self._at_ns = max(began_ns, since_ns)
-            places = _read_places(self._places)
+        self._at_ns, self._n_byte, self._since_ns = began_ns, 0, since_ns or 0
+        if since_ns is not None and (places := _read_places(self._places)):
             self._kept.extend(each for each in places if each[0] <= since_ns)
             self._again.extend(each for each in places if each[0] > since_ns)
-            self._n_byte = dict(places).get(since_ns, 0)
+            self._at_ns, self._n_byte = self._kept[-1] if self._kept else (began_ns, 0)
+        elif since_ns is not None:
+            self._at_ns = max(began_ns, since_ns)
 
     def take(self, now_ns: int, *, is_last: bool = False) -> list[Written]:
         """Return new lines; with `is_last` an unfinished one too, as the program has ended."""
@@ -58,8 +58,8 @@ class ProgramLog:
             texts = _texts(self._read(n_byte - self._n_byte))
             lines, self._n_byte, self._at_ns = self._lines(texts, at_ns), n_byte, at_ns
             self._kept.append((at_ns, n_byte))
-            if lines:  # else the file was emptied since
-                return lines
+            if new := [line for line in lines if line.at_ns > self._since_ns]:
+                return new  # else the file was emptied since
         data = self._read(MOST_BYTES)
         end = data.rfind(b"\n") + 1
         if (is_last and len(data) < MOST_BYTES) or (not end and len(data) == MOST_BYTES):
