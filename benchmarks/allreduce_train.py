@@ -53,7 +53,7 @@ def ddp_rows(n_row: int, batch: int) -> Iterator[torch.Tensor]:
     for epoch in itertools.count():
         order = torch.randperm(n_row, generator=torch.Generator().manual_seed(epoch))
         own = order[dist.get_rank() :: dist.get_world_size()]
-        yield from (rows for rows in own.split(batch) if len(rows) == batch)
+        yield from (own[at : at + batch] for at in range(0, len(own) - batch + 1, batch))
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def main() -> None:
     wrapped = DistributedDataParallel(model)
     for n_step, rows in enumerate(ddp_rows(args.rows, args.batch)):
         optimizer.zero_grad()
-        loss_of(wrapped(x[rows]), y[rows]).backward()
+        torch.autograd.backward(loss_of(wrapped(x[rows]), y[rows]))
         optimizer.step()
         now_s = time.monotonic()
         begun_s = begun_s or now_s

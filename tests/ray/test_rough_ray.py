@@ -13,9 +13,9 @@ import pytest
 import ray
 from waiting import LIMIT_S
 
-from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
 from dlrover_nb.core.backends.ray.master import RayLink
+from dlrover_nb.core.backends.ray.reach import NAMESPACE
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.driver.endings import Ending, ending
@@ -12,7 +13,7 @@ from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.secrets import secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.driver.backend import NodeExited
@@ -37,6 +38,7 @@ class ExternalLogs:
         self._logs = NodeLogs(folder, secrets=secret_values(spec))
         self._steps = dict[str, StepLog]()
         self._read_ns: dict[str, int] = {}
+        self._kept_ns: dict[str, int] = {}  # of lines that an earlier master kept after it saved its state
         self._job, self.lines = spec.name, self._logs.lines
 
     @property
@@ -46,18 +48,19 @@ class ExternalLogs:
 
     def reload(self, nodes: Collection[str], read_ns: Mapping[str, int]) -> None:
         """Continue where an earlier master stopped."""
+        self._logs.cut()
         self._logs.reload(nodes)
+        self._kept_ns = {node: self._logs.position(node)[0] for node in nodes}
         self._read_ns = dict(read_ns)
 
     def add(self, written: Iterable[Written]) -> Iterator[StepsDone]:
         """Keep lines, and yield the steps that they report."""
-        for line in written:
-            at_s = line.at_ns / 1e9
-            self._read_ns[line.node] = read_ns = max(line.at_ns, self._read_ns.get(line.node, 0))
-            kept = LogLine(at_s, line.node, "stdout", line.text)
-            self._logs.add(LinesWritten(line.node, (kept,), (read_ns, read_ns)))
-            if self._pattern and (steps := self._read(line, at_s)) is not None:
-                yield steps
+        for node, group in groupby(written, key=lambda line: line.node):
+            lines = list(group)
+            self._keep(node, lines)
+            for line in lines:
+                if self._pattern and (steps := self._read(line, line.at_ns / 1e9)) is not None:
+                    yield steps
 
     def ending(self, exited: NodeExited, at_s: float) -> Ending:
         """Return why a node exited, after `finish_node`."""
@@ -72,6 +75,13 @@ class ExternalLogs:
     def close(self, at_s: float) -> None:
         """Close the logs of all nodes."""
         self._logs.close(at_s)
+
+    def _keep(self, node: str, lines: Sequence[Written]) -> None:
+        self._read_ns[node] = read_ns = max(lines[-1].at_ns, self._read_ns.get(node, 0))
+        kept_ns = self._kept_ns.get(node, 0)
+        new = [LogLine(each.at_ns / 1e9, node, "stdout", each.text) for each in lines if each.at_ns > kept_ns]
+        if new:
+            self._logs.add(LinesWritten(node, tuple(new), (read_ns, read_ns)))
 
     def _read(self, line: Written, at_s: float) -> StepsDone | None:
         log = self._step_log(line.node)

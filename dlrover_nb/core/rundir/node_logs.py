@@ -3,7 +3,9 @@
 Lines arrive over the wire in batches. When a node is gone its master reads the rest from the node's own files
 where it can: a worker that crashes or is killed cannot send its last lines. All lines are also appended to
 ``logs/NODE.log`` of the run folder, for a restarted master and for people, and ``NODE.read`` beside it holds
-the position up to which the node's own files are read. A full disk affects only these files.
+the position up to which the node's own files are read, and how long the log is with these lines: what stands
+behind that was written by a master that was killed before it could note the position, and the next one gets
+it again. A full disk affects only these files.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import logging
+import os
 import threading
 from collections import deque
 from dataclasses import replace
@@ -70,6 +73,10 @@ class NodeLogs:
         lines = [replace(line, text=self._redact(line.text)) for line in written.lines]
         self._add(node, lines, n_byte)
 
+    def position(self, node: str) -> tuple[int, int]:
+        """Return the position of the last line kept of a node in each of its streams."""
+        return self._read.get(node, (0, 0))
+
     def knows(self, node: str) -> bool:
         """Whether there are lines of a node of this name."""
         return node in self._rings
@@ -98,6 +105,15 @@ class NodeLogs:
             rings = {name: list(ring) for name, ring in self._rings.items()}
         silent: dict[str, list[LogLine]] = {name: [] for name in there}
         return newest(silent | rings, node, n_line)
+
+    def cut(self) -> None:
+        """Remove the lines whose position an earlier master could not note, before `reload`."""
+        for path in self._folder.glob("*.log"):
+            noted = _noted(path.with_suffix(".read"))
+            with contextlib.suppress(OSError):
+                n_byte = path.stat().st_size
+                if len(noted) == 3 and noted[2] != n_byte:
+                    os.truncate(path, noted[2] if noted[2] < n_byte else 0)  # a shorter one was just begun
 
     def reload(self, there: Collection[str] = ()) -> None:
         """Read the files of an earlier master; nodes that are not in `there` count as exited."""
@@ -230,7 +246,10 @@ def _append(path: Path, lines: Iterable[LogLine], n_byte: tuple[int, int]) -> No
         path.replace(_older(path))
     with path.open("a", encoding="utf-8") as file:
         file.writelines(f"{head(line.at_s, line.level)}{line.text}\n" for line in lines)
-    path.with_suffix(".read").write_text("{} {}\n".format(*n_byte))
+        size = file.tell()
+    new = path.with_suffix(".read.new")
+    new.write_text("{} {} {}\n".format(*n_byte, size))
+    new.replace(path.with_suffix(".read"))
 
 
 def _older(path: Path) -> Path:
@@ -251,8 +270,14 @@ def _parsed(node: str, texts: Iterable[str]) -> list[LogLine]:
 
 
 def _position(path: Path) -> tuple[int, int]:
-    try:
-        out, err = map(int, path.read_text().split())
-    except (OSError, ValueError):
-        return 0, 0
+    out, err, *_ = _noted(path) or (0, 0)
     return out, err
+
+
+def _noted(path: Path) -> list[int]:
+    """Return the position in both streams, and the log's length, which release 0.1 did not note."""
+    try:
+        noted = list(map(int, path.read_text().split()))
+    except (OSError, ValueError):
+        return []
+    return noted if len(noted) in {2, 3} else []

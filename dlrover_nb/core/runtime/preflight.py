@@ -71,11 +71,6 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
     NotFoundError, InvalidValueError
         What is wrong with the data, with the code, or with a secret that was not stored.
     """
-    if spec.foreign is not None:
-        raise InvalidValueError(
-            f"job {spec.name} is an external job, which runs in pods or as processes of this machine; "
-            "connect kubernetes or local, and submit it"
-        )
     check_complete(spec)
     _check_deadline(spec)
     spec, packed = pack_code(spec, model=model, data=data)

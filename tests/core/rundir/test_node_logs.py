@@ -213,3 +213,28 @@ def test_all_nodes_that_lived_to_the_end_are_kept_however_many(tmp_path: Path) -
         kept.add(told("x", node=f"worker-{n}"))
     kept.close(1.0)
     assert len(kept.lines(None, 999)) == len(read_logs(run(tmp_path), n_line=999)) == n_node
+
+
+@pytest.mark.parametrize("file_bytes", [1 << 20, 1])  # the second one turns the file over before each batch
+def test_lines_that_a_killed_master_could_not_note_are_kept_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_bytes: int
+) -> None:
+    monkeypatch.setattr(node_logs, "FILE_BYTES", file_bytes)
+    killed = NodeLogs(tmp_path)
+    killed.add(told("a", "b", n_byte=(2, 2)))
+    note = tmp_path / node_logs.FOLDER / "worker-0.read"
+    before = note.read_text()
+    killed.add(told("c", n_byte=(3, 3)))
+    note.write_text(before)  # it was killed in between
+
+    following = NodeLogs(tmp_path)
+    following.cut()
+    following.reload(["worker-0"])
+    assert following.position("worker-0") == (2, 2)
+    following.add(told("c", "d", n_byte=(4, 4)))
+    last = NodeLogs(tmp_path)
+    last.cut()
+    last.reload(["worker-0"])
+    assert last.position("worker-0") == (4, 4)
+    for each in (following, last):
+        assert texts(each.lines("worker-0", 9)) == ["a", "b", "c", "d"]

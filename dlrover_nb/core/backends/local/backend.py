@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -22,13 +21,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 
+from dlrover_nb.core.backends.programs.exits import exited, kill_group
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.detached import has_started_at, start_time
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.flash import sweep_memory
-from dlrover_nb.core.runtime.last_words import is_failure, last_error, parsed
-from dlrover_nb.core.runtime.limits import sweep_groups, was_out_of_memory
+from dlrover_nb.core.runtime.limits import sweep_groups
 from dlrover_nb.core.runtime.output import STREAMS, output_path
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -39,13 +38,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.failures import ProgramError
 
 logger = logging.getLogger(__name__)
 
 END_WAIT_S = 5.0
 _MIB = 1 << 20
-_LAST_BYTES = 16 << 10  # at the end of a log, that are searched for an error
 _LAUNCH = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
@@ -94,13 +91,7 @@ class LocalBackend:
         Whether nodes are resized in place: they set their limits themselves, so that it always succeeds here.
         By default they are replaced, as on machines that are not one's own.
 
-    Attributes
-    ----------
-    module
-        What a node's process runs, with the path of its configuration as argument.
     """
-
-    module = "dlrover_nb.core.runtime.node"
 
     def __init__(
         self,
@@ -162,7 +153,7 @@ class LocalBackend:
                 config = from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
                 self._jobs[path.stem] = config.spec.name
             else:
-                _kill_group(process.pid)
+                self._end(process)
         self._known.update(nodes)
         gone = [node for node in nodes if node not in self._processes]
         self._stillborn += [NodeExited(node, "it ended while its master was away") for node in gone]
@@ -171,7 +162,7 @@ class LocalBackend:
         """Kill the node's whole process group."""
         process = self._processes.get(node)
         if process is not None and process.poll() is None:
-            _kill_group(process.pid)
+            self._end(process)
 
     def resizes_in_place(self) -> bool:
         """Return whether this backend was made to resize nodes."""
@@ -212,8 +203,9 @@ class LocalBackend:
     def close(self) -> None:
         """Kill all processes and wait until they are gone."""
         self._closed = True
-        for node in self._processes:
-            self.stop_node(node)
+        for process in self._processes.values():
+            if process.poll() is None:
+                kill_group(process.pid)
         for node, process in self._processes.items():
             try:
                 process.wait(END_WAIT_S)
@@ -236,7 +228,7 @@ class LocalBackend:
         outputs = self._outputs(config.node)
         with outputs[0].open("ab") as out, outputs[1].open("ab") as err:
             process = subprocess.Popen(
-                [*launch, sys.executable, "-m", self.module, str(path)],
+                [*launch, *self._command(path)],
                 cwd=self._cwd,
                 env=self._environment(config),
                 stdin=subprocess.DEVNULL,
@@ -248,6 +240,14 @@ class LocalBackend:
             started = _Left(process.pid, start_time(process.pid))
             path.with_suffix(".pid").write_bytes(to_json(started))
         return process
+
+    def _command(self, configuration: Path) -> list[str]:
+        """Return the command of a node's process."""
+        return [sys.executable, "-m", "dlrover_nb.core.runtime.node", str(configuration)]
+
+    def _end(self, process: Process) -> None:
+        """End the process of a node."""
+        kill_group(process.pid)
 
     def _file(self, node: str) -> Path:
         """Return a node's configuration."""
@@ -263,31 +263,7 @@ class LocalBackend:
         return None
 
     def _exited(self, node: str, process: Process) -> NodeExited:
-        return self._ended(node, process.pid, process.returncode)
-
-    def _ended(self, node: str, pid: int, code: int | None) -> NodeExited:
-        was_killed = code in {None, -signal.SIGKILL}
-        if was_killed and was_out_of_memory(f"{self._jobs.get(node, '')}-{node}", pid):
-            why = "the kernel killed it for lack of memory"
-            return NodeExited(node, why, was_killed=True, out_of_memory=True)
-        failed = code is not None and is_failure(code)
-        return NodeExited(node, self._why(node, code), was_killed=was_killed, failed=failed)
-
-    def _why(self, node: str, code: int | None) -> str:
-        if code is None:
-            return "its process is gone"
-        if code < 0:  # its log does not say what killed it
-            return f"killed by signal {-code} ({_signal_name(-code)})"
-        told, error = f"exit code {code}", self._last_error(node)
-        return f"{told}: {error}" if code and error else told
-
-    def _last_error(self, node: str) -> ProgramError | None:
-        try:
-            with self.log(node).open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-                return last_error(parsed(file.read().decode(errors="replace")))
-        except OSError:
-            return None  # the log cannot be read
+        return exited(self._jobs.get(node, ""), node, process.pid, process.returncode, self.log(node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,17 +313,5 @@ def _left_behind(path: Path) -> _Adopted | None:
     return _Adopted(process) if is_same and _runs(process) else None
 
 
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
-        os.killpg(pid, signal.SIGKILL)
-
-
 def _is_over(process: Process) -> bool:
     return process.poll() is not None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

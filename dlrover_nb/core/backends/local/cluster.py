@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 import signal
 import sys
 import time
@@ -30,6 +29,7 @@ from dlrover_nb.core.backends.local.record import (
     read_master,
     write_private,
 )
+from dlrover_nb.core.backends.programs.program_files import check_commands
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
@@ -133,7 +133,7 @@ class LocalCluster(OfThisAccount):
         from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415 - few jobs are external
 
         spec = checked(spec, model=model, data=data)
-        _check_commands(spec)
+        check_commands(spec)
         folder = self._start(self._submission(spec, NO_FEATURES))
         bounds = completed(spec.bounds, self._capacity, spec.plan)
         return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
@@ -242,17 +242,6 @@ def connect_local(cpus: float | None = None) -> LocalCluster:
         When `cpus` is not a positive number.
     """
     return LocalCluster(cpus)
-
-
-def _check_commands(spec: JobSpec) -> None:
-    """Refuse programs that are not on this machine: their job would end after several starts."""
-    assert spec.foreign is not None
-    for name, role in (("worker", spec.foreign.worker), ("ps", spec.foreign.ps)):
-        if role.command and shutil.which(role.command[0]) is None:
-            raise InvalidValueError(
-                f"external.{name}.command begins with {role.command[0]!r}, which is no program of this "
-                "machine; give the path of one, or install it"
-            )
 
 
 def _newest_runs() -> dict[str, Path]:

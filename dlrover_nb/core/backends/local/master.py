@@ -5,9 +5,8 @@ answers calls over HTTP on loopback, writes the last snapshot when the job has e
 longer, so that views read the last telemetry. Restarted in the run folder of an unfinished job, it resumes
 the job with the nodes that still run.
 
-The server is the standard library's. Waitress, which serves masters in pods, was rejected as a dependency of
-every installation: here one user's few processes call. A Unix socket was rejected because its path may have
-100 characters at most, which home folders exceed.
+Calls come to a port of loopback. A Unix socket was rejected because its path may have 100 characters at most,
+which home folders exceed.
 """
 
 from __future__ import annotations
@@ -23,12 +22,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.backends.local.programs import LOOPBACK, LocalPrograms
+from dlrover_nb.core.backends.local.programs import LocalPrograms
 from dlrover_nb.core.backends.local.record import (
     PROGRESS,
     SUBMISSION,
@@ -41,6 +38,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver import external_job, own_job
 from dlrover_nb.core.driver.detached import start_time
+from dlrover_nb.core.driver.http_server import ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.files import writing_to
@@ -59,41 +57,16 @@ logger = logging.getLogger(__name__)
 
 TERMINATED = 128 + signal.SIGTERM
 LINGER_S = 300.0  # to keep answering after the job's end
-REQUEST_LIMIT_S = 30.0  # for a client to send its request
 
 
-class LoopbackServer(ThreadingMixIn, WSGIServer):
-    """Serves a WSGI application on a free port of loopback, each request in a thread."""
-
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, application: MasterService) -> None:
-        super().__init__((LOOPBACK, 0), _Handler)
-        self.set_app(application)
-
-    def server_bind(self) -> None:
-        """Bind without looking up this host's name, which may wait for a name server."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
-        self.setup_environ()
-
-
-class _Handler(WSGIRequestHandler):
-    timeout = REQUEST_LIMIT_S
-
-    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - as the standard library has it
-        """Log nothing: views call each second."""
-
-
-def driver_of(folder: Path, service: MasterService, port: int) -> own_job.OwnJob | external_job.ExternalJob:
+def driver_of(folder: Path, service: MasterService, url: str) -> own_job.OwnJob | external_job.ExternalJob:
     """Return the loop of the job in a run folder: a new one, or one that resumes it.
 
-    The programs of an external job report to `service`, which answers at `port` of loopback.
+    The programs of an external job report to `service`, which answers at `url`.
     """
     submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
     if submission.spec.foreign is not None:
-        return _programs_driver(folder, submission, service, port)
+        return _programs_driver(folder, submission, service, url)
     backend = LocalBackend(folder, cpus=submission.cpus, outlive=True)
     setup = own_job.RunSetup(backend, folder, history_url=None, clock=SystemClock())
     if (folder / JOB).exists():
@@ -107,17 +80,22 @@ def _resumed(setup: own_job.RunSetup) -> own_job.OwnJob:
 
 
 def _programs_driver(
-    folder: Path, submission: Submission, service: MasterService, port: int
+    folder: Path, submission: Submission, service: MasterService, url: str
 ) -> external_job.ExternalJob:
     token, reports = submission.report_token, queue.SimpleQueue[StepsDone]()
     service.take_reports(token, reports.put)
     backend = LocalPrograms(
         folder, token=token, working_folder=submission.working_folder, cpus=submission.cpus
     )
-    url = f"http://{LOOPBACK}:{port}{REPORT_PATH}"
     with _told_progress(folder) as on_progress:
         around = external_job.Surroundings(
-            folder, None, SystemClock(), url, reports, on_progress, features=submission.features
+            folder,
+            None,
+            SystemClock(),
+            url + REPORT_PATH,
+            reports,
+            on_progress,
+            features=submission.features,
         )
         service.take_calls(token, around.calls)
         if (folder / JOB).exists():
@@ -154,9 +132,9 @@ def run(folder: Path) -> int:
         may_leave.set()
 
     service = MasterService(access := secrets.token_hex(32), BY_TOKEN_ALONE)
-    server = LoopbackServer(service)
+    server = ThreadedServer(service)
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    driver = driver_of(folder, service, server.server_port)
+    driver = driver_of(folder, service, server.url)
     driver.start()
     signal.signal(signal.SIGTERM, leave)
     service.serve(driver)

@@ -22,7 +22,7 @@ from ray._private import state
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gangs, remove_request
-from dlrover_nb.core.backends.ray.reach import ask_ray
+from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NAMESPACE = "dlrover-nb"
 SCHEDULING_S = 3.0  # a node may be unplaced for so long only because its process is starting
 LEFT_ALONE_S = 30.0  # after its end, for a master to observe it
 _ENDED = "ended by itself"
@@ -176,10 +175,18 @@ class RayBackend:
             "lifetime": "detached",
             "max_restarts": 0,
         }
+        actor = self._actors[config.node] = self._begin(config, options)
+        self._unplaced[config.node] = Asked(actor, self._needs[config.node], time.monotonic())
+
+    def _begin(self, config: NodeConfig, options: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+        """Create the actor of a node, and expect its end."""
         actor = ray.remote(RayNode).options(**options).remote()
         self._refs[actor.run.remote(to_json(config))] = config.node
-        self._actors[config.node] = actor
-        self._unplaced[config.node] = Asked(actor, self._needs[config.node], time.monotonic())
+        return actor
+
+    def _await_end(self, node: str, actor: Any) -> None:  # noqa: ANN401 - as above
+        """Expect the end of an adopted node."""
+        self._refs[actor.end.remote()] = node
 
     def _start_deferred(self) -> None:
         """Request the gang's nodes once Ray has room for all of them; the others once these are placed."""
@@ -213,7 +220,8 @@ class RayBackend:
             self.stop_node(node)
             del self._actors[node]
         self._needs |= nodes
-        self._refs |= {actor.end.remote(): node for node, actor in self._actors.items()}
+        for node, actor in self._actors.items():
+            self._await_end(node, actor)
         gone = [node for node in nodes if node not in self._actors]
         self._gone += [NodeExited(node, "it ended while its master was away") for node in gone]
 
@@ -223,6 +231,9 @@ class RayBackend:
             self._gone.append(NodeExited(node, "it was no longer needed before it started"))
             if not self._deferred:
                 self._gang.close()
+        self._kill(node)
+
+    def _kill(self, node: str) -> None:
         if (actor := self._actors.get(node)) is not None:
             with contextlib.suppress(RayError, ValueError):
                 ray.kill(actor)
@@ -263,8 +274,8 @@ class RayBackend:
     def close(self) -> None:
         """Kill all actors that still run."""
         self._closed = True
-        for node in tuple(self._actors):
-            self.stop_node(node)
+        for node in self._actors:
+            self._kill(node)
         self._gang.close()
         remove_gangs(self._job)
         self._deferred.clear()
@@ -274,15 +285,21 @@ class RayBackend:
 
     def _ended(self, ref: Any) -> NodeExited:  # noqa: ANN401 - Ray's reference has no public type
         node = self._refs.pop(ref)
+        exited = self._exit_of(node, ref)
+        self._kill(node)  # a run that returned leaves its actor idle
+        self._forget(node)
+        return exited
+
+    def _exit_of(self, node: str, ref: Any) -> NodeExited:  # noqa: ANN401 - as above
+        """Return how a node ended, from the call that ended with it."""
         why, was_killed, failed = _cause(ref)
         if was_killed and (_says_memory(why) or was_out_of_memory(f"{self._job}-{node}")):
-            exited = NodeExited(node, f"no memory was left: {why}", was_killed=True, out_of_memory=True)
-        else:
-            exited = NodeExited(node, why, was_killed=was_killed, failed=failed)
-        self.stop_node(node)  # a run that returned leaves its actor idle
+            return NodeExited(node, f"no memory was left: {why}", was_killed=True, out_of_memory=True)
+        return NodeExited(node, why, was_killed=was_killed, failed=failed)
+
+    def _forget(self, node: str) -> None:
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
-        return exited
 
 
 def clear_left(job: str) -> None:

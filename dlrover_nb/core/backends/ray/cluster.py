@@ -9,7 +9,9 @@ import atexit
 import contextlib
 import logging
 import os
-import time
+import secrets
+import sys
+from pathlib import Path
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +20,10 @@ from ray._private import auto_init_hook, ray_constants
 from ray._private.services import resolve_ip_for_localhost
 from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
-from ray.exceptions import RayError
 
-from dlrover_nb.core.backends.ray.backend import NAMESPACE, clear_left, ray_capacity
+from dlrover_nb.core.backends.programs.program_files import check_commands
+from dlrover_nb.core.backends.programs.running import ProgramSetup
+from dlrover_nb.core.backends.ray.backend import clear_left, ray_capacity
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -30,8 +33,9 @@ from dlrover_nb.core.backends.ray.head import (
     stop_head,
 )
 from dlrover_nb.core.backends.ray.load import ray_load
-from dlrover_nb.core.backends.ray.master import RayLink, RayMaster
-from dlrover_nb.core.backends.ray.reach import ask_ray, check_reachable, silence
+from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
+from dlrover_nb.core.backends.ray.names import await_name_free, job_names, master_of
+from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
@@ -48,13 +52,11 @@ from dlrover_nb.core.rundir.pruning import remove_released
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.summary import JobSummary, summarize
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.job import JobSpec
@@ -80,7 +82,7 @@ class RayCluster(OfThisAccount):
     def __init__(self, address: str, head: HeadRecord | None) -> None:
         self._address = address
         self._head = head
-        self._rollcall = SummaryPoll(_actor)
+        self._rollcall = SummaryPoll(master_of)
 
     @property
     def simulated(self) -> bool:
@@ -112,19 +114,25 @@ class RayCluster(OfThisAccount):
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
+        if spec.foreign is not None:
+            return self._submit_programs(spec, model=model, data=data)
         from dlrover_nb.core.runtime.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
 
         prepared = validate_job(spec, model=model, data=data)
         spec, features = prepared.spec, prepared.features
         origin_of(spec, features)  # its errors, before anything is made
-        sweep(jobs_folder())
-        capacity = self.capacity()
-        check_fits(spec.plan, capacity)
-        self._make_room_for(spec.name)
-        folder = new_run_folder(spec.name)
+        if spec.sync is Sync.ALLREDUCE:
+            from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
+
+            spec = with_workers(spec, features, python=sys.executable)
+        folder, capacity = self._new_folder(spec)
         with writing_to(folder):
             prepared.write(folder)
-        actor = _create_master(spec.name, to_json(spec), to_json(features), folder, one_host=self._one_host())
+        encoded = to_json(spec), to_json(features), str(folder)
+        if spec.foreign is not None:
+            actor = create_master(RayProgramsMaster, spec.name, *encoded, self._setup(spec))
+        else:
+            actor = create_master(RayMaster, spec.name, *encoded, one_host=self._one_host())
         bounds = completed(spec.bounds, capacity, spec.plan)
         return JobHandle(
             spec.name,
@@ -133,6 +141,30 @@ class RayCluster(OfThisAccount):
             bounds=bounds,
             deadline=promised(spec, features, capacity, folder),
         )
+
+    def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
+        """Start an external job; on this machine its programs run as this process would."""
+        from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415 - few jobs are external
+
+        spec = checked(spec, model=model, data=data)
+        setup = self._setup(spec)
+        folder, capacity = self._new_folder(spec)
+        encoded = to_json(spec), to_json(NO_FEATURES), str(folder)
+        actor = create_master(RayProgramsMaster, spec.name, *encoded, setup)
+        bounds = completed(spec.bounds, capacity, spec.plan)
+        return JobHandle(spec.name, RayLink(spec.name, actor), bounds=bounds)
+
+    def _setup(self, spec: JobSpec) -> ProgramSetup:
+        """Return how programs are run: on this machine as this process would run them."""
+        return _setup_here(spec) if self._one_host() else ProgramSetup(secrets.token_urlsafe(32))
+
+    def _new_folder(self, spec: JobSpec) -> tuple[Path, Capacity]:
+        """Return the run folder of a job that fits and may have its name, and the capacity."""
+        sweep(jobs_folder())
+        capacity = self.capacity()
+        check_fits(spec.plan, capacity)
+        self._make_room_for(spec.name)
+        return new_run_folder(spec.name), capacity
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those only in the history."""
@@ -144,21 +176,21 @@ class RayCluster(OfThisAccount):
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
         """Return the jobs whose masters answer at once, newest first."""
-        told = self._rollcall.call(_job_names())
+        told = self._rollcall.call(job_names())
         return tuple(sorted(told, key=lambda s: s.started_at_s, reverse=True))
 
     def job(self, name: str) -> JobHandle:
         """Find a job by name; for one only in the history, the error says how to read it."""
-        names = _job_names()
+        names = job_names()
         if name not in names:
             raise NotFoundError(no_job(name, f"at {self._address}", names, {job.name for job in past_jobs()}))
-        return self._handle(name, _actor(name))
+        return self._handle(name, master_of(name))
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Remove a job: its master, its run folders on this machine; see `Cluster.delete`."""
-        is_here = name in _job_names()
+        is_here = name in job_names()
         if is_here:
-            handle = self._handle(name, _actor(name))
+            handle = self._handle(name, master_of(name))
             with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
                 phase = handle.snapshot().phase
                 if not phase.is_final and not force:
@@ -198,9 +230,9 @@ class RayCluster(OfThisAccount):
 
     def _handles(self) -> list[JobHandle]:
         found = []
-        for name in _job_names():
+        for name in job_names():
             with contextlib.suppress(NotFoundError):  # gone since it was listed
-                found.append(self._handle(name, _actor(name)))
+                found.append(self._handle(name, master_of(name)))
         return found
 
     def _handle(self, name: str, actor: Any) -> JobHandle:  # noqa: ANN401 - Ray's handle has no public type
@@ -211,10 +243,10 @@ class RayCluster(OfThisAccount):
 
     def _make_room_for(self, name: str) -> None:
         """Refuse the name of a running job; end an ended job's master, as the history keeps its results."""
-        if name not in _job_names():
+        if name not in job_names():
             clear_left(name)
             return
-        handle = self._handle(name, _actor(name))
+        handle = self._handle(name, master_of(name))
         with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
             phase = handle.snapshot().phase
             if not phase.is_final:
@@ -224,9 +256,9 @@ class RayCluster(OfThisAccount):
     def _let_go(self, name: str) -> None:
         """End a job's master and what the job left on the cluster."""
         with contextlib.suppress(NotFoundError):
-            ray.kill(_actor(name))
+            ray.kill(master_of(name))
         clear_left(name)
-        _await_name_free(name)
+        await_name_free(name)
 
 
 def connect_ray(address: str | None = None, *, cpus: float | None = None) -> RayCluster:
@@ -331,21 +363,12 @@ def _same_cluster(address: str) -> bool:
     return address in {"auto", ray.get_runtime_context().gcs_address}
 
 
-def _create_master(name: str, spec: bytes, features: bytes, folder: Path, *, one_host: bool) -> Any:  # noqa: ANN401 - Ray's handle has no public type
-    options = {
-        "name": name,
-        "namespace": NAMESPACE,
-        "lifetime": "detached",
-        "num_cpus": 0,
-        "max_concurrency": 16,
-        "max_restarts": -1,
-    }
-    try:
-        return ray.remote(RayMaster).options(**options).remote(spec, features, str(folder), one_host=one_host)
-    except ValueError as error:  # the name was taken since the check
-        raise InvalidValueError(
-            f"a job named {name} was submitted at the same moment; choose another name"
-        ) from error
+def _setup_here(spec: JobSpec) -> ProgramSetup:
+    """Return how programs run on this machine: with the folder and the variables of this process."""
+    check_commands(spec)
+    ours = ray_environment()
+    inherited = {key: value for key, value in os.environ.items() if ours.get(key) != value}
+    return ProgramSetup(secrets.token_urlsafe(32), True, str(Path.cwd()), inherited)
 
 
 def _is_reachable() -> bool:
@@ -354,32 +377,6 @@ def _is_reachable() -> bool:
     except BackendError:
         return False
     return True
-
-
-def _job_names() -> list[str]:
-    """Return the names of job masters; nodes are named JOB/NODE."""
-    try:
-        actors = ask_ray(lambda: ray.util.list_named_actors(all_namespaces=True))
-    except (RayError, ConnectionError) as error:
-        raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
-    return sorted(a["name"] for a in actors if a["namespace"] == NAMESPACE and "/" not in a["name"])
-
-
-def _actor(name: str) -> Any:  # noqa: ANN401 - as above
-    try:
-        return ask_ray(lambda: ray.get_actor(name, namespace=NAMESPACE))
-    except ValueError as error:
-        raise NotFoundError(f"job {name} is gone") from error
-
-
-def _await_name_free(name: str, timeout_s: float = 10.0) -> None:
-    end = time.monotonic() + timeout_s
-    while name in _job_names():
-        if time.monotonic() > end:
-            raise BackendError(
-                f"the master of the ended job {name} could not be removed; choose another name"
-            )
-        time.sleep(0.02)
 
 
 def _is_final(handle: JobHandle) -> bool:

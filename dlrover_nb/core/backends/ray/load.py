@@ -20,9 +20,8 @@ from ray.core.generated import gcs_pb2
 from ray.exceptions import RayError
 from ray.util import placement_group_table
 
-from dlrover_nb.core.backends.ray.backend import NAMESPACE
 from dlrover_nb.core.backends.ray.gang import MIB, job_of_group
-from dlrover_nb.core.backends.ray.reach import ask_ray
+from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.host_use import host_use
 from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job

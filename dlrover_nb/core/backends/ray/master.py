@@ -1,7 +1,7 @@
 """The job master as a detached Ray actor: it outlives notebooks, dashboards and their crashes.
 
-The actor holds one `JobLoop` and has one method, `answer`, which Ray runs in a pool of threads. When its
-process is killed Ray restarts it, and it resumes from its run folder with the nodes that still run.
+The actor holds one `JobLoop`, and its method `answer` takes all calls; Ray runs it in a pool of threads. When
+its process is killed Ray restarts it, and it resumes from its run folder with the nodes that still run.
 
 A client and a master of different releases either understand each other's calls or get one line of refusal.
 """
@@ -9,6 +9,8 @@ A client and a master of different releases either understand each other's calls
 from __future__ import annotations
 
 import os
+import queue
+import secrets
 import threading
 import time
 from pathlib import Path
@@ -19,27 +21,62 @@ from ray._private import state
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.ray.reach import check_reachable
+from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable
 from dlrover_nb.core.client.calls import ANSWERS, CALLS, ONCE, Failed
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.errors import BackendError, WireError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
+from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
+from dlrover_nb.core.structs.external import StepsDone
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.driver.loop import JobLoop
 
 CALL_TIMEOUT_S = 30.0
 BACK_LIMIT_S = 20.0  # for a killed master to restart: a process, its imports, its journal
 BACK_EVERY_S = 0.25
 
 
-class RayMaster:
-    """The actor of one job.
+class MasterActor:
+    """The actor of one job: answers calls about it, while its loop runs."""
+
+    def _drive(self, driver: JobLoop[Any], folder: Path) -> None:
+        """Let the loop of the job in a run folder run."""
+        self._driver = driver
+        driver.start()
+        self._calls = CallHandler(driver)
+        threading.Thread(target=prune, args=(folder.parent, time.time()), name="prune", daemon=True).start()
+
+    def answer(self, call: bytes) -> bytes:
+        """Answer an encoded call of `core.client.calls`."""
+        try:
+            return self._calls.answer_packed(call)
+        except WireError:
+            return ANSWERS.pack(Failed("BackendError", other_release(self._driver.spec.name)))
+
+    def pid(self) -> int:
+        """Return the actor's process id."""
+        return os.getpid()
+
+
+def _refuse_release_0_1(self: MasterActor, *_: object) -> tuple[str, str]:
+    return ("BackendError", other_release(self._driver.spec.name))
+
+
+for _call in ("snapshot", "summary", "series", "decide", "weigh", "explain", "logs", "choose", "stop"):
+    # A client of release 0.1 calls these; without them it reports an attribute error of Ray's.
+    setattr(MasterActor, _call, _refuse_release_0_1)
+
+
+class RayMaster(MasterActor):
+    """The actor of one of our own jobs.
 
     Parameters
     ----------
@@ -60,32 +97,70 @@ class RayMaster:
         backend = RayBackend(spec.name, one_host=one_host)
         setup = own_job.RunSetup(backend, path, history_url=None, clock=SystemClock())
         if (path / JOB).exists():  # Ray restarted this actor after its process was killed
-            self._driver = own_job.resume(setup)
+            self._drive(own_job.resume(setup), path)
         else:
-            self._driver = own_job.begin(spec, from_json(features_json, FeatureSpec), setup)
-        self._driver.start()
-        self._calls = CallHandler(self._driver)
-        threading.Thread(target=prune, args=(path.parent, time.time()), name="prune", daemon=True).start()
-
-    def answer(self, call: bytes) -> bytes:
-        """Answer an encoded call of `core.client.calls`."""
-        try:
-            return self._calls.answer_packed(call)
-        except WireError:
-            return ANSWERS.pack(Failed("BackendError", other_release(self._driver.spec.name)))
-
-    def pid(self) -> int:
-        """Return the actor's process id."""
-        return os.getpid()
+            self._drive(own_job.begin(spec, from_json(features_json, FeatureSpec), setup), path)
 
 
-def _refuse_release_0_1(self: RayMaster, *_: object) -> tuple[str, str]:
-    return ("BackendError", other_release(self._driver.spec.name))
+class RayProgramsMaster(MasterActor):
+    """The actor of an external job, to which its programs report over HTTP.
+
+    Parameters
+    ----------
+    spec_json, features_json
+        The job, and the columns of its data, where they are known.
+    folder
+        Its run folder.
+    setup
+        How its programs are run.
+    """
+
+    def __init__(self, spec_json: bytes, features_json: bytes, folder: str, setup: ProgramSetup) -> None:
+        from dlrover_nb.core.backends.ray.programs import RayPrograms  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver import external_job  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver.service import REPORT_PATH, MasterService  # noqa: PLC0415 - as above
+
+        spec, path = from_json(spec_json, JobSpec), Path(folder)
+        service = MasterService(secrets.token_hex(32), BY_TOKEN_ALONE)  # calls come to the actor alone
+        server = ThreadedServer(service, LOOPBACK if setup.is_here else ray.util.get_node_ip_address())
+        reports = queue.SimpleQueue[StepsDone]()
+        service.take_reports(setup.token, reports.put)
+        features = from_json(features_json, FeatureSpec)
+        around = external_job.Surroundings(
+            path, None, SystemClock(), server.url + REPORT_PATH, reports, features=features
+        )
+        service.take_calls(setup.token, around.calls)
+        threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+        backend = RayPrograms(spec.name, setup)
+        if (path / JOB).exists():
+            self._drive(external_job.resume(backend, around), path)
+        else:
+            self._drive(external_job.begin(spec, backend, around), path)
 
 
-for _call in ("snapshot", "summary", "series", "decide", "weigh", "explain", "logs", "choose", "stop"):
-    # A client of release 0.1 calls these; without them it reports an attribute error of Ray's.
-    setattr(RayMaster, _call, _refuse_release_0_1)
+def create_master(kind: type[MasterActor], name: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+    """Return the new master of a job, an actor of a class, made with these arguments.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is a job of this name.
+    """
+    options = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "num_cpus": 0,
+        "max_concurrency": 16,
+        "max_restarts": -1,
+    }
+    try:
+        return ray.remote(kind).options(**options).remote(*arguments, **named)
+    except ValueError as error:  # the name was taken since it was checked
+        raise InvalidValueError(
+            f"a job named {name} was submitted at the same moment; choose another name"
+        ) from error
 
 
 def other_release(job: str) -> str:

@@ -16,6 +16,7 @@ from dlrover_nb.core.errors import BackendError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NAMESPACE = "dlrover-nb"  # of all actors of ours
 REACH_LIMIT_S = 3.0
 ANSWER_LIMIT_S = 10.0
 

@@ -2,8 +2,9 @@
 
 A line has no time of its own here: those that are found together get times spread evenly over the time since
 the look before, so that the speed of steps in a log is right on average. No two lines of a node have the same
-time, and a small file beside the log holds which byte belongs to the last ones. So the master that replaces
-this one, which saved the time of the last line it read, goes on with the next line.
+time, and a small file beside the log holds which byte belongs to the last line of each of the last looks. So
+the master that replaces this one, which saved the time of the last line it read, goes on with the next line,
+and gives lines that were read before the same times again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.programs.program_files import write_whole
 from dlrover_nb.core.structs.external import Written
 
 if TYPE_CHECKING:
@@ -33,46 +35,64 @@ class ProgramLog:
     began_ns
         When the file was begun, or last read: no line gets an earlier time.
     since_ns
-        Time of the last line that was read by an earlier master; None: read from the beginning.
+        Time of the last line that an earlier master read, 0 when there is none; None: there was no other
+        master.
     """
 
     def __init__(self, node: str, path: Path, began_ns: int, *, since_ns: int | None = None) -> None:
         self._node, self._path, self._places = node, path, path.with_suffix(".places")
         self._kept: deque[tuple[int, int]] = deque(maxlen=_N_PLACE)
-        self._at_ns, self._n_byte = began_ns, 0  # of the last line, or look
-        if since_ns is not None:
+        self._again: deque[tuple[int, int]] = deque()  # looks whose lines are read once more
+        self._at_ns, self._n_byte, self._since_ns = began_ns, 0, since_ns or 0
+        self._looked_ns = 0  # when there was nothing new: later lines were written after that
+        if since_ns is not None and (places := _read_places(self._places)):
+            self._kept.extend(each for each in places if each[0] <= since_ns)
+            self._again.extend(each for each in places if each[0] > since_ns)
+            self._at_ns, self._n_byte = self._kept[-1] if self._kept else (began_ns, 0)
+        elif since_ns is not None:
             self._at_ns = max(began_ns, since_ns)
-            self._n_byte = dict(_read_places(self._places)).get(since_ns, 0)
 
     def take(self, now_ns: int, *, is_last: bool = False) -> list[Written]:
         """Return new lines; with `is_last` an unfinished one too, as the program has ended."""
-        data = self._read()
+        while self._again:
+            at_ns, n_byte = self._again.popleft()
+            texts = _texts(self._read(n_byte - self._n_byte))
+            lines, self._n_byte, self._at_ns = self._lines(texts, at_ns), n_byte, at_ns
+            self._kept.append((at_ns, n_byte))
+            if new := [line for line in lines if line.at_ns > self._since_ns]:
+                return new  # else the file was emptied since
+        data = self._read(MOST_BYTES)
         end = data.rfind(b"\n") + 1
         if (is_last and len(data) < MOST_BYTES) or (not end and len(data) == MOST_BYTES):
             end = len(data)  # the last line, or one that is longer than all that is read at once
-        texts = data[:end].decode(errors="replace").splitlines()
-        before_ns, self._at_ns = self._at_ns, max(self._at_ns, now_ns)
+        texts = _texts(data[:end])
         if not texts:
+            self._looked_ns = now_ns
             return []
-        step_ns = max(now_ns - before_ns, len(texts)) // len(texts)
-        lines = [Written(self._node, before_ns + step_ns * i, text) for i, text in enumerate(texts, 1)]
+        lines = self._lines(texts, now_ns)
         self._at_ns, self._n_byte = lines[-1].at_ns, self._n_byte + end
         self._shorten()
         self._keep_place()
         return lines
+
+    def _lines(self, texts: list[str], until_ns: int) -> list[Written]:
+        """Return lines with times after the last one, evenly until about this time."""
+        before_ns = max(self._at_ns, self._looked_ns)
+        step_ns = max(until_ns - before_ns, len(texts)) // max(len(texts), 1)
+        return [Written(self._node, before_ns + step_ns * i, text) for i, text in enumerate(texts, 1)]
 
     def remove(self) -> None:
         """Delete the files; their lines are read."""
         for path in (self._path, self._places):
             path.unlink(missing_ok=True)
 
-    def _read(self) -> bytes:
+    def _read(self, n_byte: int) -> bytes:
         try:
             with self._path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self._n_byte:
                     self._n_byte = 0  # somebody emptied it
                 file.seek(self._n_byte)
-                return file.read(MOST_BYTES)
+                return file.read(max(n_byte, 0))
         except OSError:
             return b""
 
@@ -85,13 +105,17 @@ class ProgramLog:
     def _keep_place(self) -> None:
         self._kept.append((self._at_ns, self._n_byte))
         with contextlib.suppress(OSError):  # on a full disk lines may be read twice by the next master
-            self._places.write_text("".join(f"{at_ns} {n_byte}\n" for at_ns, n_byte in self._kept))
+            write_whole(self._places, "".join(f"{at_ns} {n_byte}\n" for at_ns, n_byte in self._kept))
+
+
+def _texts(data: bytes) -> list[str]:
+    return data.decode(errors="replace").splitlines()
 
 
 def _read_places(path: Path) -> list[tuple[int, int]]:
-    """Return times of lines and the bytes that end them; a line that was cut off counts for nothing."""
+    """Return times of lines and the bytes that end them."""
     try:
-        rows = [line.split() for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        rows = [line.split() for line in path.read_text().splitlines()]
         return [(int(at_ns), int(n_byte)) for at_ns, n_byte in rows]
     except (OSError, ValueError):
         return []

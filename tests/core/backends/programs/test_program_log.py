@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.local import program_log
-from dlrover_nb.core.backends.local.program_log import ProgramLog
+from dlrover_nb.core.backends.programs import program_log
+from dlrover_nb.core.backends.programs.program_log import ProgramLog
 
 PIECES = st.lists(
     st.one_of(st.text("ab é\n", max_size=12), st.just("look"), st.just("next master")), max_size=30
@@ -40,8 +40,11 @@ def test_every_line_is_read_once_also_by_the_next_master(pieces):
                     file.write(piece)
         while lines := log.take(10**6, is_last=True):
             found += lines
-    assert [line.text for line in found] == written.splitlines()
-    assert all(a.at_ns < b.at_ns for a, b in pairwise(found))
+        assert [line.text for line in found] == written.splitlines()
+        assert all(a.at_ns < b.at_ns for a, b in pairwise(found))
+        for n, line in enumerate(found):  # a master that saved less reads the same lines, with the same times
+            again = read(ProgramLog("worker-0", path, 0, since_ns=line.at_ns), 10**9)
+            assert again == found[n + 1 :]
 
 
 def test_a_long_file_is_emptied_once_it_is_read_and_the_program_writes_on(tmp_path, monkeypatch):

@@ -1,0 +1,124 @@
+"""The files of a program, in the run folder's ``nodes`` on its machine; and what is set before it begins."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.external.program import CLUSTER_VAR, role_of
+from dlrover_nb.core.manifests.external_pod import REPORT_FILE_VAR, REPORT_TOKEN_VAR
+from dlrover_nb.core.structs.external import CONFIG_VAR
+from dlrover_nb.core.structs.pods import NODE_VAR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.node_config import NodeConfig
+
+_BEGIN = """\
+import sys
+sys.path[:] = {path}
+from dlrover_nb.core.backends.programs.program import main
+main()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFiles:
+    """The files of one node."""
+
+    folder: Path
+    node: str
+
+    @property
+    def configuration(self) -> Path:
+        """Its `NodeConfig`."""
+        return self.folder / f"{self.node}.json"
+
+    @property
+    def variables(self) -> Path:
+        """The variables of the rendezvous, which its shell waits for."""
+        return self.folder / f"{self.node}.variables"
+
+    @property
+    def master(self) -> Path:
+        """The URL that it reports to."""
+        return self.folder / f"{self.node}.url"
+
+    @property
+    def code(self) -> Path:
+        """The exit code, once it has ended by itself."""
+        return self.folder / f"{self.node}.code"
+
+    @property
+    def log(self) -> Path:
+        """What it writes, to standard output and error alike."""
+        return self.folder / f"{self.node}.log"
+
+    def write_configuration(self, config: NodeConfig) -> None:
+        """Write the configuration, for the user alone: it may hold secrets."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(self.configuration, to_json(config).decode())
+
+    def remove(self) -> None:
+        """Delete all but the log."""
+        for path in (self.configuration, self.variables, self.master, self.code):
+            path.unlink(missing_ok=True)
+
+
+def command(files: ProgramFiles, how: str) -> list[str]:
+    """Return the command of a program's process; `how` as in `supervisor`.
+
+    It finds our modules as this process does, whatever the program's own variables say to Python.
+    """
+    path = [each for each in sys.path if Path(each).is_absolute()]
+    return [sys.executable, "-I", "-c", _BEGIN.format(path=path), str(files.configuration), how]
+
+
+def variables(
+    config: NodeConfig, files: ProgramFiles, token: str, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of a program's process: inherited ones, the role's own, and ours, which win."""
+    assert config.spec.foreign is not None
+    theirs = dict(item.partition("=")[::2] for item in role_of(config.spec.foreign, config.role).env)
+    ours = {
+        CONFIG_VAR: str(files.configuration),
+        CLUSTER_VAR: str(files.variables),
+        NODE_VAR: config.node,
+        REPORT_FILE_VAR: str(files.master),
+        REPORT_TOKEN_VAR: token,
+    }
+    return {**inherited, **theirs, **ours}
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now, on any address: many programs listen on all of them."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is read at any moment."""
+    new = path.with_suffix(path.suffix + ".new")
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.replace(path)
+
+
+def check_commands(spec: JobSpec) -> None:
+    """Refuse programs that are not on this machine: their job would end after several starts."""
+    assert spec.foreign is not None
+    for name, role in (("worker", spec.foreign.worker), ("ps", spec.foreign.ps)):
+        if role.command and shutil.which(role.command[0]) is None:
+            raise InvalidValueError(
+                f"external.{name}.command begins with {role.command[0]!r}, which is no program of this "
+                "machine; give the path of one, or install it"
+            )

@@ -1,0 +1,200 @@
+"""Programs of external jobs on Ray: fits `core.driver.backend.ExternalBackend`.
+
+An actor per node, placed as those of our own nodes, runs the program as its child process: Ray's limits of
+placement hold, and a program never outlives its actor. The actor survives a killed master, and the program
+with it. Each gets a free port of its machine, since programs of one job share machines.
+
+No call on an actor waits for its program, and the master waits for no call: one request per node is under way
+at a time, which brings the address, the new lines and the exit. It names the last line that the master got,
+so that a master that replaces another gets each line once. Where a program has ended, its actor stays until
+the master has certainly saved that: a restarted one asks again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayError
+
+from dlrover_nb.core.backends.programs.running import Observed, RunningProgram
+from dlrover_nb.core.backends.programs.supervisor import GRACE_S
+from dlrover_nb.core.backends.ray.backend import RayBackend
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.http_server import LOOPBACK
+from dlrover_nb.core.structs.node_config import NodeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.backends.programs.running import ProgramSetup
+    from dlrover_nb.core.driver.backend import NodeExited
+    from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.external import Written
+
+POLL_S = 0.05
+MORE_S = 10.0  # beyond the grace time, for an actor that does not answer
+N_SAVED = (
+    8  # polls after which an exit is saved: there are at most four a second, and the state is kept each one
+)
+
+
+class RayProgram:
+    """The actor of one node."""
+
+    def __init__(self, config_json: bytes, setup: ProgramSetup) -> None:
+        host = LOOPBACK if setup.is_here else ray.util.get_node_ip_address()
+        self._program = RunningProgram(from_json(config_json, NodeConfig), setup, host)
+
+    def observe(self, after_ns: int | None) -> bytes:
+        """Return what is new, as JSON; see `RunningProgram.observe`."""
+        return to_json(self._program.observe(after_ns))
+
+    def set_variables(self, text: str) -> None:
+        """Let the program run with these variables."""
+        self._program.set_variables(text)
+
+    def set_master(self, url: str) -> None:
+        """Set where the program reports to."""
+        self._program.set_master(url)
+
+    def stop(self) -> None:
+        """Ask the program to end."""
+        self._program.stop()
+
+    def leave(self) -> None:
+        """Delete the program's files, and end this process."""
+        self._program.remove()
+        ray.actor.exit_actor()
+
+
+class RayPrograms(RayBackend):
+    """Backend for one run of an external job; see `RayBackend`.
+
+    Parameters
+    ----------
+    job
+        The job's name.
+    setup
+        How its programs are run.
+    """
+
+    def __init__(self, job: str, setup: ProgramSetup) -> None:
+        super().__init__(job, one_host=setup.is_here)
+        self._setup = setup
+        self._addresses: dict[str, str] = {}  # of programs that may have begun; empty: not known yet
+        self._asked: dict[Any, str] = {}
+        self._given_ns: dict[str, int] = {}
+        self._lines: list[Written] = []
+        self._exits: list[NodeExited] = []
+        self._ends_at_s: dict[str, float] = {}
+        self._n_poll = 0
+        self._over: list[tuple[int, Any]] = []  # actors whose programs ended, each after this many polls
+
+    def adopt(self, nodes: Mapping[str, Need]) -> None:
+        """Find the actors of an earlier master."""
+        super().adopt(nodes)
+        self._addresses = dict.fromkeys(self._actors, "")
+
+    def addresses(self) -> Mapping[str, str]:
+        """Return where programs are to listen."""
+        return {node: address for node, address in self._addresses.items() if address}
+
+    def set_master_endpoint(self, endpoint: str) -> None:
+        """Send to all programs where they report to."""
+        for actor in self._actors.values():
+            actor.set_master.remote(endpoint)
+
+    def send_environment(self, node: str, text: str) -> None:
+        """Send variables to a node's actor."""
+        if node in self._actors:
+            self._actors[node].set_variables.remote(text)
+
+    def follow_logs(self, since_ns: Mapping[str, int]) -> None:
+        """Begin to observe adopted programs, after these lines."""
+        self._given_ns |= since_ns
+        for node, actor in self._actors.items():
+            self._observe(node, actor)
+
+    def written(self) -> tuple[Written, ...]:
+        """Return the lines that have arrived since the last call."""
+        self._collect()
+        lines, self._lines = self._lines, []
+        return tuple(lines)
+
+    def stop_node(self, node: str) -> None:
+        """Ask the program to end; an actor that has none yet, or does not answer in time, is killed."""
+        if node not in self._addresses:
+            super().stop_node(node)
+        elif node not in self._ends_at_s:
+            self._ends_at_s[node] = time.monotonic() + GRACE_S + MORE_S
+            self._actors[node].stop.remote()
+
+    def poll(self) -> tuple[NodeExited, ...]:
+        """Return the nodes that ended, whose last lines have arrived; kill actors that do not answer."""
+        self._collect()
+        for node, at_s in self._ends_at_s.items():
+            if time.monotonic() > at_s:
+                self._kill(node)
+        self._n_poll += 1
+        self._release(self._n_poll - N_SAVED)
+        exits, self._exits = self._exits, []
+        return (*super().poll(), *exits)
+
+    def close(self) -> None:
+        """Ask all programs to end, and end them by force after a while."""
+        for node in tuple(self._actors):
+            self.stop_node(node)
+        last_s = time.monotonic() + GRACE_S + MORE_S
+        while self._actors and time.monotonic() < last_s:
+            self._collect()
+            time.sleep(POLL_S)
+        self._release(self._n_poll)
+        super().close()
+
+    def _begin(self, config: NodeConfig, options: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+        actor = ray.remote(RayProgram).options(**options).remote(to_json(config), self._setup)
+        self._observe(config.node, actor)
+        return actor
+
+    def _await_end(self, node: str, actor: Any) -> None:  # noqa: ANN401 - as above
+        """Do nothing: the exit comes with what is observed."""
+
+    def _observe(self, node: str, actor: Any) -> None:  # noqa: ANN401 - as above
+        self._asked[actor.observe.remote(self._given_ns.get(node))] = node
+
+    def _collect(self) -> None:
+        """Take the answers that have arrived, and ask again."""
+        if not self._asked:
+            return
+        answered, _ = ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)
+        for ref in answered:
+            node = self._asked.pop(ref)
+            try:
+                self._take(node, from_json(ray.get(ref), Observed))
+            except RayError:
+                self._finish(self._exit_of(node, ref))
+
+    def _take(self, node: str, observed: Observed) -> None:
+        self._addresses[node] = observed.address
+        if observed.lines:
+            self._lines += observed.lines
+            self._given_ns[node] = observed.lines[-1].at_ns
+        if observed.exited is None:
+            self._observe(node, self._actors[node])
+        else:
+            self._over.append((self._n_poll, self._actors[node]))
+            self._finish(observed.exited)
+
+    def _finish(self, exited: NodeExited) -> None:
+        self._exits.append(exited)
+        for known in (self._addresses, self._given_ns, self._ends_at_s):
+            known.pop(exited.node, None)
+        self._forget(exited.node)
+
+    def _release(self, until_poll: int) -> None:
+        """Let the actors go whose programs had ended by then."""
+        for _, actor in (each for each in self._over if each[0] <= until_poll):
+            actor.leave.remote()
+        self._over = [each for each in self._over if each[0] > until_poll]

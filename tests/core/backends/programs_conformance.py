@@ -1,0 +1,233 @@
+"""What external jobs do on every cluster that runs their programs as processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+from waiting import until
+
+from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+# Meets the others of torch.distributed, and reduces until it is told to end.
+TORCH = """
+import os, pathlib, sys, time
+import torch, torch.distributed as dist
+from dlrover_nb.report import step
+dist.init_process_group("gloo")
+print(f"of {dist.get_world_size()} in {os.getcwd()} by {os.environ['OWN']} {os.environ['USERS']}", flush=True)
+end = pathlib.Path(sys.argv[1])
+done = torch.zeros(1)
+while not done:
+    done[0] = float(end.exists())
+    dist.all_reduce(done)
+    step(samples=8, loss=0.5)
+    time.sleep(0.02)
+dist.destroy_process_group()
+"""
+TENSORFLOW = """
+import json, os, signal, socket, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+task = config["task"]
+own = config["cluster"][task["type"]][task["index"]]
+server = socket.create_server(("", int(own.rpartition(":")[2])))
+def save(*_):
+    print("saved before the end", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print(json.dumps({"own": own, "cluster": config["cluster"]}), flush=True)
+for n in range(100000):
+    print(f"step {n}", flush=True)
+    time.sleep(0.02)
+"""
+# Ends well while nobody sees it, once the file is there; until then it counts.
+COUNTING = """
+import pathlib, sys, time
+end, n = pathlib.Path(sys.argv[1]), 0
+while not end.exists():
+    print(f"line {n}", flush=True)
+    n += 1
+    time.sleep(0.01)
+print("the last line", flush=True)
+"""
+PYTHON = (sys.executable, "-c")
+
+
+def plan_of(n_worker):
+    return ResourcePlan(RolePlan(n_worker, 0.5, 512), RolePlan(1, 0.25, 512))
+
+
+def torch_job(tmp_path):
+    role = ExternalRole((*PYTHON, TORCH, str(tmp_path / "end")), env=("OWN=ada",))
+    return ExternalSpec(role, 1_000_000, framework=Framework.TORCH, counting=Counting.JOB)
+
+
+def snapshot(handle):
+    """Return a job's snapshot; None while its master is away."""
+    try:
+        return handle.snapshot()
+    except BackendError:
+        return None
+
+
+def trains(handle, n_worker):
+    def reached():
+        if (now := snapshot(handle)) is None:
+            return None
+        assert not now.phase.is_final, (now.message, texts(handle))
+        workers = [node for node in now.nodes if str(node.role) == "worker"]
+        return now.running is not None and len(workers) == n_worker and now
+
+    return until(reached, what=f"{n_worker} workers that train")
+
+
+def ended(handle):
+    return until(lambda: (now := snapshot(handle)) and now.phase.is_final and now, what="the end")
+
+
+def supervisor_of(handle, node):
+    """Return the process that supervises a node's program; it names the file of its exit code."""
+    file = str(Path(handle.snapshot().folder) / "nodes" / f"{node}.code")
+
+    def found():
+        for each in psutil.process_iter(["cmdline"]):
+            if file in (each.info["cmdline"] or ()):
+                return each
+        return None
+
+    return until(found, what=f"the program of {node}")
+
+
+def program_of(handle, node):
+    """Return a node's program, among what its supervisor runs."""
+    programs = supervisor_of(handle, node).children(recursive=True)
+    (program,) = [each for each in programs if "python" in each.name()]
+    return program
+
+
+def texts(handle, node=None):
+    return [line.text for line in handle.logs(node, n_line=1000)]
+
+
+class ProgramsConformance:
+    """Subclasses give the fixture `cluster`, and say how a master dies."""
+
+    @pytest.fixture
+    def submitted(self, cluster):
+        handles = []
+
+        def submit(name, foreign, *, n_worker=2, **changes):
+            spec = JobSpec(
+                name, plan=plan_of(n_worker), foreign=foreign, batch_size=8, mode=Mode.MANUAL, **changes
+            )
+            handles.append(cluster.submit(spec))
+            return handles[-1]
+
+        yield submit
+        for handle in handles:
+            cluster.delete(handle.name, force=True)
+
+    def kill_master(self, handle):
+        """Kill the master of a job, and return when it is gone."""
+        raise NotImplementedError
+
+    def test_a_torch_job_outlives_a_killed_worker_and_a_killed_master_and_ends(
+        self, submitted, tmp_path, monkeypatch
+    ):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("USERS", "own")
+        handle = submitted("torch", torch_job(tmp_path))
+        words = f"of 2 in {tmp_path} by ada own"
+        trains(handle, 2)
+        until(lambda: words in texts(handle, "worker-0"), what="the program's words")
+        program_of(handle, "worker-1").kill()
+        until(lambda: "worker-2" in [node.id for node in handle.snapshot().nodes], what="another worker")
+        before = trains(handle, 2)
+        supervisors = {node.id: supervisor_of(handle, node.id) for node in before.nodes}
+
+        self.kill_master(handle)
+        now = trains(handle, 2)
+        assert {node.id for node in now.nodes} == supervisors.keys()
+        assert all(each.is_running() for each in supervisors.values()), "programs go on"
+        assert now.train.n_sample_done >= before.train.n_sample_done
+        until(lambda: handle.snapshot().train.n_sample_done > now.train.n_sample_done, what="new reports")
+        lines = texts(handle, "worker-0")
+        assert lines.count(words) == 2, "each line once: before and after the rendezvous"
+
+        (tmp_path / "end").touch()
+        assert ended(handle).phase is JobPhase.SUCCEEDED
+        until(lambda: not any(each.is_running() for each in supervisors.values()), what="their end")
+
+    def test_lines_and_an_end_that_no_master_saw_are_read_by_the_next(self, submitted, tmp_path):
+        role = ExternalRole((*PYTHON, COUNTING, str(tmp_path / "end")))
+        spec = ExternalSpec(role, 10_000, framework=Framework.TORCH)
+        handle = submitted("alone", spec, n_worker=1)
+        until(lambda: "line 100" in texts(handle), what="lines")
+        program = supervisor_of(handle, "worker-0")
+        self.kill_master(handle)
+        (tmp_path / "end").touch()
+        now = ended(handle)
+        assert now.phase is JobPhase.SUCCEEDED, now.message
+        assert not program.is_running()
+        lines = [text for text in texts(handle, "worker-0") if "line" in text]
+        assert lines[-1] == "the last line"
+        numbers = [int(text.split()[1]) for text in lines[:-1]]
+        assert [(a, b) for a, b in pairwise(numbers) if b != a + 1] == [], "each line once, in order"
+
+    def test_tensorflow_programs_get_ports_of_their_own_and_time_to_save(self, submitted):
+        role = ExternalRole((*PYTHON, TENSORFLOW))
+        handle = submitted("tf", ExternalSpec(role, 10_000, ps=role, step_log=r"step (?P<step>\d+)"))
+
+        def told():
+            nodes = ("worker-0", "worker-1", "ps-0")
+            return [json.loads(each) for node in nodes for each in texts(handle, node) if each[0] == "{"]
+
+        until(lambda: len(told()) == 3, what="the words of all")
+        assert len({each["own"] for each in told()}) == 3
+        assert all(each["cluster"] == told()[0]["cluster"] for each in told())
+        until(lambda: handle.snapshot().train.n_sample_done > 100, what="steps in the log")
+
+        handle.scale(plan_of(1))
+        trains(handle, 1)
+        until(lambda: "saved before the end" in texts(handle, "worker-1"), what="the last line")
+        handle.stop(why="enough")
+        ended(handle)
+        assert "saved before the end" in texts(handle, "worker-0")
+
+    def test_a_job_grows_and_shrinks(self, submitted, tmp_path, monkeypatch):
+        monkeypatch.setenv("USERS", "own")
+        handle = submitted("grows", torch_job(tmp_path), n_worker=1)
+        trains(handle, 1)
+        for n_worker in (2, 1):
+            handle.scale(plan_of(n_worker))
+            trains(handle, n_worker)
+            words = f"of {n_worker} in {Path.cwd()} by ada own"
+            until(lambda words=words: words in texts(handle, "worker-0"), what=words)
+        (tmp_path / "end").touch()
+        assert ended(handle).phase is JobPhase.SUCCEEDED
+
+    def test_a_program_that_fails_ends_its_job_with_the_error(self, submitted):
+        role = ExternalRole((*PYTHON, "raise ValueError('no such column')"))
+        spec = ExternalSpec(role, 10_000, framework=Framework.TORCH)
+        handle = submitted("broken", spec, n_worker=1, max_restarts_per_error=0)
+        now = ended(handle)
+        assert now.phase is JobPhase.FAILED
+        assert "no such column" in now.message
+
+    def test_what_this_machine_cannot_run_is_refused(self, cluster, tmp_path):
+        good = JobSpec("refused", foreign=torch_job(tmp_path))
+        missing = replace(good.foreign, worker=ExternalRole(("no-such-program", "x")))
+        with pytest.raises(InvalidValueError, match=r"no-such-program.*install it"):
+            cluster.submit(replace(good, foreign=missing))
+        with pytest.raises(InvalidValueError, match="leave model and data out"):
+            cluster.submit(good, model=object())
+        with pytest.raises(InvalidValueError, match=r"set plan.ps.count: 1"):
+            cluster.submit(replace(good, plan=ResourcePlan(RolePlan(1, 0.5, 512), RolePlan(2, 0.5, 512))))
