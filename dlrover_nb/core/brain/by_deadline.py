@@ -113,6 +113,8 @@ class _Round:
         self._room, self._may_shrink, self._late_only = room, shrink, late_only
         self._chosen = np.full(len(offers), -1, dtype=np.intp)
         self._why: dict[str, str] = {}
+        self._free_cpu = room.total_cpu - sum(offer.plan.total_cpu for offer in offers)
+        self._free_mib: float = room.total_memory_mib - sum(offer.plan.total_memory_mib for offer in offers)
         self._late: set[str] = set()  # that grow
         self._lacks_cpu = 0.0  # cores that late jobs would take, were they free
 
@@ -173,13 +175,17 @@ class _Round:
         better = (worth > now) & (plans.cpu > offer.plan.total_cpu) & (plans.speed > offer.samples_per_s)
         best = np.flatnonzero(better)[np.argsort(-worth[better], kind="stable")]
         own = self._index[target.name]
-        granted = next((int(i) for i in best if self._fits(own, int(i))), None)
+        more_cpu, more_mib = plans.cpu - offer.plan.total_cpu, plans.memory_mib - offer.plan.total_memory_mib
+        in_sum = (more_cpu <= self._free_cpu + 1e-6) & (more_mib <= self._free_mib)
+        granted = next((int(i) for i in best if in_sum[i] and self._fits(own, int(i))), None)
         if is_late and len(best) and granted != best[0]:
             held = offer.plan.total_cpu if granted is None else plans.cpu[granted]
             self._lacks_cpu += max(float(plans.cpu[best[0]] - held), 0.0)
         if granted is not None:
             if is_late:
                 self._late.add(target.name)
+            self._free_cpu -= float(more_cpu[granted])
+            self._free_mib -= float(more_mib[granted])
             self._chosen[own], self._why[target.name] = granted, target.why
 
     def _shrink(self, target: Target) -> None:
