@@ -21,6 +21,7 @@ from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.analysis import grid_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.completion import bare_candidate
+from dlrover_nb.core.planner.deadline import sure_share
 from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.situation import gains, transitions_s
 from dlrover_nb.core.structs.offers import JobOffer
@@ -136,6 +137,7 @@ class Bid:
             ps_memory_mib=self.space.ps_memory_mib,
             deadline_left_s=s.deadline_left_s,
             priority=s.spec.priority,
+            sure_share=sure_share(self.now, s.deadline_chance),
         )
 
     def candidates(self) -> tuple[Candidate, ...]:

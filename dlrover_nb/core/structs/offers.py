@@ -47,6 +47,8 @@ class JobOffer:
         Its weight, where jobs are weighed by it.
     asks
         Whether a user decides on proposals (suggest mode), so that it may stay as it is.
+    sure_share
+        Of these speeds what is reached with the probability that the deadline is to be met with.
     """
 
     job: str
@@ -62,6 +64,7 @@ class JobOffer:
     deadline_left_s: float | None = None
     priority: float = 1.0
     asks: bool = False
+    sure_share: float = 1.0
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)
@@ -73,6 +76,7 @@ class JobOffer:
         _check.at_least("n_sample_left", self.n_sample_left, 0)
         _check.at_least("priority", self.priority, 0)
         _check.above_zero("samples_per_s", self.samples_per_s)
+        _check.above_zero("sure_share", self.sure_share)
         if not (isfinite(self.cost) and self.cost >= 0):
             raise InvalidValueError(f"the cost of a plan must be >= 0, got {self.cost} from job {self.job}")
 
