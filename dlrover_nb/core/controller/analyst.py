@@ -110,6 +110,7 @@ class Analyst:
             deadline_left_s=None if due_s is None else due_s - at_s,
             must_move=job.must_move,
             deadline_chance=self._settings.planner.deadline_chance,
+            memory_use=self._protection.uses(plan, job.spec, pins, at_s),
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

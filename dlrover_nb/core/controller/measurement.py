@@ -7,11 +7,21 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
-from dlrover_nb.core.memory import MemorySeries, Outlook, Report, memory_line, needed_mib
+from dlrover_nb.core.memory import (
+    MemorySeries,
+    MemoryUse,
+    Outlook,
+    Report,
+    ceiling_mib,
+    memory_line,
+    needed_mib,
+)
 from dlrover_nb.core.planner import transition_kind
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
 
@@ -25,7 +35,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
-PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
+PLANNED_SPAN_S = 60.0  # of memory reports before they change a plan: start-up growth is no trend
+PLANNED_PART = 0.02  # of the job that was trained meanwhile, before they lower a plan's memory
 RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once
@@ -64,6 +75,8 @@ class Measurement:
         self._older = OlderWindows()
         self._memory: dict[Role, MemorySeries] = {}
         self._last_mib = {role: LastReports() for role in Role}
+        self._parameter_mib = LastReports()
+        self._keeps_copies = spec.checkpoint_every_s > 0
         self._pauses: list[tuple[str, float]] = []
         self._last_speed = LastReports()
         self._published: tuple[MemoryLine, ...] = ()
@@ -85,6 +98,7 @@ class Measurement:
             return
         self._remembered = plan
         self._last_mib = {role: LastReports() for role in Role}
+        self._parameter_mib = LastReports()
         self._memory = {role: MemorySeries() for role in Role}
         self._last_speed = LastReports()
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
@@ -133,6 +147,8 @@ class Measurement:
             last.add(sample.node, sample.memory_mib, at_s, n_node=n_node)
             largest_mib = max(last.figures.values())
             self._memory[sample.role].add(Report(at_s, self._n_sample_done, largest_mib))
+        if sample.role is Role.PS:
+            self._parameter_mib.add(sample.node, sample.parameter_mib, at_s, n_node=n_node)
         if sample.role is Role.WORKER and sample.window_s > 0:
             self._last_speed.add(sample.node, sample.n_sample / sample.window_s, at_s, n_node=n_node)
 
@@ -231,6 +247,34 @@ class Measurement:
             (line.role, min(mib, int(line.limit_mib * MAX_RAISE)))
             for line, mib in needed
             if mib > line.limit_mib and not self._may_wait(line)
+        )
+
+    def memory_uses(self, lines: Iterable[MemoryLine]) -> tuple[MemoryUse, ...]:
+        """Return what nodes hold and will hold at most, of roles that were measured for long enough."""
+        found = (self._memory_use(line) for line in lines)
+        return tuple(use for use in found if use is not None)
+
+    def _memory_use(self, line: MemoryLine) -> MemoryUse | None:
+        series, plan, end = self._memory[line.role], self._remembered, self._growth_end(line.role)
+        if plan is None or line.at_end_high_mib is None or series.span_s < PLANNED_SPAN_S:
+            return None
+        reports = series.reports
+        if reports[-1].n_sample - reports[0].n_sample < PLANNED_PART * end:
+            return None
+        work = np.array([r.n_sample for r in reports], dtype=np.float64)
+        memory = np.array([r.memory_mib for r in reports])
+        ceiling = ceiling_mib(work, memory, float(max(end, reports[-1].n_sample)))
+        if ceiling is None:
+            return None
+        most = max(ceiling, line.at_end_high_mib, *(point.high_mib for point in line.fan))
+        own = line.now_mib - max(self._parameter_mib.figures.values(), default=0.0)
+        has_copy = line.role is Role.PS and self._keeps_copies
+        return MemoryUse(
+            role=line.role,
+            n_node=plan.role(line.role).count,
+            used_mib=float(memory.max()),
+            most_mib=most,
+            copy_mib=max(most - max(own, 0.0), 0.0) if has_copy else 0.0,
         )
 
     def _may_wait(self, line: MemoryLine) -> bool:

@@ -40,13 +40,15 @@ class JobOffer:
         float64, little-endian, of shape (7, n_plans): workers, PS, cores per worker, cores per PS, samples/s,
         TG of Eq. 8 in samples/s, cost as above.
     worker_memory_mib, ps_memory_mib
-        Of each node, in all these plans.
+        Of each node, in all these plans; of few PS each has more where `ps_shared_mib` says so.
     deadline_left_s
         Seconds until it should end; None: it has no deadline.
     priority
         Its weight, where jobs are weighed by it.
     asks
         Whether a user decides on proposals (suggest mode), so that it may stay as it is.
+    ps_shared_mib
+        The least that all PS have together, however few.
     """
 
     job: str
@@ -62,6 +64,7 @@ class JobOffer:
     deadline_left_s: float | None = None
     priority: float = 1.0
     asks: bool = False
+    ps_shared_mib: int = 0
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)

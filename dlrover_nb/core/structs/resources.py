@@ -17,6 +17,7 @@ CPU_STEP = 0.01  # cores; schedulers ignore finer differences
 MOST_NODES = 100_000
 MOST_CPU = 10_000
 MOST_MEMORY_MIB = 1 << 30
+MEMORY_STEP_MIB = 64  # sizes that a plan is given are whole steps
 GIB_PER_CORE = 8  # of memory that weigh as much as a core: about the ratio of their list prices
 
 
