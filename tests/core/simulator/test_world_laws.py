@@ -310,6 +310,17 @@ def test_a_job_stopped_before_it_arrives_never_starts() -> None:
     assert not sim.nodes
 
 
+@pytest.mark.parametrize("at_s", [0.0, 5000.0])
+def test_a_job_reserves_what_its_nodes_have_from_their_places_to_its_end(at_s) -> None:
+    world = make_world()
+    sim = world.submit(make_job(plan=make_plan(2, 1)), at_s)
+    play(world)
+    assert sim.started_at_s == at_s
+    held_s = sim.ended_at_s - at_s
+    assert sim.progress.core_s == pytest.approx(3 * 4.0 * held_s)
+    assert sim.progress.gib_s == pytest.approx(3 * 4.0 * held_s)
+
+
 # real time, bad input, and a controller
 
 
