@@ -100,7 +100,7 @@ def _memory_mib(offers: Sequence[JobOffer], parts: Sequence[Array]) -> Array:
 
 
 def _ps_mib(offer: JobOffer, n_ps: Array) -> Array:
-    return ps_memory(n_ps, offer.ps_memory_mib, offer.ps_shared_mib)
+    return ps_memory(n_ps, offer.ps_memory_mib, offer.ps_share)
 
 
 def columns_of(offers: Sequence[JobOffer], ceilings: Mapping[str, float]) -> OfferColumns:

@@ -252,18 +252,20 @@ class Advisor:
             return self.expire(at_s, why) if why else ()
         if may_replace:
             return self._supersede(at_s, f"{advice.candidate.plan.short} may be applied by auto mode")
-        is_better = self._is_better(advice, proposal, known.prediction) or rescues_deadline(advice.candidate, known)
+        is_better = self._is_better(advice, proposal, known.prediction) or rescues_deadline(
+            advice.candidate, known
+        )
         return self._supersede(at_s, f"{advice.candidate.plan.short} is better") if is_better else ()
 
     def _lost(self, analysis: Analysis, proposal: Proposal, known: Candidate) -> str:
-        """Say why a proposal has no benefit any more, by its plan as it is `known` now; empty where it has."""
+        """Say why a proposal has no benefit any more, by its plan as `known` now; empty where it has."""
         now = analysis.current
         if lacks_memory(analysis.situation, known.plan):
             return "its nodes would lack memory, by the newest forecast"
         is_dearer = proposal.candidate.cost >= now.cost
         must_change = not self._state.pins.allows(now.plan) or self._state.quota.ends(now.plan)
-        is_slower = known.prediction.possibly_over(now.prediction) < 1 and is_dearer and not must_change
-        return "it would be slower than the current plan" if is_slower else ""
+        is_no_gain = known.prediction.possibly_over(now.prediction) < 1 and is_dearer and not must_change
+        return "it would be slower than the current plan" if is_no_gain else ""
 
     def _is_better(self, advice: Advice, proposal: Proposal, then: Prediction) -> bool:
         """Whether advice is so much better that it replaces a proposal that a user may be about to accept."""

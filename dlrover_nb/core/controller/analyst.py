@@ -93,7 +93,7 @@ class Analyst:
         self._observed_at_s, self._n_observed = at_s, self._measured.n_seen
         self._n_change = self._measured.n_change
         self._seen = frozenset(sample.plan for sample in samples)
-        self._protection.forecast(at_s)
+        self._protection.observe(at_s)
         due_s, pins = job.spec.due_s(job.at_s), self._state.pins
         self._situation = Situation(
             spec=job.spec,

@@ -7,8 +7,6 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.use_log import UseLog
@@ -18,8 +16,8 @@ from dlrover_nb.core.memory import (
     MemoryUse,
     Outlook,
     Report,
-    ceiling_mib,
     memory_line,
+    most_by_end,
     needed_mib,
 )
 from dlrover_nb.core.planner import transition_kind
@@ -35,8 +33,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
-PLANNED_SPAN_S = 60.0  # of memory reports before they change a plan: start-up growth is no trend
-PLANNED_PART = 0.02  # of the job that was trained meanwhile, before they lower a plan's memory
+PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
 RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once
@@ -76,6 +73,8 @@ class Measurement:
         self._memory: dict[Role, MemorySeries] = {}
         self._last_mib = {role: LastReports() for role in Role}
         self._parameter_mib = LastReports()
+        self._parameters = MemorySeries()  # of all PS together, under all plans
+        self._own_mib = 0.0  # the most that a PS held beside its parameters
         self._keeps_copies = spec.checkpoint_every_s > 0
         self._pauses: list[tuple[str, float]] = []
         self._last_speed = LastReports()
@@ -148,7 +147,7 @@ class Measurement:
             largest_mib = max(last.figures.values())
             self._memory[sample.role].add(Report(at_s, self._n_sample_done, largest_mib))
         if sample.role is Role.PS:
-            self._parameter_mib.add(sample.node, sample.parameter_mib, at_s, n_node=n_node)
+            self._note_parameters(sample, at_s, n_node)
         if sample.role is Role.WORKER and sample.window_s > 0:
             self._last_speed.add(sample.node, sample.n_sample / sample.window_s, at_s, n_node=n_node)
 
@@ -249,33 +248,42 @@ class Measurement:
             if mib > line.limit_mib and not self._may_wait(line)
         )
 
-    def memory_uses(self, lines: Iterable[MemoryLine]) -> tuple[MemoryUse, ...]:
+    def memory_uses(self) -> tuple[MemoryUse, ...]:
         """Return what nodes hold and will hold at most, of roles that were measured for long enough."""
-        found = (self._memory_use(line) for line in lines)
+        plan = self._remembered
+        found = () if plan is None else (self._worker_use(plan.worker.count), self._ps_use(plan.ps.count))
         return tuple(use for use in found if use is not None)
 
-    def _memory_use(self, line: MemoryLine) -> MemoryUse | None:
-        series, plan, end = self._memory[line.role], self._remembered, self._growth_end(line.role)
-        if plan is None or line.at_end_high_mib is None or series.span_s < PLANNED_SPAN_S:
+    def _worker_use(self, n_node: int) -> MemoryUse | None:
+        reports = self._memory[Role.WORKER].reports
+        most = most_by_end(reports, self._growth_end(Role.WORKER))
+        if most is None:
             return None
-        reports = series.reports
-        if reports[-1].n_sample - reports[0].n_sample < PLANNED_PART * end:
+        return MemoryUse(Role.WORKER, n_node, max(r.memory_mib for r in reports), most)
+
+    def _ps_use(self, n_node: int) -> MemoryUse | None:
+        """Return the use of PS: parameters over all plans so far, and each one's own part.
+
+        What grows beside the parameters shows in the reports of the present plan only: once these suffice,
+        all that they forecast beyond the parameters counts as each one's own.
+        """
+        end, reports = self._growth_end(Role.PS), self._memory[Role.PS].reports
+        shared = most_by_end(self._parameters.reports, end)
+        if shared is None or not reports:
             return None
-        work = np.array([r.n_sample for r in reports], dtype=np.float64)
-        memory = np.array([r.memory_mib for r in reports])
-        ceiling = ceiling_mib(work, memory, float(max(end, reports[-1].n_sample)))
-        if ceiling is None:
-            return None
-        most = max(ceiling, line.at_end_high_mib, *(point.high_mib for point in line.fan))
-        own = line.now_mib - max(self._parameter_mib.figures.values(), default=0.0)
-        has_copy = line.role is Role.PS and self._keeps_copies
-        return MemoryUse(
-            role=line.role,
-            n_node=plan.role(line.role).count,
-            used_mib=float(memory.max()),
-            most_mib=most,
-            copy_mib=max(most - max(own, 0.0), 0.0) if has_copy else 0.0,
-        )
+        parts = self._parameter_mib.figures.values()
+        shared *= max(parts) * len(parts) / sum(parts)  # as the fullest one has more than its part
+        own = max(self._own_mib, (most_by_end(reports, end) or 0.0) - shared / n_node)
+        used = max(r.memory_mib for r in reports)
+        return MemoryUse(Role.PS, n_node, used, own, shared, has_copy=self._keeps_copies)
+
+    def _note_parameters(self, sample: NodeSample, at_s: float, n_node: int) -> None:
+        """Note the parameters of a PS; all together once each has reported under the present plan."""
+        self._parameter_mib.add(sample.node, sample.parameter_mib, at_s, n_node=n_node)
+        self._own_mib = max(self._own_mib, sample.memory_mib - sample.parameter_mib)
+        parts = self._parameter_mib.figures.values()
+        if len(parts) == n_node and min(parts) > 0:
+            self._parameters.add(Report(at_s, self._n_sample_done, sum(parts)))
 
     def _may_wait(self, line: MemoryLine) -> bool:
         """Whether growth may be that of a start, and the limit is so far that time will tell."""

@@ -133,7 +133,6 @@ class Protection:
         self._forecast_s = at_s + min(wait_s, max(MAX_CHECK_S, self._settings.memory_check_s))
         lines = {line.role: line for line in self._measured.forecast_memory(at_s)}
         needed = dict(self._measured.memory_needs(lines.values()))
-        self._uses |= {use.role: use for use in self._measured.memory_uses(lines.values())}
         before, self._forecast, self._is_news = self._forecast, {}, True
         for role, line in lines.items():
             likely, known = line.oom_probability or 0.0, before.get(role)
@@ -141,6 +140,11 @@ class Protection:
                 self._forecast[role] = MemoryNeed(role, needed[role], needed[role], _format_forecast(line))
             elif known is not None and likely >= self._settings.oom_threshold / 2:
                 self._forecast[role] = known
+
+    def observe(self, at_s: float) -> None:
+        """Forecast for a new analysis: what nodes need where that is due, and what they hold at most."""
+        self.forecast(at_s)
+        self._uses |= {use.role: use for use in self._measured.memory_uses()}
 
     def needs(self, plan: ResourcePlan) -> tuple[MemoryNeed, ...]:
         """Return the memory that nodes of a plan lack by all evidence, rejected needs left out."""

@@ -8,10 +8,9 @@ on it. Rejected: a forecast of each embedding table by its keys; no node reports
 
 from __future__ import annotations
 
-from dlrover_nb.core.memory.ceiling import ceiling_mib
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
 from dlrover_nb.core.memory.line import Outlook, after_oom_mib, memory_line, needed_mib
-from dlrover_nb.core.memory.right_size import MemoryUse
+from dlrover_nb.core.memory.right_size import MemoryUse, most_by_end
 from dlrover_nb.core.memory.series import MemorySeries, Report
 
 __all__ = [
@@ -22,8 +21,8 @@ __all__ = [
     "Outlook",
     "Report",
     "after_oom_mib",
-    "ceiling_mib",
     "forecast",
     "memory_line",
+    "most_by_end",
     "needed_mib",
 ]

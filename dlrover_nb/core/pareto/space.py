@@ -25,7 +25,7 @@ import numpy as np
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB, PsShare, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 MAX_PLANS = 10_000_000  # beyond it listing all plans takes too long, and a search replaces it
+LESS = 0.75  # of the present memory: a request that is not this much smaller is no change
 CHUNK = 1 << 17  # plans evaluated at once: their columns fit in or near the processor's cache
 CACHED_PLANS = 1 << 13  # spaces up to this size are kept: jobs of one queue share bounds and machines
 
@@ -50,7 +51,7 @@ class PlanSpace:
     axes: Array  # (n_plans, 4)
     worker_memory_mib: int
     ps_memory_mib: int
-    ps_shared_mib: int = 0
+    ps_share: PsShare = field(default_factory=PsShare)
 
     def __len__(self) -> int:
         return len(self.axes)
@@ -58,13 +59,13 @@ class PlanSpace:
     def plan(self, index: int) -> ResourcePlan:
         """Return one plan as a record."""
         row = self.axes[index]
-        each = ps_memory(row[1:2], self.ps_memory_mib, self.ps_shared_mib)
+        each = ps_memory(row[1:2], self.ps_memory_mib, self.ps_share)
         return plan_of(row, self.worker_memory_mib, int(each[0]))
 
     @property
     def memory_mib(self) -> tuple[int, Array]:
         """Memory of each worker, and of each PS of each plan: shape (n_plans,)."""
-        return self.worker_memory_mib, ps_memory(self.axes[:, 1], self.ps_memory_mib, self.ps_shared_mib)
+        return self.worker_memory_mib, ps_memory(self.axes[:, 1], self.ps_memory_mib, self.ps_share)
 
     def at(self, rows: Array) -> PlanSpace:
         """Return other plans of the same sizes: ndarray of shape (n, 4)."""
@@ -83,8 +84,8 @@ class PlanGrid:
         What the machines hold.
     worker_memory_mib, ps_memory_mib
         Of each node.
-    ps_shared_mib
-        The least that all PS have together, however few; 0: not known.
+    ps_share
+        What each PS needs by the number of them, where that is known.
     quota_cpu, quota_memory_mib
         The most that the whole job may use; None means no quota.
     pins
@@ -98,7 +99,7 @@ class PlanGrid:
     quota_cpu: float | None = None
     quota_memory_mib: int | None = None
     pins: Pins = field(default_factory=Pins)
-    ps_shared_mib: int = 0
+    ps_share: PsShare = field(default_factory=PsShare)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -117,7 +118,7 @@ class PlanGrid:
 
     def sized(self, axes: Array) -> PlanSpace:
         """Return plans as a space with the memory of this grid: ndarray of shape (n, 4)."""
-        return PlanSpace(axes, self.worker_memory_mib, self.ps_memory_mib, self.ps_shared_mib)
+        return PlanSpace(axes, self.worker_memory_mib, self.ps_memory_mib, self.ps_share)
 
     def rows(self, steps: NDArray[np.intp]) -> Array:
         """Return the plans at these positions on the ladders: both of shape (n, 4)."""
@@ -154,18 +155,20 @@ class PlanGrid:
             yield axes if held.all() else axes.T[:, held].T
 
 
-def ps_memory(n_ps: Array, each_mib: int, shared_mib: int) -> Array:
-    """Return the memory of each PS: `each_mib`, or its part of what all share where that is more.
+def ps_memory(n_ps: Array, now_mib: int, share: PsShare) -> Array:
+    """Return the memory of each PS: as now, or what each needs where that is more, or clearly less.
 
     Parameters
     ----------
     n_ps
         Number of PS of each plan: ndarray of shape (n_plans,).
     """
-    if not shared_mib:
-        return np.full(len(n_ps), each_mib, dtype=np.float64)
-    parts = np.ceil(shared_mib / n_ps / MEMORY_STEP_MIB) * MEMORY_STEP_MIB
-    return np.asarray(np.maximum(parts, each_mib))
+    if not share.own_mib and not share.shared_mib:
+        return np.full(len(n_ps), now_mib, dtype=np.float64)
+    needed = np.maximum(share.own_mib + share.shared_mib / n_ps, share.least_mib)
+    needed = np.ceil(needed / MEMORY_STEP_MIB) * MEMORY_STEP_MIB
+    is_less = (needed <= LESS * now_mib) & (share.least_mib > 0)
+    return np.where(is_less, needed, np.maximum(needed, now_mib))
 
 
 def plan_of(row: Array, worker_memory_mib: int, ps_memory_mib: int) -> ResourcePlan:
@@ -184,17 +187,17 @@ def plan_grid(
     worker_memory_mib: int,
     ps_memory_mib: int,
     pins: Pins | None = None,
-    ps_shared_mib: int = 0,
+    ps_share: PsShare | None = None,
 ) -> PlanGrid:
     """Return the grid of plans within the bounds; a pin replaces its axis or its role's memory.
 
     Counts of PS that no machine holds, since each would get too large a part, are left out where others are.
     """
     fixed = pins or Pins()
-    shared = 0 if fixed.ps_memory_mib else ps_shared_mib
+    share = PsShare() if fixed.ps_memory_mib or ps_share is None else ps_share
     w, p, worker_cpus, ps_cpus = ladders(bounds, fixed)
     most_mib = max((shape.memory_mib for shape in capacity.shapes), default=0)
-    held = tuple(n for n, mib in zip(p, ps_memory(np.array(p), 0, shared), strict=True) if mib <= most_mib)
+    held = tuple(n for n, mib in zip(p, ps_memory(np.array(p), 0, share), strict=True) if mib <= most_mib)
     return PlanGrid(
         ladders=(w, held or p, worker_cpus, ps_cpus),
         capacity=capacity,
@@ -203,7 +206,7 @@ def plan_grid(
         quota_cpu=bounds.quota_cpu,
         quota_memory_mib=bounds.quota_memory_mib,
         pins=fixed,
-        ps_shared_mib=shared,
+        ps_share=share,
     )
 
 

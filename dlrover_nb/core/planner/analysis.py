@@ -211,7 +211,7 @@ def grid_of(situation: Situation) -> PlanGrid:
         worker_memory_mib=each.worker_mib,
         ps_memory_mib=each.ps_mib,
         pins=situation.pins,
-        ps_shared_mib=each.ps_shared_mib,
+        ps_share=each.ps_share,
     )
 
 

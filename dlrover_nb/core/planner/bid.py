@@ -137,7 +137,7 @@ class Bid:
             ps_memory_mib=self.space.ps_memory_mib,
             deadline_left_s=s.deadline_left_s,
             priority=s.spec.priority,
-            ps_shared_mib=self.space.ps_shared_mib,
+            ps_share=self.space.ps_share,
         )
 
     def candidates(self) -> tuple[Candidate, ...]:

@@ -5,9 +5,9 @@ the search, so that it comes with the next change that is made anyway, new nodes
 repeat it, and costs, front and quota count what a plan would really be given. Where no other plan is better,
 the smaller request is advice of its own, if it saves enough (`advice.smaller_request`).
 
-All nodes of a role have one size, so a lower one concerns those that run: they are resized in place where the
-cluster can do that, else replaced, with a pause. `_pays` leaves the request as it is where what is saved until
-the end does not clearly outweigh what that pause costs; the job's own pauses tell which of both it is.
+All nodes of a role have one size, so a lower one concerns those that run: they are resized in place where
+the cluster can do that, else replaced, with a pause. `_pays` leaves the request as it is where what is saved
+until the end does not clearly outweigh what that pause costs; the job's own pauses tell which of both it is.
 """
 
 from __future__ import annotations
@@ -15,49 +15,55 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core import pricing
+from dlrover_nb.core.pareto.space import LESS, ps_memory
 from dlrover_nb.core.planner.situation import transition_s
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
+from dlrover_nb.core.structs.resources import PsShare, ResourcePlan, Role, diff
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.memory import MemoryUse
     from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.prices import PriceTable
+    from dlrover_nb.core.structs.resources import RolePlan
 
 PAYS = 10.0  # times the cost of the pause, to be saved until the end
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSizes:
-    """MiB of each worker and each PS, and the least of all PS together (as of `PlanGrid`)."""
+    """MiB of each worker, and of each PS as it is now with what each needs (as of `PlanGrid`)."""
 
     worker_mib: int
     ps_mib: int
-    ps_shared_mib: int
+    ps_share: PsShare
 
     def of(self, plan: ResourcePlan) -> ResourcePlan:
-        """Return a plan with the memory of each worker, and of each PS where so many run."""
+        """Return a plan with the memory of its nodes."""
+        each = ps_memory(np.array([plan.ps.count]), self.ps_mib, self.ps_share)
         worker = replace(plan.worker, memory_mib=self.worker_mib)
-        return ResourcePlan(worker, replace(plan.ps, memory_mib=self.ps_mib))
+        return ResourcePlan(worker, replace(plan.ps, memory_mib=int(each[0])))
 
 
 def sizes(situation: Situation) -> NodeSizes:
     """Return the memory per node: what is needed by OOM kills and forecasts, else as now, or clearly less."""
     s = situation
-    plan, floors = s.plan, dict(s.memory_mib)
-    as_now = {role: floors.get(role, plan.role(role).memory_mib) for role in Role}
-    less = {role: mib for role, mib in _less(s).items() if as_now[role] <= plan.role(role).memory_mib}
-    shared = next((use.shared_mib for use in s.memory_use if use.role is Role.PS), 0)
-    found = _sizes(as_now | less, shared)
-    return found if less and _pays(s, found.of(plan)) else _sizes(as_now, shared)
+    uses, floors = {use.role: use for use in s.memory_use}, dict(s.memory_mib)
+    worker_mib, ps_mib = (floors.get(role, s.plan.role(role).memory_mib) for role in Role)
+    share = uses[Role.PS].share if Role.PS in uses else PsShare()
+    as_now = NodeSizes(worker_mib, ps_mib, replace(share, least_mib=0))
+    if ps_mib > s.plan.ps.memory_mib:  # they need more, by other evidence
+        share = as_now.ps_share
+    less = NodeSizes(_worker_mib(uses, s.plan.worker, worker_mib), ps_mib, share)
+    return less if _pays(s, less.of(s.plan)) else as_now
 
 
-def _sizes(mib: dict[Role, int], shared_mib: int) -> NodeSizes:
-    return NodeSizes(mib[Role.WORKER], mib[Role.PS], shared_mib)
-
-
-def _less(situation: Situation) -> dict[Role, int]:
-    found = {use.role: use.lowered(situation.plan.role(use.role)) for use in situation.memory_use}
-    return {role: mib for role, mib in found.items() if mib is not None}
+def _worker_mib(uses: Mapping[Role, MemoryUse], now: RolePlan, mib: int) -> int:
+    wanted = uses[Role.WORKER].wanted_mib(now.count) if Role.WORKER in uses else mib
+    return wanted if wanted <= LESS * now.memory_mib and mib <= now.memory_mib else mib
 
 
 def _pays(situation: Situation, smaller: ResourcePlan) -> bool:

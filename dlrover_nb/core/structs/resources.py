@@ -70,6 +70,18 @@ class RolePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PsShare:
+    """MiB that parameter servers need: each for itself, and all together, however many they are.
+
+    `least_mib` is the least that each may be given where it needs clearly less than now; 0: never less.
+    """
+
+    own_mib: int = 0
+    shared_mib: int = 0
+    least_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ResourcePlan:
     """What should run: one `RolePlan` for the workers, one for the parameter servers."""
 
