@@ -13,7 +13,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.resources import ResourcePlan
+from dlrover_nb.core.structs.resources import PsShare, ResourcePlan
 
 N_COLUMN = 7  # workers, PS, cores of each worker and PS, samples/s, gain of Eq. 8, cost of an hour
 BYTES_PER_NUMBER = 8
@@ -40,7 +40,7 @@ class JobOffer:
         float64, little-endian, of shape (7, n_plans): workers, PS, cores per worker, cores per PS, samples/s,
         TG of Eq. 8 in samples/s, cost as above.
     worker_memory_mib, ps_memory_mib
-        Of each node, in all these plans.
+        Of each node, in all these plans; of each PS by their number where `ps_share` tells.
     deadline_left_s
         Seconds until it should end; None: it has no deadline.
     priority
@@ -49,6 +49,8 @@ class JobOffer:
         Whether a user decides on proposals (suggest mode), so that it may stay as it is.
     sure_share
         Of these speeds what is reached with the probability that the deadline is to be met with.
+    ps_share
+        What each PS needs by the number of them, where that is known.
     """
 
     job: str
@@ -65,6 +67,7 @@ class JobOffer:
     priority: float = 1.0
     asks: bool = False
     sure_share: float = 1.0
+    ps_share: PsShare = field(default_factory=PsShare)
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)
