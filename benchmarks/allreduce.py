@@ -6,7 +6,7 @@ pause      2 -> 3 -> 2 members: longest time between two steps of a process that
 recovery   kill -9 of one of 3 members until the others have trained a step, and until a successor has joined;
            beside torchrun, which restarts all processes (`--max-restarts`), until their first step
 rows       trained by the job with all these changes, as its ledger counts them, against rows times passes
-quality    loss on held-out rows of that job, and of torch DDP with 2 members that never change and as many rows
+quality    loss on held-out rows of that job, and of torch DDP with 2 members all the time
 
     python benchmarks/allreduce.py [--rounds 5] [--seconds 6]
 """

@@ -12,10 +12,9 @@ objective. Use is cores busy and memory held by the nodes' own reports, over wha
 reserved, both summed over time: a node that starts has reserved and uses nothing. Waiting for others is not
 busy.
 
-Both uses fall with the product, for two reasons, neither of which is in the measuring. Its plans never give
-a node less memory than it has, so a request far too large stays, and each further node repeats it. And
-users' counts are drawn evenly in the logarithm, which is mostly too few nodes for the default objective: it
-buys speed with nodes of which more waits. The paper's users ask for too many.
+What keeps the use of memory from rising further with the product: a request stays until enough is measured,
+here for the first ten to twenty minutes of jobs of an hour, since nodes report once a minute; later a fifth
+of margin, on PS a copy of their parameters, and what early forecasts leave open.
 """
 
 from __future__ import annotations

@@ -123,10 +123,25 @@ class Baseline:
         self._windows.restart(plan, at_s)
 
     def _decide(self, plan: ResourcePlan) -> ResourcePlan | None:
+        state = self.state(plan)
+        return None if state is None else self._policy(state)
+
+    @property
+    def plan(self) -> ResourcePlan | None:
+        """What runs, by the last report; None before the first one."""
+        return self._plan
+
+    @property
+    def n_done(self) -> int:
+        """Samples that are trained."""
+        return self._n_done
+
+    def state(self, plan: ResourcePlan) -> JobState | None:
+        """Return what a policy is told while a plan runs; None before a steady window of it."""
         if plan not in self._samples:
             return None
         spec = self._job.spec
-        state = JobState(
+        return JobState(
             plan,
             tuple(sample for kept in self._samples.values() for sample in kept),
             max(self._job.n_sample_total - self._n_done, 0),
@@ -135,7 +150,6 @@ class Baseline:
             spec.batch_size,
             global_batch=self._global_batch,
         )
-        return self._policy(state)
 
 
 @dataclass(frozen=True)

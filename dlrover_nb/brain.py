@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ACTIONS = ("run", "once", "show")
 METHODS, WEIGHTS, ORDERS = (
-    ("weighted", "greedy"),
+    ("weighted", "greedy", "qore"),
     ("remaining time", "equal", "priority", "deadline", "fair share"),
     ("first come", "shortest", "priority", "fair share", "qore"),
 )
@@ -228,7 +228,7 @@ BRAIN = Verb(
             type=one_of("method", METHODS),
             default="weighted",
             metavar="METHOD",
-            help="weighted (default), or greedy as DLRover-RM's paper has it",
+            help="weighted (default), greedy as DLRover-RM's paper has it, or qore: by deadlines",
         ),
         argument(
             "--weight",

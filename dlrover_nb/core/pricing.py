@@ -32,7 +32,7 @@ def cost_per_hour(plan: ResourcePlan, prices: PriceTable) -> float | None:
     return prices.per_hour(plan.total_cpu, plan.total_memory_mib)
 
 
-def costs(axes: Array, worker_memory_mib: int, ps_memory_mib: int, prices: PriceTable) -> Array:
+def costs(axes: Array, worker_memory_mib: int, ps_memory_mib: int | Array, prices: PriceTable) -> Array:
     """Return what the search minimizes, as `Candidate.cost` is for one plan: shape (n_plans,).
 
     Parameters
@@ -40,7 +40,7 @@ def costs(axes: Array, worker_memory_mib: int, ps_memory_mib: int, prices: Price
     axes
         ndarray of shape (n_plans, 4): workers, PS, cores per worker, cores per PS.
     worker_memory_mib, ps_memory_mib
-        Of each node, the same for all plans.
+        Of each node, the latter for all plans or for each.
 
     Returns
     -------

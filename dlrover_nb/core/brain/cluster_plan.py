@@ -9,21 +9,25 @@ A choice is kept while another one is not clearly better (`min_gain`), since eac
 by changes of jobs, and what jobs predict scatters from fit to fit.
 
 The literal greedy of the paper takes candidates by descending RE * WG; the default finds shadow prices first
-(`greedy.selection`), and is never worse by more than its bound tells.
+(`greedy.selection`), and is never worse by more than its bound tells. The method `qore` selects nothing: it
+lets late jobs grow and those with slack give back (`by_deadline`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.brain.by_deadline import adjusted
 from dlrover_nb.core.brain.machines import all_fit
 from dlrover_nb.core.brain.offer_columns import columns_of
 from dlrover_nb.core.brain.queue_order import ORDERS
+from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of, unchanged
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy import WEIGHTS, literal, refusal, select
 from dlrover_nb.core.structs import _check
@@ -47,8 +51,7 @@ CUTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7)  # of the machines, until the chosen nod
 URGENT = 100.0  # of the largest weight: of a plan that meets a deadline which the present plan misses
 MOST_NAMED = 3
 
-Method = Callable[..., "Selection"]
-METHODS: Mapping[str, Method] = MappingProxyType({"weighted": select, "greedy": literal})
+Method = Callable[..., ClusterPlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class BrainSettings:
     Parameters
     ----------
     method
-        ``weighted``, or ``greedy`` as the paper says it.
+        ``weighted``, ``greedy`` as the paper has it, or ``qore``: by deadlines, whatever the weight.
     weight
         Of jobs' gains, by its name in `greedy.WEIGHTS`.
     shrink
@@ -90,50 +93,13 @@ class BrainSettings:
         _check.at_least("min_gain", self.min_gain, 0)
         if not 0 < self.start_share <= 1:
             raise InvalidValueError(f"start_share must be above 0 and at most 1, got {self.start_share}")
+        if self.method == "qore" and self.ceilings:
+            raise InvalidValueError(
+                "the method qore decides by deadlines and knows no ceilings of owners; leave them out, or "
+                "use the method weighted"
+            )
         for owner, money in self.ceilings.items():
             _check.above_zero(f"ceiling of {owner}", money)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one job gets.
-
-    Parameters
-    ----------
-    plan
-        The plan that it is meant to have.
-    quota
-        What it may plan with.
-    why
-        Why it did not get the plan that is worth most to it, and who got what instead; empty: it did.
-    """
-
-    plan: ResourcePlan
-    quota: Quota
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterPlan:
-    """What every job gets.
-
-    Parameters
-    ----------
-    shares
-        By job.
-    objective, bound
-        Sum of RE * WG of the choice, and what no choice can exceed.
-    is_kept
-        Whether it is the choice of the last round.
-    note
-        What is wrong with the cluster as a whole; empty: nothing.
-    """
-
-    shares: Mapping[str, Share]
-    objective: float = 0.0
-    bound: float = 0.0
-    is_kept: bool = False
-    note: str = ""
 
 
 def plan_cluster(
@@ -153,13 +119,44 @@ def plan_cluster(
     before
         The plan that each job was meant to have by the last round.
     """
-    if not offers:
-        return ClusterPlan({})
+    return METHODS[settings.method](offers, room, settings, before) if offers else ClusterPlan({})
+
+
+def before_queue(offers: Sequence[JobOffer], room: Capacity, settings: BrainSettings) -> ClusterPlan | None:
+    """Return what running jobs get of what is free though a job waits for it; None: nothing.
+
+    By the method `qore` a running job that would be late grows first: its deadline is lost by waiting.
+    """
+    if settings.method != "qore" or not offers:
+        return None
+    found = adjusted(offers, room, shrink=settings.shrink, late_only=True)
+    grows = any(found.shares[o.job].plan.total_cpu > o.plan.total_cpu for o in offers)
+    return found if grows else None
+
+
+def _by_deadline(
+    offers: Sequence[JobOffer],
+    room: Capacity,
+    settings: BrainSettings,
+    before: Mapping[str, ResourcePlan],
+) -> ClusterPlan:
+    del before  # a target is chosen anew each round: it leaves the targets by what it did
+    return adjusted(offers, room, shrink=settings.shrink)
+
+
+def _by_selection(
+    choose: Callable[..., Selection],
+    offers: Sequence[JobOffer],
+    room: Capacity,
+    settings: BrainSettings,
+    before: Mapping[str, ResourcePlan],
+) -> ClusterPlan:
+    """Choose one plan per job by what the plans are worth together."""
     columns = columns_of(offers, settings.ceilings)
     if _largest_fit(columns, room) and not settings.ceilings:
         return ClusterPlan({each.job: Share(each.plan, Quota()) for each in offers})
     try:
-        found = _selected(columns, room, settings)
+        found = _selected(choose, columns, room, settings)
     except CapacityError as error:
         return unchanged(offers, note=f"no job may grow: {error.text}")
     kept = _kept(columns, found, before, settings) if before else None
@@ -173,12 +170,18 @@ def plan_cluster(
     )
 
 
-def unchanged(offers: Sequence[JobOffer], *, why: str = "", note: str = "") -> ClusterPlan:
-    """Return that every job keeps the plan that runs, and may plan with no more."""
-    return ClusterPlan({o.job: Share(o.plan, quota_of(o.plan, 0.0, 0), why) for o in offers}, note=note)
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "weighted": partial(_by_selection, select),
+        "greedy": partial(_by_selection, literal),
+        "qore": _by_deadline,
+    }
+)
 
 
-def _selected(columns: OfferColumns, room: Capacity, settings: BrainSettings) -> Selection:
+def _selected(
+    choose: Callable[..., Selection], columns: OfferColumns, room: Capacity, settings: BrainSettings
+) -> Selection:
     """Return a choice whose nodes all find a place.
 
     Raises
@@ -186,7 +189,7 @@ def _selected(columns: OfferColumns, room: Capacity, settings: BrainSettings) ->
     CapacityError
         When the running plans hold more than there is, or leave gaps in which nothing fits.
     """
-    bids, choose = columns.bids, METHODS[settings.method]
+    bids = columns.bids
     whole = np.array([room.total_cpu, float(room.total_memory_mib), *_money(columns, settings)])
     held = np.zeros(len(whole)) if settings.shrink else bids.present.sum(axis=0)
     weight = _urgent_first(columns, WEIGHTS[settings.weight])
@@ -274,11 +277,6 @@ def _shares(columns: OfferColumns, found: Selection, room: Capacity) -> dict[str
         offer.job: Share(plan, quota_of(plan, spare_cpu, spare_mib), _why(columns, found, i, instead))
         for i, (offer, plan) in enumerate(zip(columns.offers, plans, strict=True))
     }
-
-
-def quota_of(plan: ResourcePlan, spare_cpu: float = 0.0, spare_mib: int = 0) -> Quota:
-    """Return a quota of what a plan needs, and of a part of the rest."""
-    return Quota(round(plan.total_cpu + spare_cpu, 2), int(plan.total_memory_mib + spare_mib))
 
 
 def _grown(columns: OfferColumns, plans: Sequence[ResourcePlan]) -> list[tuple[str, str]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.brain.admission import start_plan
-from dlrover_nb.core.brain.cluster_plan import ClusterPlan, Share, quota_of
 from dlrover_nb.core.brain.offer_columns import columns_of
+from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of
 from dlrover_nb.core.planner.waiting import free_of
 from dlrover_nb.core.structs.capacity import plan_needs
 

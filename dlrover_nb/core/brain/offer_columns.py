@@ -9,6 +9,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.greedy import Bids
+from dlrover_nb.core.pareto.space import ps_memory
 from dlrover_nb.core.structs.offers import N_COLUMN
 from dlrover_nb.core.structs.prices import MIB_PER_GIB
 from dlrover_nb.core.structs.resources import GIB_PER_CORE, ResourcePlan, RolePlan
@@ -57,7 +58,7 @@ class OfferColumns:
     axes
         ndarray of shape (n_candidate, 4): workers, PS, cores per worker, cores per PS.
     memory_mib
-        ndarray of shape (n_job, 2): MiB of each worker and each PS in the plans of a job.
+        ndarray of shape (n_candidate, 2): MiB of each worker and each PS.
     """
 
     offers: tuple[JobOffer, ...]
@@ -69,22 +70,37 @@ class OfferColumns:
         """Return a job's plan: its candidate `own`, or what runs (-1)."""
         if own < 0:
             return self.offers[job].plan
-        w, p, worker_cpu, ps_cpu = self.axes[self.bids.offsets[job] + own].tolist()
-        worker_mib, ps_mib = (int(each) for each in self.memory_mib[job])
+        index = self.bids.offsets[job] + own
+        w, p, worker_cpu, ps_cpu = self.axes[index].tolist()
+        worker_mib, ps_mib = (int(each) for each in self.memory_mib[index])
         return ResourcePlan(RolePlan(int(w), worker_cpu, worker_mib), RolePlan(int(p), ps_cpu, ps_mib))
 
     def groups(self, chosen: Index) -> Array:
         """Return the nodes of all chosen plans: ndarray of shape (2 * n_job, 3) of count, cores, MiB."""
         index = self.bids.offsets[:-1] + np.maximum(chosen, 0)
         safe = np.minimum(index, max(len(self.axes) - 1, 0))
-        axes = self.axes[safe] if len(self.axes) else np.zeros((len(chosen), 4))
-        memory_mib = self.memory_mib.astype(np.float64)
+        has_plans = len(self.axes) > 0
+        axes = self.axes[safe] if has_plans else np.zeros((len(chosen), 4))
+        memory_mib = self.memory_mib[safe] if has_plans else np.zeros((len(chosen), 2))
         for job in np.flatnonzero(chosen < 0).tolist():
             plan = self.offers[job].plan
             axes[job] = plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu
             memory_mib[job] = plan.worker.memory_mib, plan.ps.memory_mib
         workers = np.column_stack((axes[:, 0], axes[:, 2], memory_mib[:, 0]))
         return np.vstack((workers, np.column_stack((axes[:, 1], axes[:, 3], memory_mib[:, 1]))))
+
+
+def _memory_mib(offers: Sequence[JobOffer], parts: Sequence[Array]) -> Array:
+    """Return MiB of each worker and each PS of each plan: shape (n_candidate, 2)."""
+    rows = [
+        np.column_stack((np.full(part.shape[1], offer.worker_memory_mib), _ps_mib(offer, part[1])))
+        for offer, part in zip(offers, parts, strict=True)
+    ]
+    return np.vstack([np.zeros((0, 2)), *rows])
+
+
+def _ps_mib(offer: JobOffer, n_ps: Array) -> Array:
+    return ps_memory(n_ps, offer.ps_memory_mib, offer.ps_share)
 
 
 def columns_of(offers: Sequence[JobOffer], ceilings: Mapping[str, float]) -> OfferColumns:
@@ -101,9 +117,9 @@ def columns_of(offers: Sequence[JobOffer], ceilings: Mapping[str, float]) -> Off
     every = np.hstack(parts) if parts else np.zeros((N_COLUMN, 0))
     axes, speed, gain, cost = every[:4].T, every[4], every[5], every[6]
     job = np.repeat(np.arange(len(offers)), counts)
-    memory_mib = np.array([(o.worker_memory_mib, o.ps_memory_mib) for o in offers]).reshape(-1, 2)
+    memory_mib = _memory_mib(offers, parts)
     need_cpu = axes[:, 0] * axes[:, 2] + axes[:, 1] * axes[:, 3]
-    need_mib = axes[:, 0] * memory_mib[job, 0] + axes[:, 1] * memory_mib[job, 1]
+    need_mib = axes[:, 0] * memory_mib[:, 0] + axes[:, 1] * memory_mib[:, 1]
     present = np.array([(o.plan.total_cpu, o.plan.total_memory_mib) for o in offers], dtype=np.float64)
     now = np.array([o.cost for o in offers], dtype=np.float64)
     is_priced = all(offer.is_priced for offer in offers)

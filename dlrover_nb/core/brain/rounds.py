@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.brain.admission import AdmissionPlan, admit
-from dlrover_nb.core.brain.cluster_plan import plan_cluster, unchanged
+from dlrover_nb.core.brain.cluster_plan import before_queue, plan_cluster
 from dlrover_nb.core.brain.make_room import make_room
 from dlrover_nb.core.brain.offer_columns import check
+from dlrover_nb.core.brain.shares import unchanged
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.planner.waiting import free_of, needs_of
 from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
@@ -31,7 +32,8 @@ from dlrover_nb.core.structs.waits import Holder
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.brain.cluster_plan import BrainSettings, ClusterPlan
+    from dlrover_nb.core.brain.cluster_plan import BrainSettings
+    from dlrover_nb.core.brain.shares import ClusterPlan
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.clock import Clock
@@ -165,14 +167,21 @@ class Rounds:
         return plan_needs(job.plan)
 
     def _planned(self, offers: tuple[JobOffer, ...], room: Capacity, queue: AdmissionPlan) -> ClusterPlan:
-        """Plan for the running jobs beside the queue: who waits in it comes before their growth."""
+        """Plan for the running jobs beside the queue: who waits in it comes before their growth.
+
+        Late jobs may come before it, by the method (`cluster_plan.before_queue`).
+        """
         room = free_of(room, [need for plan in queue.admitted.values() for need in plan_needs(plan)])
         if queue.first is None:
             return self._beside(offers, room)
+        sure = tuple(offer for offer in offers if not offer.asks)
+        urgent = before_queue(sure, room_beside(offers, sure, room), self._settings)
+        if urgent is not None:
+            kept = unchanged([offer for offer in offers if offer.asks], why="Late jobs come first.")
+            return replace(urgent, shares={**urgent.shares, **kept.shares})
         why = f"What is free is kept for {queue.first.job}, the first in the queue."
         if not self._settings.shrink:
             return unchanged(offers, why=why)
-        sure = tuple(offer for offer in offers if not offer.asks)
         for some in (sure, offers):  # who only proposes to a user may not give way
             found = make_room(queue.first, some, room_beside(offers, some, room), self._settings.start_share)
             if found is not None:

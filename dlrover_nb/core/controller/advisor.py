@@ -16,6 +16,7 @@ from dlrover_nb.core.planner import (
     break_even_of,
     give_way,
     has_room,
+    lacks_memory,
     post_scale,
     rescues_deadline,
 )
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.planner import Advice, Analysis, Limits, PlannerSettings, Policy
-    from dlrover_nb.core.structs.decisions import BreakEven, Proposal
+    from dlrover_nb.core.structs.decisions import BreakEven, Candidate, Proposal
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
@@ -246,18 +247,25 @@ class Advisor:
             return ()
         if advice is not None and advice.candidate.plan == proposal.candidate.plan:
             return ()
-        now, known = analysis.current, analysis.candidate(proposal.candidate.plan)
-        then = known.prediction
-        is_dearer = proposal.candidate.cost >= now.cost
-        must_change = not self._state.pins.allows(now.plan) or self._state.quota.ends(now.plan)
-        if then.possibly_over(now.prediction) < 1 and is_dearer and not must_change:
-            return self.expire(at_s, "it would be slower than the current plan")
-        if advice is None:
-            return ()
+        known = analysis.candidate(proposal.candidate.plan)
+        if (why := self._lost(analysis, proposal, known)) or advice is None:
+            return self.expire(at_s, why) if why else ()
         if may_replace:
             return self._supersede(at_s, f"{advice.candidate.plan.short} may be applied by auto mode")
-        is_better = self._is_better(advice, proposal, then) or rescues_deadline(advice.candidate, known)
+        is_better = self._is_better(advice, proposal, known.prediction) or rescues_deadline(
+            advice.candidate, known
+        )
         return self._supersede(at_s, f"{advice.candidate.plan.short} is better") if is_better else ()
+
+    def _lost(self, analysis: Analysis, proposal: Proposal, known: Candidate) -> str:
+        """Say why a proposal has no benefit any more, by its plan as `known` now; empty where it has."""
+        now = analysis.current
+        if lacks_memory(analysis.situation, known.plan):
+            return "its nodes would lack memory, by the newest forecast"
+        is_dearer = proposal.candidate.cost >= now.cost
+        must_change = not self._state.pins.allows(now.plan) or self._state.quota.ends(now.plan)
+        is_no_gain = known.prediction.possibly_over(now.prediction) < 1 and is_dearer and not must_change
+        return "it would be slower than the current plan" if is_no_gain else ""
 
     def _is_better(self, advice: Advice, proposal: Proposal, then: Prediction) -> bool:
         """Whether advice is so much better that it replaces a proposal that a user may be about to accept."""

@@ -93,7 +93,7 @@ class Analyst:
         self._observed_at_s, self._n_observed = at_s, self._measured.n_seen
         self._n_change = self._measured.n_change
         self._seen = frozenset(sample.plan for sample in samples)
-        self._protection.forecast(at_s)
+        self._protection.observe(at_s)
         due_s, pins = job.spec.due_s(job.at_s), self._state.pins
         self._situation = Situation(
             spec=job.spec,
@@ -110,6 +110,7 @@ class Analyst:
             deadline_left_s=None if due_s is None else due_s - at_s,
             must_move=job.must_move,
             deadline_chance=self._settings.planner.deadline_chance,
+            memory_use=self._protection.uses(plan, job.spec, pins, at_s),
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

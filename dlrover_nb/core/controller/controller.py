@@ -377,8 +377,11 @@ class Controller:
         return ()
 
     def _quota_changed(self, event: QuotaChanged) -> Orders:
+        before = self._state.quota
         admitted = self._allotted.changed(event)
-        if not self._state.quota.ends(self._rollouts.target):
+        quota, plan = self._state.quota, self._rollouts.target
+        is_new_invitation = quota.invites(plan) and quota != before
+        if not (quota.ends(plan) or is_new_invitation):
             return admitted
         return admitted + self._advisor.reconsider(event.at_s)
 

@@ -204,6 +204,8 @@ class DecisionHandler:
             self._protection.declined(plan)
         else:
             self._book.reject_plan(plan, proposal.candidate.prediction.samples_per_s)
+        if axes_key(plan) == axes_key(self._rollouts.target):
+            self._protection.keep(self._rollouts.target, plan)
         note = f"{decision.by}{decision.why and ': ' + decision.why}"
         return (self._book.move(proposal.id, ProposalStatus.REJECTED, at_s, note),)
 
@@ -218,6 +220,7 @@ class DecisionHandler:
             self._book.reject_plan(plan, NEVER_AGAIN if known is None else known.samples_per_s)
         if any(plan.role(role).memory_mib > back.role(role).memory_mib for role in Role):
             self._protection.declined(plan)
+        self._protection.keep(back, plan)
         self._book.allow_plan(back)
 
     def _change_plan(

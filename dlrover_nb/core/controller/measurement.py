@@ -11,7 +11,15 @@ from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
-from dlrover_nb.core.memory import MemorySeries, Outlook, Report, memory_line, needed_mib
+from dlrover_nb.core.memory import (
+    MemorySeries,
+    MemoryUse,
+    Outlook,
+    Report,
+    memory_line,
+    most_by_end,
+    needed_mib,
+)
 from dlrover_nb.core.planner import transition_kind
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
 
@@ -64,6 +72,10 @@ class Measurement:
         self._older = OlderWindows()
         self._memory: dict[Role, MemorySeries] = {}
         self._last_mib = {role: LastReports() for role in Role}
+        self._parameter_mib = LastReports()
+        self._parameters = MemorySeries()  # of all PS together, under all plans
+        self._own_mib = 0.0  # the most that a PS held beside its parameters
+        self._keeps_copies = spec.checkpoint_every_s > 0
         self._pauses: list[tuple[str, float]] = []
         self._last_speed = LastReports()
         self._published: tuple[MemoryLine, ...] = ()
@@ -85,6 +97,7 @@ class Measurement:
             return
         self._remembered = plan
         self._last_mib = {role: LastReports() for role in Role}
+        self._parameter_mib = LastReports()
         self._memory = {role: MemorySeries() for role in Role}
         self._last_speed = LastReports()
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
@@ -133,6 +146,8 @@ class Measurement:
             last.add(sample.node, sample.memory_mib, at_s, n_node=n_node)
             largest_mib = max(last.figures.values())
             self._memory[sample.role].add(Report(at_s, self._n_sample_done, largest_mib))
+        if sample.role is Role.PS:
+            self._note_parameters(sample, at_s, n_node)
         if sample.role is Role.WORKER and sample.window_s > 0:
             self._last_speed.add(sample.node, sample.n_sample / sample.window_s, at_s, n_node=n_node)
 
@@ -232,6 +247,43 @@ class Measurement:
             for line, mib in needed
             if mib > line.limit_mib and not self._may_wait(line)
         )
+
+    def memory_uses(self) -> tuple[MemoryUse, ...]:
+        """Return what nodes hold and will hold at most, of roles that were measured for long enough."""
+        plan = self._remembered
+        found = () if plan is None else (self._worker_use(plan.worker.count), self._ps_use(plan.ps.count))
+        return tuple(use for use in found if use is not None)
+
+    def _worker_use(self, n_node: int) -> MemoryUse | None:
+        reports = self._memory[Role.WORKER].reports
+        most = most_by_end(reports, self._growth_end(Role.WORKER))
+        if most is None:
+            return None
+        return MemoryUse(Role.WORKER, n_node, max(r.memory_mib for r in reports), most)
+
+    def _ps_use(self, n_node: int) -> MemoryUse | None:
+        """Return the use of PS: parameters over all plans so far, and each one's own part.
+
+        What grows beside the parameters shows in the reports of the present plan only: once these suffice,
+        all that they forecast beyond the parameters counts as each one's own.
+        """
+        end, reports = self._growth_end(Role.PS), self._memory[Role.PS].reports
+        shared = most_by_end(self._parameters.reports, end)
+        if shared is None or not reports:
+            return None
+        parts = self._parameter_mib.figures.values()
+        shared *= max(parts) * len(parts) / sum(parts)  # as the fullest one has more than its part
+        own = max(self._own_mib, (most_by_end(reports, end) or 0.0) - shared / n_node)
+        used = max(r.memory_mib for r in reports)
+        return MemoryUse(Role.PS, n_node, used, own, shared, has_copy=self._keeps_copies)
+
+    def _note_parameters(self, sample: NodeSample, at_s: float, n_node: int) -> None:
+        """Note the parameters of a PS; all together once each has reported under the present plan."""
+        self._parameter_mib.add(sample.node, sample.parameter_mib, at_s, n_node=n_node)
+        self._own_mib = max(self._own_mib, sample.memory_mib - sample.parameter_mib)
+        parts = self._parameter_mib.figures.values()
+        if len(parts) == n_node and min(parts) > 0:
+            self._parameters.add(Report(at_s, self._n_sample_done, sum(parts)))
 
     def _may_wait(self, line: MemoryLine) -> bool:
         """Whether growth may be that of a start, and the limit is so far that time will tell."""

@@ -5,6 +5,11 @@ when the probability of a kill before the end is above a threshold, and is dropp
 half of it, so that a fluctuating probability does not open and close proposals. A need that the user has
 rejected is not proposed again until it has grown by a fifth, or until a node was killed because of it.
 
+What nodes hold at most (`memory.right_size`) is kept beyond a change of plan, as the end of the job stays the
+same, until the next plan has been measured. It lowers a request only where nothing speaks against it: not
+the size of batches that follows the number of workers, not a user who refused, not a kill of the last half
+hour, and never below what an earlier kill has taught.
+
 Forecasts are made every half minute at first and less often as a plan runs on (a tenth of its time, ten
 minutes at the most): memory that has grown slowly for hours is not expected to jump. Where it does, the
 forecasts for views tell, which are made every few seconds: a limit that would be reached before the next
@@ -14,7 +19,7 @@ every one of those forecasts; with thousands of them in a job, some would find g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
@@ -26,8 +31,10 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.memory import MemoryUse
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.events import NodeOutOfMemory
+    from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import MemoryLine
 
@@ -35,6 +42,7 @@ HELPS = 1.2  # times the memory that a node had reached when killed: less would 
 GROWN = 1.2  # times a need that was rejected
 SHARE = 0.1  # of a plan's time until the next forecast
 MAX_CHECK_S = 600.0
+AFTER_KILL_S = 1800.0  # in which the memory of a killed node's role is not lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class _Kill:
     node: str
     reached_mib: int
     too_little_mib: int
+    at_s: float = -inf
 
     @property
     def need_mib(self) -> int:
@@ -67,6 +76,8 @@ class Protection:
         self._kills: dict[Role, _Kill] = {}
         self._declined: dict[Role, float] = {}
         self._forecast: dict[Role, MemoryNeed] = {}
+        self._uses: dict[Role, MemoryUse] = {}
+        self._kept: set[Role] = set()  # a user refused less memory
         self._forecast_s = -inf  # when the next forecast is due
         self._since_s = 0.0
         self._is_news = False
@@ -76,7 +87,8 @@ class Protection:
         known = self._kills.get(event.role)
         reached = max(ceil(event.memory_mib), known.reached_mib if known else 0)
         too_little = max(plan.role(event.role).memory_mib, reached, known.too_little_mib if known else 0)
-        self._kills[event.role] = _Kill(event.node, reached, too_little)
+        self._kills[event.role] = _Kill(event.node, reached, too_little, event.at_s)
+        self._uses.pop(event.role, None)
         self._declined.pop(event.role, None)
         self.request_advice()
 
@@ -94,6 +106,10 @@ class Protection:
         """Record that the user rejected a plan that adds memory."""
         for role in Role:
             self._declined[role] = plan.role(role).memory_mib
+
+    def keep(self, plan: ResourcePlan, refused: ResourcePlan) -> None:
+        """Record that the user refused another plan: less memory than `plan` has is not proposed again."""
+        self._kept |= {r for r in Role if refused.role(r).memory_mib < plan.role(r).memory_mib}
 
     def is_due(self, at_s: float) -> bool:
         """Whether advice on memory is due."""
@@ -125,6 +141,11 @@ class Protection:
             elif known is not None and likely >= self._settings.oom_threshold / 2:
                 self._forecast[role] = known
 
+    def observe(self, at_s: float) -> None:
+        """Forecast for a new analysis: what nodes need where that is due, and what they hold at most."""
+        self.forecast(at_s)
+        self._uses |= {use.role: use for use in self._measured.memory_uses()}
+
     def needs(self, plan: ResourcePlan) -> tuple[MemoryNeed, ...]:
         """Return the memory that nodes of a plan lack by all evidence, rejected needs left out."""
         found = (self._need(role, plan.role(role).memory_mib) for role in Role)
@@ -140,6 +161,23 @@ class Protection:
         pinned = {Role.WORKER: pins.worker_memory_mib, Role.PS: pins.ps_memory_mib}
         given |= {role: mib for role, mib in pinned.items() if mib is not None}
         return tuple(given.items())
+
+    def uses(self, plan: ResourcePlan, spec: JobSpec, pins: Pins, at_s: float) -> tuple[MemoryUse, ...]:
+        """Return what nodes hold at most, of roles whose memory may be lowered, with the least of each."""
+        pinned = {Role.WORKER: pins.worker_memory_mib, Role.PS: pins.ps_memory_mib}
+        return tuple(
+            replace(use, least_mib=max(use.least_mib, self._least(role, plan, spec, at_s)))
+            for role, use in self._uses.items()
+            if pinned[role] is None
+        )
+
+    def _least(self, role: Role, plan: ResourcePlan, spec: JobSpec, at_s: float) -> int:
+        """Return the memory below which a role must not go; all that it has, where that stays."""
+        kill, own_mib = self._kills.get(role), plan.role(role).memory_mib
+        follows = role is Role.WORKER and spec.global_batch is not None
+        if follows or role in self._kept or (kill is not None and at_s < kill.at_s + AFTER_KILL_S):
+            return own_mib
+        return kill.need_mib if kill is not None else 0
 
     def least_mib(self, role: Role) -> int:
         """Return the memory that a node of a role had reached when killed; 0 where none was."""

@@ -43,6 +43,19 @@ def examples(url: str | None, *, limit: int = 100, owner: str | None = None) -> 
         return ()
 
 
+def example_series(url: str | None, *, limit: int = 200) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
+    """Return finished jobs with their series, as `examples` returns jobs."""
+    try:
+        store = HistoryStore(url)
+        try:
+            return store.past_series(limit=limit)
+        finally:
+            store.close()
+    except DlroverError as error:
+        logger.warning("the series of past jobs cannot be used: %s", error)
+        return ()
+
+
 class HistoryWriter:
     """Writes the history of one job.
 

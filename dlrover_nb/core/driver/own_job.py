@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread
-from dlrover_nb.core.driver.history_writer import examples
+from dlrover_nb.core.driver.deadline_start import sized_for_deadline
+from dlrover_nb.core.driver.history_writer import example_series, examples
 from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitted, traits_of
 from dlrover_nb.core.driver.loop import JobLoop, opened
 from dlrover_nb.core.driver.own_actions import OwnActions, WriteAheadPersistence
@@ -136,6 +137,7 @@ def begin(
     capacity, at_s = setup.backend.capacity(), clock.now_s()
     traits = traits_of(spec, features, folder, cluster=setup.cluster)
     plan = initial_plan(spec, traits, capacity, examples(setup.history_url))
+    plan = sized_for_deadline(plan, capacity, lambda: example_series(setup.history_url), at_s)
     check_fits(plan.spec.plan, capacity)
     with contextlib.ExitStack() as held:
         _hold(plan.spec, folder, held)

@@ -1,7 +1,8 @@
 """What a submit can promise of a deadline, by the user's history.
 
 The client asks before the job runs, so that an infeasible deadline is said where it is set. It is the answer
-of the job's own controller at its submission, made of the same past jobs.
+of the job's own controller at its submission, made of the same past jobs; but a first plan of the policy
+`qore`, whose master sizes it for the deadline, is not known here, as learning it takes seconds.
 """
 
 from __future__ import annotations

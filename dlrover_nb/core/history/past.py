@@ -15,10 +15,10 @@ from sqlalchemy import func, select
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import tables
-from dlrover_nb.core.history.rows import record_from
+from dlrover_nb.core.history.rows import record_from, series_from
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal, ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
+from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,20 @@ _Grouped = dict[str, list[Any]]
 
 def past_jobs(connection: Connection, *, limit: int, owner: str | None) -> tuple[PastJob, ...]:
     """Return the newest finished jobs, newest first; one that cannot be read is left out, and logged."""
+    return tuple(job for _, job in _by_name(connection, limit=limit, owner=owner))
+
+
+def past_series(
+    connection: Connection, *, limit: int, owner: str | None
+) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
+    """Return the newest finished jobs as `past_jobs` does, each with its series, oldest row first."""
+    jobs = _by_name(connection, limit=limit, owner=owner)
+    rows = _by_run(connection, _all(tables.series, [run for run, _ in jobs]).order_by(tables.series.c.at_s))
+    return tuple((job, tuple(series_from(row) for row in rows.get(run, ()))) for run, job in jobs)
+
+
+def _by_name(connection: Connection, *, limit: int, owner: str | None) -> list[tuple[str, PastJob]]:
+    """Return finished jobs with the names of their runs."""
     runs = connection.execute(_finished(limit, owner)).all()
     names = [row.run for row in runs]
     evidence = _Evidence(connection, names)
@@ -42,12 +56,11 @@ def past_jobs(connection: Connection, *, limit: int, owner: str | None) -> tuple
     for row in runs:
         try:
             spec, traits = record_from(row.spec, JobSpec), record_from(row.record, JobTraits)
-            found.append(
-                PastJob(traits, spec.plan, evidence.final_plan(row.run, spec), evidence.fit(row.run))
-            )
+            final, fit = evidence.final_plan(row.run, spec), evidence.fit(row.run)
+            found.append((row.run, PastJob(traits, spec.plan, final, fit)))
         except BackendError as error:
             logger.warning("run %s is not used for the warm start of new jobs: %s", row.run, error)
-    return tuple(found)
+    return found
 
 
 def _finished(limit: int, owner: str | None) -> Select[Any]:

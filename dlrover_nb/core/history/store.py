@@ -187,6 +187,15 @@ class HistoryStore:
         with self._database.reading() as connection:
             return past.past_jobs(connection, limit=limit, owner=owner)
 
+    def past_series(
+        self, *, limit: int = 100, owner: str | None = None
+    ) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
+        """Return the jobs of `past_jobs`, each with its series, for what is learnt of single settings."""
+        if limit < 1:
+            raise InvalidValueError(f"limit must be >= 1, got {limit}")
+        with self._database.reading() as connection:
+            return past.past_series(connection, limit=limit, owner=owner)
+
     def decisions(self, job: str, *, run: str | None = None) -> tuple[Decision, ...]:
         """Return the decisions of a run (the job's newest by default), oldest first."""
         return self._read(job, run, (tables.decisions, "at_s", "id"), Decision)

@@ -2,23 +2,27 @@
 
 `laws` is the table of growth curves, `choice` the evidence for one of them against "as now", `forecast` the
 future memory in the unit of the reports. `series` keeps the reports, `line` converts the forecast for views
-and plans. Rejected: a forecast of each embedding table by its keys; no node reports keys per table.
+and plans; `ceiling` is what no law exceeds, and `right_size` the smaller request that relies
+on it. Rejected: a forecast of each embedding table by its keys; no node reports keys per table.
 """
 
 from __future__ import annotations
 
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
 from dlrover_nb.core.memory.line import Outlook, after_oom_mib, memory_line, needed_mib
+from dlrover_nb.core.memory.right_size import MemoryUse, most_by_end
 from dlrover_nb.core.memory.series import MemorySeries, Report
 
 __all__ = [
     "Band",
     "MemoryForecast",
     "MemorySeries",
+    "MemoryUse",
     "Outlook",
     "Report",
     "after_oom_mib",
     "forecast",
     "memory_line",
+    "most_by_end",
     "needed_mib",
 ]

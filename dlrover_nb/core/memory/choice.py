@@ -67,13 +67,19 @@ def blocks(u: Floats, y: Floats) -> Blocks:
     """Average a series in blocks of equal work; `u` ascends and ends at 1."""
     if len(u) <= N_BLOCK and np.diff(u).min(initial=1.0) > 0:
         return Blocks(u, y, shapes(u))
-    n, u, y = _averaged(u, np.ones(len(u)), u, y, n_part=_FINE * N_BLOCK)  # shapes are expensive, and smooth
-    _, u_mean, y_mean, basis = _averaged(u, n, u, y, shapes(u), n_part=N_BLOCK)
+    n, u, y = averaged(u, np.ones(len(u)), u, y, n_part=_FINE * N_BLOCK)  # shapes are expensive, and smooth
+    _, u_mean, y_mean, basis = averaged(u, n, u, y, shapes(u), n_part=N_BLOCK)
     return Blocks(u_mean, y_mean, basis)
 
 
-def _averaged(u: Floats, weight: Floats, *values: Floats, n_part: int) -> list[Floats]:
-    """Return total weight and weighted means of `values` over parts of equal work, empty parts left out."""
+def averaged(u: Floats, weight: Floats, *values: Floats, n_part: int) -> list[Floats]:
+    """Return total weight and weighted means of `values` over parts of equal work, empty parts left out.
+
+    Parameters
+    ----------
+    u
+        Work at each report, ascending; weights and the last axis of each of `values` are of the same length.
+    """
     edges = u[0] + (u[-1] - u[0]) * np.arange(n_part) / n_part
     first = np.unique(np.searchsorted(u, edges))
     total = np.add.reduceat(weight, first)

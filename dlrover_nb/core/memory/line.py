@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB
 from dlrover_nb.core.structs.snapshot import FanPoint, MemoryLine
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 MIN_SPAN_S = 10.0
 LIKELY = 0.2  # probability of OOM above which memory is added: see needed_mib
-STEP_MIB = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def needed_mib(line: MemoryLine, *, headroom: float = 1.1, likely: float = LIKEL
     if line.oom_probability is None or line.at_end_high_mib is None or line.oom_probability < likely:
         return line.limit_mib
     peak = max([line.at_end_high_mib, *(point.high_mib for point in line.fan)])
-    return max(_step_up(peak * headroom), line.limit_mib)
+    return max(step_up(peak * headroom), line.limit_mib)
 
 
 def after_oom_mib(
@@ -137,9 +137,10 @@ def after_oom_mib(
     _check.above_zero("limit_mib", limit_mib)
     _check.at_least("reached_mib", reached_mib, 0)
     _check.at_least("factor", factor, 1.01, hint="the node would run out of memory again")
-    wanted = _step_up(max(limit_mib, reached_mib) * factor)
+    wanted = step_up(max(limit_mib, reached_mib) * factor)
     return wanted if cap_mib is None else max(min(wanted, cap_mib), limit_mib)
 
 
-def _step_up(mib: float) -> int:
-    return math.ceil(mib / STEP_MIB) * STEP_MIB
+def step_up(mib: float) -> int:
+    """Return a size in whole steps, rounded up."""
+    return math.ceil(mib / MEMORY_STEP_MIB) * MEMORY_STEP_MIB

@@ -20,8 +20,18 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
-def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int) -> NDArray[np.bool_]:
-    """Return which plans fit, as `structs.capacity.fits` would for each: shape (n_plans,)."""
+def fits(
+    axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int | Array
+) -> NDArray[np.bool_]:
+    """Return which plans fit, as `structs.capacity.fits` would for each: shape (n_plans,).
+
+    Parameters
+    ----------
+    worker_memory_mib, ps_memory_mib
+        Of each node, the latter for all plans or for each.
+    """
+    each_worker = np.full(len(axes), worker_memory_mib)
+    each_ps = np.broadcast_to(np.asarray(ps_memory_mib), len(axes))
     w, p = axes[:, 0], axes[:, 1]
     worker_cpu, ps_cpu = np.floor(axes[:, 2:].T / CPU_STEP + 1e-6)
     total_cpu = max(sum(in_steps(s.cpu) * s.count for s in capacity.shapes), 1)
@@ -29,7 +39,7 @@ def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_m
     within = (w * worker_cpu + p * ps_cpu <= total_cpu) & (
         w * worker_memory_mib + p * ps_memory_mib <= total_mib
     )
-    worker, ps = (w, worker_cpu, worker_memory_mib), (p, ps_cpu, ps_memory_mib)
+    worker, ps = (w, worker_cpu, each_worker), (p, ps_cpu, each_ps)
     worker_size = np.maximum(worker_cpu / total_cpu, worker_memory_mib / total_mib)
     ps_size = np.maximum(ps_cpu / total_cpu, ps_memory_mib / total_mib)
     for index, order in (
@@ -38,12 +48,12 @@ def fits(axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_m
     ):
         if not len(index):
             continue
-        large, small = ((count[index], cpu[index], mib) for count, cpu, mib in order)
+        large, small = ((count[index], cpu[index], mib[index]) for count, cpu, mib in order)
         within[index] = _placed(large, small, capacity)
     return np.asarray(within)
 
 
-Group = tuple["Array", "Array", int]  # number of nodes, CPU steps of each (both per plan), MiB of each
+Group = tuple["Array", "Array", "Array"]  # number of nodes, CPU steps and MiB of each, per plan
 
 
 def _placed(large: Group, small: Group, capacity: Capacity) -> NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 Four things cut it: the user's pins (they replace an axis of the grid by one value, also one outside the
 bounds), the quota of the job, what the machines hold, and the memory that each node needs (one value per
-role, from the forecast: it sizes the nodes and is not an axis, because more memory makes no plan faster).
+role, from the forecast: it sizes the nodes and is not an axis, because more memory makes no plan faster;
+parameter servers share what they hold, so each of fewer gets a larger part of it).
 
 `PlanGrid` is the definition and takes no memory; `PlanSpace` is a list of plans. The two are separate because
 a grid may span more plans than fit in memory, and is then searched without being listed.
@@ -14,7 +15,7 @@ once; a property test checks that the two agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ import numpy as np
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB, PsShare, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 MAX_PLANS = 10_000_000  # beyond it listing all plans takes too long, and a search replaces it
+LESS = 0.75  # of the present memory: a request that is not this much smaller is no change
 CHUNK = 1 << 17  # plans evaluated at once: their columns fit in or near the processor's cache
 CACHED_PLANS = 1 << 13  # spaces up to this size are kept: jobs of one queue share bounds and machines
 
@@ -44,18 +46,30 @@ Ladders = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...], tuple[f
 
 @dataclass(frozen=True, slots=True)
 class PlanSpace:
-    """Plans as rows (w, p, lambda_w, lambda_p) of `axes`; memory per node is the same for all."""
+    """Plans as rows (w, p, lambda_w, lambda_p) of `axes`; memory per node is as in `PlanGrid`."""
 
     axes: Array  # (n_plans, 4)
     worker_memory_mib: int
     ps_memory_mib: int
+    ps_share: PsShare = field(default_factory=PsShare)
 
     def __len__(self) -> int:
         return len(self.axes)
 
     def plan(self, index: int) -> ResourcePlan:
         """Return one plan as a record."""
-        return plan_of(self.axes[index], self.worker_memory_mib, self.ps_memory_mib)
+        row = self.axes[index]
+        each = ps_memory(row[1:2], self.ps_memory_mib, self.ps_share)
+        return plan_of(row, self.worker_memory_mib, int(each[0]))
+
+    @property
+    def memory_mib(self) -> tuple[int, Array]:
+        """Memory of each worker, and of each PS of each plan: shape (n_plans,)."""
+        return self.worker_memory_mib, ps_memory(self.axes[:, 1], self.ps_memory_mib, self.ps_share)
+
+    def at(self, rows: Array) -> PlanSpace:
+        """Return other plans of the same sizes: ndarray of shape (n, 4)."""
+        return replace(self, axes=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,8 @@ class PlanGrid:
         What the machines hold.
     worker_memory_mib, ps_memory_mib
         Of each node.
+    ps_share
+        What each PS needs by the number of them, where that is known.
     quota_cpu, quota_memory_mib
         The most that the whole job may use; None means no quota.
     pins
@@ -83,6 +99,7 @@ class PlanGrid:
     quota_cpu: float | None = None
     quota_memory_mib: int | None = None
     pins: Pins = field(default_factory=Pins)
+    ps_share: PsShare = field(default_factory=PsShare)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,8 +114,11 @@ class PlanGrid:
     @property
     def smallest(self) -> ResourcePlan:
         """The plan with the least of everything."""
-        row = np.array([ladder[0] for ladder in self.ladders])
-        return plan_of(row, self.worker_memory_mib, self.ps_memory_mib)
+        return self.sized(np.array([[ladder[0] for ladder in self.ladders]])).plan(0)
+
+    def sized(self, axes: Array) -> PlanSpace:
+        """Return plans as a space with the memory of this grid: ndarray of shape (n, 4)."""
+        return PlanSpace(axes, self.worker_memory_mib, self.ps_memory_mib, self.ps_share)
 
     def rows(self, steps: NDArray[np.intp]) -> Array:
         """Return the plans at these positions on the ladders: both of shape (n, 4)."""
@@ -113,12 +133,12 @@ class PlanGrid:
         held = np.ones(len(axes), dtype=bool)
         if self.quota_cpu is not None:
             held &= w * worker_cpu + p * ps_cpu <= self.quota_cpu + 1e-9
+        worker_mib, ps_mib = self.sized(axes).memory_mib
         if self.quota_memory_mib is not None:
-            held &= w * self.worker_memory_mib + p * self.ps_memory_mib <= self.quota_memory_mib
-        memory = {"worker_memory_mib": self.worker_memory_mib, "ps_memory_mib": self.ps_memory_mib}
+            held &= w * worker_mib + p * ps_mib <= self.quota_memory_mib
         if held.all():
-            return fits(axes, self.capacity, **memory)
-        held[held] = fits(axes[held], self.capacity, **memory)
+            return fits(axes, self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib)
+        held[held] = fits(axes[held], self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib[held])
         return held
 
     def contains(self, axes: Array) -> NDArray[np.bool_]:
@@ -133,6 +153,22 @@ class PlanGrid:
             axes = self.rows(np.column_stack(np.unravel_index(index, self.shape)))
             held = self.allows(axes)
             yield axes if held.all() else axes.T[:, held].T
+
+
+def ps_memory(n_ps: Array, now_mib: int, share: PsShare) -> Array:
+    """Return the memory of each PS: as now, or what each needs where that is more, or clearly less.
+
+    Parameters
+    ----------
+    n_ps
+        Number of PS of each plan: ndarray of shape (n_plans,).
+    """
+    if not share.own_mib and not share.shared_mib:
+        return np.full(len(n_ps), now_mib, dtype=np.float64)
+    needed = np.maximum(share.own_mib + share.shared_mib / n_ps, share.least_mib)
+    needed = np.ceil(needed / MEMORY_STEP_MIB) * MEMORY_STEP_MIB
+    is_less = (needed <= LESS * now_mib) & (share.least_mib > 0)
+    return np.where(is_less, needed, np.maximum(needed, now_mib))
 
 
 def plan_of(row: Array, worker_memory_mib: int, ps_memory_mib: int) -> ResourcePlan:
@@ -151,17 +187,26 @@ def plan_grid(
     worker_memory_mib: int,
     ps_memory_mib: int,
     pins: Pins | None = None,
+    ps_share: PsShare | None = None,
 ) -> PlanGrid:
-    """Return the grid of plans within the bounds; a pin replaces its axis or its role's memory."""
+    """Return the grid of plans within the bounds; a pin replaces its axis or its role's memory.
+
+    Counts of PS that no machine holds, since each would get too large a part, are left out where others are.
+    """
     fixed = pins or Pins()
+    share = PsShare() if fixed.ps_memory_mib or ps_share is None else ps_share
+    w, p, worker_cpus, ps_cpus = ladders(bounds, fixed)
+    most_mib = max((shape.memory_mib for shape in capacity.shapes), default=0)
+    held = tuple(n for n, mib in zip(p, ps_memory(np.array(p), 0, share), strict=True) if mib <= most_mib)
     return PlanGrid(
-        ladders=ladders(bounds, fixed),
+        ladders=(w, held or p, worker_cpus, ps_cpus),
         capacity=capacity,
         worker_memory_mib=fixed.worker_memory_mib or worker_memory_mib,
         ps_memory_mib=fixed.ps_memory_mib or ps_memory_mib,
         quota_cpu=bounds.quota_cpu,
         quota_memory_mib=bounds.quota_memory_mib,
         pins=fixed,
+        ps_share=share,
     )
 
 
@@ -184,7 +229,7 @@ def list_plans(grid: PlanGrid) -> PlanSpace:
 def _listed(grid: PlanGrid) -> PlanSpace:
     axes = np.concatenate(list(grid.chunks()))
     axes.setflags(write=False)
-    return PlanSpace(axes, grid.worker_memory_mib, grid.ps_memory_mib)
+    return grid.sized(axes)
 
 
 _cached = lru_cache(maxsize=64)(_listed)

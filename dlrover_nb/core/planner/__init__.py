@@ -1,7 +1,8 @@
 """From measurements to plans: pure composition of model, space, prices and memory.
 
 `situation` is the input of planning; `analysis` fits the model and computes the curves and the front;
-`advice` decides what to propose; `protect` gives nodes the memory that they need; `stages` composes them.
+`advice` decides what to propose; `protect` gives nodes the memory that they need, `right_size` takes back
+what none of them will use; `stages` composes them.
 """
 
 from dlrover_nb.core.planner.advice import Advice, Axes, Limits, PlannerSettings, advise, axes_key, probe
@@ -13,6 +14,7 @@ from dlrover_nb.core.planner.feasibility import check_room, has_room
 from dlrover_nb.core.planner.nearchus import diagnosis_of
 from dlrover_nb.core.planner.policies import POLICIES, Policy, PolicyContext
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
+from dlrover_nb.core.planner.right_size import lacks_memory
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying
 from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
 from dlrover_nb.core.planner.stages import Start, auto_scale, give_way, post_scale, protect_why, warm_start
@@ -48,6 +50,7 @@ __all__ = [
     "fitted",
     "give_way",
     "has_room",
+    "lacks_memory",
     "marginals",
     "post_scale",
     "probe",

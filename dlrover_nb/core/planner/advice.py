@@ -22,6 +22,8 @@ from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, Due, chances, most_probable
 from dlrover_nb.core.planner.experiments import experiment
+from dlrover_nb.core.planner.protect import Frame
+from dlrover_nb.core.planner.right_size import memory_words
 from dlrover_nb.core.planner.situation import DEADLINE_CHANCE, MOVE_PAUSE_S
 from dlrover_nb.core.planner.way_back import way_back
 from dlrover_nb.core.structs.bounds import Quota
@@ -34,8 +36,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.pareto.space import PlanSpace
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.resources import ResourcePlan
+
+    Array = NDArray[np.float64]
+
 AS_FAST = 0.97  # of the best measured speed: what a cheaper plan has to keep of it
 
 
@@ -141,6 +147,40 @@ def advise(
     now = analysis.current
     if now.finish_s is not None and now.finish_s < settings.min_left_s:
         return None
+    found = _advise(analysis, settings, rejected_plans, may_explore=may_explore, limits=limits)
+    if found is None:
+        return smaller_request(analysis, settings, rejected_plans)
+    less = memory_words(analysis.situation, found.candidate.plan)
+    return replace(found, why=f"{found.why} {less}") if less else found
+
+
+def smaller_request(
+    analysis: Analysis, settings: PlannerSettings, rejected_plans: Mapping[ResourcePlan, float]
+) -> Advice | None:
+    """Return the present plan with less memory, where that saves enough; None where it does not.
+
+    A deadline that is met must be met with the pause as well.
+    """
+    s, now, found = analysis.situation, analysis.current, analysis.smaller
+    if found.plan == now.plan or found.plan in rejected_plans or not Frame.of(s).holds(found.plan):
+        return None
+    saving = 1 - found.cost / now.cost
+    if saving < settings.min_saving or (found.in_time or 1.0) < min(now.in_time or 0.0, s.deadline_chance):
+        return None
+    why = f"{memory_words(s, found.plan)} That saves {saving:.0%} of what the plan costs, at the same speed."
+    return Advice(ProposalKind.IMPROVE, found, why)
+
+
+def _advise(
+    analysis: Analysis,
+    settings: PlannerSettings,
+    rejected_plans: Mapping[ResourcePlan, float],
+    *,
+    may_explore: bool,
+    limits: Limits | None,
+) -> Advice | None:
+    """Return advice on nodes and cores; it comes with the memory that each node needs."""
+    now = analysis.current
     allowed = free = _free(analysis, settings, rejected_plans)
     if limits is not None:
         allowed = free & _within(analysis, replace(limits, returns={}))
@@ -192,7 +232,7 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
     space, now = analysis.space, analysis.current
     axes = space.axes
     w, p, worker_cpu, ps_cpu = axes.T
-    cpu, memory_mib = w * worker_cpu + p * ps_cpu, w * space.worker_memory_mib + p * space.ps_memory_mib
+    cpu, memory_mib = w * worker_cpu + p * ps_cpu, _memory_mib(space)
     most_cpu, most_mib = limits.quota.cpu, limits.quota.memory_mib
     within = cpu <= min(limits.step * now.plan.total_cpu, inf if most_cpu is None else most_cpu) + 1e-9
     within = within & (memory_mib <= (inf if most_mib is None else most_mib))
@@ -202,9 +242,15 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
     rescues = _rescues(analysis)
     for plan, least in limits.returns.items():
         faster = analysis.predictions.surely_over(now.prediction) >= 1 + least
-        cheaper = analysis.cost <= (1 - least) * now.cost
+        cheaper = analysis.cost <= (1 - least) * analysis.now_cost
         within = within & ((axes != np.array(plan)).any(axis=1) | faster | cheaper | rescues)
     return np.asarray(within)
+
+
+def _memory_mib(space: PlanSpace) -> Array:
+    """Return the memory of each whole plan: shape (n_plans,)."""
+    worker_mib, ps_mib = space.memory_mib
+    return np.asarray(space.axes[:, 0] * worker_mib + space.axes[:, 1] * ps_mib)
 
 
 def _fastest_measured(analysis: Analysis, allowed: NDArray[np.bool_]) -> float:
@@ -238,14 +284,14 @@ def _improvement(
     if now.prediction.samples_per_s >= AS_FAST * top:
         faster = faster & (p.samples_per_s >= (1 + settings.min_gain) * top)
     as_fast = (p.samples_per_s >= AS_FAST * top) & (sure >= 0.9)
-    cheaper = as_fast & (analysis.cost <= (1 - settings.min_saving) * now.cost)
+    cheaper = as_fast & (analysis.cost <= (1 - settings.min_saving) * analysis.now_cost)
     for chosen in (faster, cheaper):
         index = np.flatnonzero(chosen & free)
         index = index[non_dominated(analysis.cost[index], p.mean_low[index])]
         index = index[meets[index]]
         if chosen is cheaper and len(index):
             return analysis.candidate(analysis.space.plan(int(index[0])))
-        best = most_efficient(analysis.cost[index], analysis.gain_samples_per_s[index], now.cost)
+        best = most_efficient(analysis.cost[index], analysis.gain_samples_per_s[index], analysis.now_cost)
         if best is not None:
             return analysis.candidate(analysis.space.plan(int(index[best])))
     return None

@@ -18,10 +18,10 @@ from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.completion import Completion
 from dlrover_nb.core.planner.deadline import Due, chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
+from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import ParetoFront, cost_unit
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.snapshot import Curve
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.decisions import Candidate, Prediction
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 
@@ -72,6 +73,19 @@ class Analysis:
     def current(self) -> Candidate:
         """The plan that runs."""
         return self.candidate(self.situation.plan)
+
+    @cached_property
+    def smaller(self) -> Candidate:
+        """The plan that runs with the memory that its nodes need, where that is less; else `current`."""
+        now = self.situation.plan
+        plan = sizes(self.situation).of(now)
+        is_less = plan.total_memory_mib < now.total_memory_mib
+        return self.candidate(plan) if is_less else self.current
+
+    @property
+    def now_cost(self) -> float:
+        """The cost against which other plans count: they have the smaller memory, as the present one may."""
+        return min(self.current.cost, self.smaller.cost)
 
     @property
     def cost_unit(self) -> str:
@@ -190,13 +204,14 @@ def fitted(situation: Situation) -> ThroughputModel:
 
 def grid_of(situation: Situation) -> PlanGrid:
     """Return the plans that the job may be given: bounds, quota, machines, pins, memory by the forecast."""
-    memory, plan = dict(situation.memory_mib), situation.plan
+    each = sizes(situation)
     return plan_grid(
         situation.spec.bounds,
         situation.capacity,
-        worker_memory_mib=memory.get(Role.WORKER, plan.worker.memory_mib),
-        ps_memory_mib=memory.get(Role.PS, plan.ps.memory_mib),
+        worker_memory_mib=each.worker_mib,
+        ps_memory_mib=each.ps_mib,
         pins=situation.pins,
+        ps_share=each.ps_share,
     )
 
 

@@ -16,11 +16,12 @@ import numpy as np
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.exact import layers, non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient, resource_efficiency
-from dlrover_nb.core.pareto.space import PlanSpace, list_plans
+from dlrover_nb.core.pareto.space import list_plans
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.analysis import grid_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.completion import bare_candidate
+from dlrover_nb.core.planner.deadline import sure_share
 from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.situation import gains, transitions_s
 from dlrover_nb.core.structs.offers import JobOffer
@@ -28,6 +29,7 @@ from dlrover_nb.core.structs.offers import JobOffer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.pareto.space import PlanSpace
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
@@ -81,8 +83,8 @@ class Bid:
     @property
     def memory_mib(self) -> Array:
         """MiB of each whole plan."""
-        w, p = self.space.axes.T[:2]
-        return np.asarray(w * self.space.worker_memory_mib + p * self.space.ps_memory_mib)
+        (w, p), (worker_mib, ps_mib) = self.space.axes.T[:2], self.space.memory_mib
+        return np.asarray(w * worker_mib + p * ps_mib)
 
     @property
     def now_cost(self) -> float:
@@ -136,6 +138,8 @@ class Bid:
             ps_memory_mib=self.space.ps_memory_mib,
             deadline_left_s=s.deadline_left_s,
             priority=s.spec.priority,
+            sure_share=sure_share(self.now, s.deadline_chance),
+            ps_share=self.space.ps_share,
         )
 
     def candidates(self) -> tuple[Candidate, ...]:
@@ -167,11 +171,11 @@ def bid(situation: Situation, model: ThroughputModel, *, enough: int = ENOUGH) -
     found = model.predict(weighed, batch_sizes(situation.spec, weighed))
     cost, now = rough.cost(axes), found[len(axes)]
     best = non_dominated(cost, found.samples_per_s[:-1])
-    memory_mib, speed = (space.worker_memory_mib, space.ps_memory_mib), found.samples_per_s[best]
-    pause_s = transitions_s(axes[best], memory_mib, situation)
+    front, speed = space.at(axes[best]), found.samples_per_s[best]
+    pause_s = transitions_s(front.axes, front.memory_mib, situation)
     return Bid(
         situation=situation,
-        space=PlanSpace(axes[best], *memory_mib),
+        space=front,
         predictions=found.at(best),
         cost=cost[best],
         transition_s=pause_s,

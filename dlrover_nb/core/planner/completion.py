@@ -70,8 +70,7 @@ class Completion:
 
     def pauses(self, space: PlanSpace) -> Array:
         """Return the seconds without training until each plan runs: shape (n_plans,)."""
-        memory_mib = (space.worker_memory_mib, space.ps_memory_mib)
-        return transitions_s(space.axes, memory_mib, self.situation)
+        return transitions_s(space.axes, space.memory_mib, self.situation)
 
     def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
         """Return everything about each plan."""

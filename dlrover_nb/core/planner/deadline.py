@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,6 +58,15 @@ def chances(predictions: Predictions | Prediction, pause_s: Array | float, due: 
     ahead = np.log(centre) - np.log(needed)
     doubt = np.where(ahead >= 0, predictions.doubt_below, predictions.doubt_above) / Z_90
     return np.asarray(ndtr(ahead / np.maximum(doubt, LEAST_SD)))
+
+
+def sure_share(prediction: Prediction, chance: float) -> float:
+    """Return which share of a predicted speed is reached with a probability of at least one half.
+
+    A plan finishes in time with that probability where this share of its speed is enough.
+    """
+    doubt = max(prediction.doubt_below / Z_90, LEAST_SD)
+    return float(np.exp(-ndtri(chance) * doubt))
 
 
 def most_probable(chance: Array, finish_s: Array) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.pareto.reasons import change_words
-from dlrover_nb.core.pareto.space import neighbours, plan_of
+from dlrover_nb.core.pareto.space import neighbours
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
@@ -44,8 +44,8 @@ def experiment(
     if not undecided.any() or not len(trials.axes):
         return None
     aims = _most_promising(analysis, np.flatnonzero(undecided), MOST_TARGETS)
-    memory = analysis.space.worker_memory_mib, analysis.space.ps_memory_mib
-    plans = [plan_of(row, *memory) for row in trials.axes]
+    sized = analysis.space.at(trials.axes)
+    plans = [sized.plan(i) for i in range(len(trials.axes))]
     pauses = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
     left_s = HORIZON_S if now.finish_s is None else now.finish_s
     found = next_experiment(
@@ -53,7 +53,7 @@ def experiment(
         partial(batch_sizes, s.spec),
         trials,
         targets=_options(analysis, aims),
-        now=Present(now.prediction.samples_per_s, now.cost, left_s),
+        now=Present(now.prediction.samples_per_s, analysis.now_cost, left_s),
         effort=Effort(measure_s, pauses),
     )
     if found is None:

@@ -183,7 +183,7 @@ def _best(analysis: Analysis, candidates: Sequence[Candidate]) -> int:
         return int(np.argmax(low))
     cost = np.array([c.cost for c in candidates])
     gain = np.array([c.gain_samples_per_s for c in candidates])
-    best = most_efficient(cost, gain, analysis.current.cost)
+    best = most_efficient(cost, gain, analysis.now_cost)
     return int(np.argmax(gain)) if best is None else best
 
 

@@ -6,14 +6,12 @@ reason.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.pareto.space import plan_of
 from dlrover_nb.core.structs.capacity import change_needs, check_fits, fits, plan_needs
 from dlrover_nb.core.structs.resources import CPU_STEP
 
@@ -78,9 +76,9 @@ def reachable(space: PlanSpace, capacity: Capacity, beside: ResourcePlan) -> Pla
     cases = space.axes.copy()
     cases[:, 0] = np.minimum(cases[:, 0], beside.worker.count)
     distinct, which = np.unique(cases, axis=0, return_inverse=True)
-    memory = space.worker_memory_mib, space.ps_memory_mib
-    held = [_is_reachable(plan_of(row, *memory), capacity, beside) for row in distinct]
-    return replace(space, axes=space.axes[np.array(held, dtype=bool)[which.reshape(-1)]])
+    sized = space.at(distinct)
+    held = [_is_reachable(sized.plan(i), capacity, beside) for i in range(len(distinct))]
+    return space.at(space.axes[np.array(held, dtype=bool)[which.reshape(-1)]])
 
 
 def over_quota(plan: ResourcePlan, bounds: PlanBounds) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner.feasibility import has_room
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB, ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.bounds import Pins, PlanBounds
     from dlrover_nb.core.structs.capacity import Capacity
 
-STEP_MIB = 64
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the range from the least that helps to the whole need
 
 
@@ -103,7 +102,7 @@ def _with_memory(plan: ResourcePlan, needs: Sequence[MemoryNeed], part: float, m
     for need in needs:
         own = plan.role(need.role)
         wanted = need.least_mib + part * max(need.mib - need.least_mib, 0)
-        mib = min(-int(-wanted // STEP_MIB) * STEP_MIB, most_mib)  # whole steps, rounded up
+        mib = min(-int(-wanted // MEMORY_STEP_MIB) * MEMORY_STEP_MIB, most_mib)  # whole steps, rounded up
         plan = _with_role(plan, need.role, replace(own, memory_mib=max(mib, own.memory_mib)))
     return plan
 

@@ -1,28 +1,43 @@
 """The policy `qore`: grow a job that would miss its deadline, and shrink one with slack (Qore-DL's adjuster).
 
 A policy decides about one job, so of the paper's four cases those that follow from the job itself are
-left: late, or slack. Growing a job that is in time, on an empty cluster, needs a view of all jobs. Workers
-change in number or in size, and PS in proportion to workers; a genetic algorithm searches the size of the
-change.
+left: late, or slack. Where the brain chooses the jobs by deadlines (`brain.by_deadline`), its quota says
+which: within one that leads, a late job grows as far as that allows, one in time grows if there is more than
+it has, and none gives back by itself.
+
+Workers change in number or in size, and PS in proportion to workers; a genetic algorithm searches the size
+of the change, as in the paper. Such changes keep the shape of the plan: a job that began with one large
+worker is not helped by two of them where twelve small ones are as cheap and in time. So the plans of the
+analysis, which have all shapes, are judged by the same fitness, and the fitter of both is taken.
 
 A job is late where its chance to be in time is below the wanted one: by the predicted finish alone, as in the
-paper, it would be late every second time. A job without a deadline stays as it is.
+paper, it would be late every second time. A job without a deadline stays as it is, unless it is led to grow.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.deadline.adjuster import Size, changed, fitness, timeout_degree
+from dlrover_nb.core.deadline.adjuster import (
+    CORE_WEIGHT,
+    LATE_WEIGHT,
+    Size,
+    changed,
+    eagerness,
+    fitness,
+    timeout_degree,
+)
 from dlrover_nb.core.deadline.genetic import decoded, evolved
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
 from dlrover_nb.core.planner.deadline import ALIKE
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.stages import keep_pins
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.decisions import ProposalKind
 
@@ -36,7 +51,16 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.core.structs.resources import ResourcePlan
 
+N_JUDGED = 16  # plans of other shapes that are judged in full
 SLACK = -0.2  # time-out degree below which a job may give back
+
+
+class Aim(Enum):
+    """What a change is for."""
+
+    IN_TIME = auto()
+    GIVE_BACK = auto()
+    FASTER = auto()  # on idle cores
 
 
 def meet_deadline(
@@ -50,33 +74,50 @@ def meet_deadline(
     s, now = analysis.situation, analysis.current
     if not s.pins.allows(s.plan):
         return keep_pins(analysis, rejected_plans)
-    if s.deadline_left_s is None or now.in_time is None or now.finish_s is None:
+    aim = _aim(analysis, limits)
+    if aim is None or now.finish_s is None or now.finish_s < settings.min_left_s:
         return None
-    grows = now.in_time < s.deadline_chance
-    degree = timeout_degree(now.finish_s, s.deadline_left_s)
-    if now.finish_s < settings.min_left_s or (not grows and degree > SLACK):
+    found = _best(analysis, rejected_plans, limits, aim)
+    if found is None or not _is_worth(found, now, settings, aim):
         return None
-    found = _best(analysis, rejected_plans, limits, grows=grows)
-    if found is None or not _is_worth(found, now, settings, grows=grows):
-        return None
-    state = f"with {s.plan.short} it is {percent(now.in_time)} probable to be in time"
-    then = f"{percent(found.in_time or 0.0)} with this plan, {margin_words(found.margin_s or 0.0)}"
-    reason = "The deadline is in danger" if grows else "The job has slack"
-    why = f"By qore: {change_words(s.plan, found.plan)}. {reason}: {state}, {then}."
+    why = f"By qore: {change_words(s.plan, found.plan)}. {_reason(found, now, aim)}."
     return Advice(ProposalKind.IMPROVE, found, why)
 
 
-def _is_worth(found: Candidate, now: Candidate, settings: PlannerSettings, *, grows: bool) -> bool:
-    if not grows:
+def _aim(analysis: Analysis, limits: Limits | None) -> Aim | None:
+    s, now = analysis.situation, analysis.current
+    quota = Quota() if limits is None else limits.quota
+    is_led_to_grow = quota.invites(s.plan)
+    if s.deadline_left_s is None or now.in_time is None or now.finish_s is None:
+        return Aim.FASTER if is_led_to_grow else None
+    if now.in_time < s.deadline_chance:
+        return Aim.IN_TIME
+    if quota.leads:
+        return Aim.FASTER if is_led_to_grow else None
+    return Aim.GIVE_BACK if timeout_degree(now.finish_s, s.deadline_left_s) <= SLACK else None
+
+
+def _reason(found: Candidate, now: Candidate, aim: Aim) -> str:
+    if aim is Aim.FASTER:
+        faster = found.prediction.samples_per_s / now.prediction.samples_per_s - 1
+        return f"Cores are idle: {faster:+.0%} samples/s with this plan"
+    state = f"with {now.plan.short} it is {percent(now.in_time or 0.0)} probable to be in time"
+    then = f"{percent(found.in_time or 0.0)} with this plan, {margin_words(found.margin_s or 0.0)}"
+    return f"{'The deadline is in danger' if aim is Aim.IN_TIME else 'The job has slack'}: {state}, {then}"
+
+
+def _is_worth(found: Candidate, now: Candidate, settings: PlannerSettings, aim: Aim) -> bool:
+    if aim is Aim.GIVE_BACK:
         return found.cost <= now.cost * (1 - settings.min_saving)
-    more = (found.in_time or 0.0) - (now.in_time or 0.0)
+    more = (found.in_time or 0.0) - (now.in_time or 0.0) if aim is Aim.IN_TIME else 0.0
     faster = found.prediction.samples_per_s / now.prediction.samples_per_s - 1
     return more > ALIKE or faster >= settings.min_gain
 
 
 def _best(
-    analysis: Analysis, rejected: Mapping[ResourcePlan, float], limits: Limits | None, *, grows: bool
+    analysis: Analysis, rejected: Mapping[ResourcePlan, float], limits: Limits | None, aim: Aim
 ) -> Candidate | None:
+    grows = aim is not Aim.GIVE_BACK
     frame = Frame.of(analysis.situation)
     known: dict[ResourcePlan, Candidate] = {}
 
@@ -85,23 +126,53 @@ def _best(
         if plan is None or plan in rejected or not frame.holds(plan):
             return -np.inf
         known[plan] = found = known.get(plan) or analysis.candidate(plan)
-        return _fitness(analysis, found, limits, grows=grows)
+        return _fitness(analysis, found, limits, aim)
 
     def values(codes: NDArray[np.intp]) -> NDArray[np.float64]:
         return np.array([value(int(code)) for code in codes])
 
     code = evolved(values, np.random.default_rng(0))  # a fixed seed: a replay decides alike
-    plan = _plan(analysis, decoded(code), grows=grows)
-    return known[plan] if plan is not None and np.isfinite(value(code)) else None
+    plan, best = _plan(analysis, decoded(code), grows=grows), value(code)
+    found = known[plan] if plan is not None and np.isfinite(best) else None
+    for other in _shapes(analysis, aim):
+        if other.plan in rejected or not frame.holds(other.plan):
+            continue
+        worth = _fitness(analysis, other, limits, aim)
+        if worth > best:
+            found, best = other, worth
+    return found
 
 
-def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, *, grows: bool) -> float:
+def _shapes(analysis: Analysis, aim: Aim) -> tuple[Candidate, ...]:
+    """Return the plans of the analysis that are likely to be fittest; with pins, those that keep them."""
+    s, now, space = analysis.situation, analysis.current, analysis.space
+    w, p, worker_cpu, ps_cpu = space.axes.T
+    cpu = w * worker_cpu + p * ps_cpu
+    resources = cpu / s.plan.total_cpu
+    if aim is Aim.FASTER or analysis.in_time is None or s.deadline_left_s is None:
+        faster = analysis.predictions.samples_per_s / now.prediction.samples_per_s
+        worth = np.log(faster) - CORE_WEIGHT * np.log(resources)
+    else:
+        late = analysis.finish_s / max(s.deadline_left_s, 1.0) - 1
+        late = np.maximum(np.maximum(late, s.deadline_chance - analysis.in_time), 0.0)
+        worth = -LATE_WEIGHT * late - resources
+        if aim is Aim.GIVE_BACK:
+            worth = np.where(late > 0, -np.inf, worth)
+    best = np.argsort(-worth, kind="stable")[:N_JUDGED]
+    plans = [space.plan(int(i)) for i in best if np.isfinite(worth[i])]
+    return analysis.candidates([plan for plan in plans if plan != s.plan])
+
+
+def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, aim: Aim) -> float:
     s, now = analysis.situation, analysis.current
     if limits is not None and not _within(found, limits, s.plan):
         return -np.inf
+    resources = found.plan.effort / now.plan.effort
+    if aim is Aim.FASTER:
+        return eagerness(found.prediction.samples_per_s / now.prediction.samples_per_s, resources)
     missing = s.deadline_chance - (found.in_time or 0.0)
     late = timeout_degree(found.finish_s or 0.0, s.deadline_left_s or 0.0)
-    return fitness(max(missing, late), found.plan.effort / now.plan.effort, grows=grows)
+    return fitness(max(missing, late), resources, grows=aim is Aim.IN_TIME)
 
 
 def _within(found: Candidate, limits: Limits, now: ResourcePlan) -> bool:

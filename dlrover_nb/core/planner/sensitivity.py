@@ -107,7 +107,7 @@ def suppose(
         situation=s,
         completion=completion,
         predictions=scaled(analysis.predictions, space.axes, factors or {}),
-        cost=pricing.costs(space.axes, space.worker_memory_mib, space.ps_memory_mib, s.spec.prices),
+        cost=pricing.costs(space.axes, *space.memory_mib, s.spec.prices),
     )
 
 

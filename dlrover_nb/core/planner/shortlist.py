@@ -49,8 +49,7 @@ class Rough:
 
     def cost(self, axes: Array) -> Array:
         """Return `Candidate.cost` of each row."""
-        memory_mib = (self.grid.worker_memory_mib, self.grid.ps_memory_mib)
-        return pricing.costs(axes, *memory_mib, self.situation.spec.prices)
+        return pricing.costs(axes, *self.grid.sized(axes).memory_mib, self.situation.spec.prices)
 
 
 @dataclass(slots=True)
@@ -94,7 +93,7 @@ def plans_to_weigh(rough: Rough, *, rng: np.random.Generator) -> tuple[PlanSpace
     near = near[grid.contains(near)]
     near = near[grid.allows(near)]
     axes = np.unique(np.concatenate((remembered.best(), near)), axis=0)
-    return PlanSpace(axes, grid.worker_memory_mib, grid.ps_memory_mib), max(found.n_plan, len(axes))
+    return grid.sized(axes), max(found.n_plan, len(axes))
 
 
 def _near(rough: Rough) -> Array:

@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, ScalePlan, dif
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.memory import MemoryUse
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary
@@ -47,6 +48,7 @@ class Situation:
     deadline_left_s: float | None = None  # until the job should be done; negative: late; None: no deadline
     must_move: bool = False  # new PS must fit beside those that serve
     deadline_chance: float = DEADLINE_CHANCE  # the wanted probability to finish by the deadline
+    memory_use: tuple[MemoryUse, ...] = ()  # of roles whose memory may be lowered
 
     def __post_init__(self) -> None:
         bounds = completed(self.spec.bounds, self.capacity, self.spec.plan)
@@ -77,7 +79,7 @@ def transition_s(
     return WORKERS_PAUSE_S if kind == "workers" else MOVE_PAUSE_S[migration]
 
 
-def transitions_s(axes: Array, memory_mib: tuple[int, int], s: Situation) -> Array:
+def transitions_s(axes: Array, memory_mib: tuple[int, int | Array], s: Situation) -> Array:
     """Return `transition_s` from the present plan to each of many: shape (n_plans,).
 
     Parameters
@@ -85,19 +87,21 @@ def transitions_s(axes: Array, memory_mib: tuple[int, int], s: Situation) -> Arr
     axes
         ndarray of shape (n_plans, 4): workers, PS, cores per worker, cores per PS.
     memory_mib
-        Of each worker and of each PS, the same for all plans.
+        Of each worker, and of each PS: for all plans or for each.
     """
     now = s.plan
     here = np.array([now.worker.count, now.ps.count, now.worker.cpu, now.ps.cpu])
     changed = axes != here
-    same_memory = memory_mib == (now.worker.memory_mib, now.ps.memory_mib)
+    worker_mib, ps_mib = memory_mib
+    same_memory = (worker_mib == now.worker.memory_mib) & (np.asarray(ps_mib) == now.ps.memory_mib)
     joins = np.logical_not(changed[:, 1:].any(axis=1)) & same_memory
+    is_now = ~changed.any(axis=1) & same_memory
     worker_more = replace(now, worker=replace(now.worker, count=now.worker.count + 1))
     ps_more = replace(now, ps=replace(now.ps, count=now.ps.count + 1))
     workers_s, move_s = (
         transition_s(diff(now, plan), s.pauses, s.spec.migration) for plan in (worker_more, ps_more)
     )
-    return np.where(joins, np.where(changed[:, 0], workers_s, 0.0), move_s)
+    return np.where(is_now, 0.0, np.where(joins, workers_s, move_s))
 
 
 def gains(speed: Array, now: float, pause_s: Array, left_s: Array) -> Array:

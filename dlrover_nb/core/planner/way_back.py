@@ -60,7 +60,7 @@ def way_back(
     better = known & (p.mean_low > (1 + LEAST_GAIN) * now.prediction.mean_low)
     better &= is_late | (is_faster & (analysis.gain_samples_per_s > 0))
     if analysis.situation.spec.objective is not Objective.SPEED:
-        better &= analysis.cost <= now.cost
+        better &= analysis.cost <= analysis.now_cost
     if not better.any():
         return None
     best = int(np.argmax(np.where(better, p.mean_low, 0.0)))

@@ -107,6 +107,7 @@ class SimJob(SnapshotSource):
     def start(self) -> None:
         """Emit the submission, and request the first nodes unless the job waits to be admitted."""
         now_s = self.started_at_s = self._engine.now_s
+        self._advance()  # it was submitted before it arrived, and has reserved nothing until now
         self._is_held = self.job.spec.admission is Admission.QUEUE
         if not self._is_held:
             self._first_plan(self.target)
@@ -175,8 +176,7 @@ class SimJob(SnapshotSource):
         replaces = self.ran is not None and replaces_nodes(self._serving, plan)
         if self.ran is None:
             self._serving = plan
-        is_restart = replaces and self._serving is None
-        self._begin(Change(replaces, is_restart, is_fallback))
+        self._begin(Change(replaces, replaces and self._serving is None, is_fallback))
         for node in self._sim_nodes.unwanted:
             if not replaces or not node.is_active:
                 self._retire(node)

@@ -123,11 +123,14 @@ class Quota:
     """The most that a whole plan may use of a shared cluster; None: no limit.
 
     `binds`: a running plan beyond it gives way, where auto mode decides; else that is kept.
+    `leads`: who planned for all jobs decides alone who grows and who gives back by deadlines, so that a
+    policy that does the same leaves it to that.
     """
 
     cpu: float | None = None
     memory_mib: int | None = None
     binds: bool = False
+    leads: bool = False
 
     def __post_init__(self) -> None:
         for name in ("cpu", "memory_mib"):
@@ -142,6 +145,10 @@ class Quota:
     def ends(self, plan: ResourcePlan) -> bool:
         """Whether a running plan gives way to it."""
         return self.binds and not self.allows(plan)
+
+    def invites(self, plan: ResourcePlan) -> bool:
+        """Whether a running plan is to grow into it."""
+        return self.leads and (self.cpu is None or self.cpu > plan.total_cpu + CPU_STEP)
 
     def allows(self, plan: ResourcePlan) -> bool:
         """Whether a plan is within the quota."""

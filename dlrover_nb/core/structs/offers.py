@@ -13,7 +13,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.resources import ResourcePlan
+from dlrover_nb.core.structs.resources import PsShare, ResourcePlan
 
 N_COLUMN = 7  # workers, PS, cores of each worker and PS, samples/s, gain of Eq. 8, cost of an hour
 BYTES_PER_NUMBER = 8
@@ -40,13 +40,17 @@ class JobOffer:
         float64, little-endian, of shape (7, n_plans): workers, PS, cores per worker, cores per PS, samples/s,
         TG of Eq. 8 in samples/s, cost as above.
     worker_memory_mib, ps_memory_mib
-        Of each node, in all these plans.
+        Of each node, in all these plans; of each PS by their number where `ps_share` tells.
     deadline_left_s
         Seconds until it should end; None: it has no deadline.
     priority
         Its weight, where jobs are weighed by it.
     asks
         Whether a user decides on proposals (suggest mode), so that it may stay as it is.
+    sure_share
+        Of these speeds what is reached with the probability that the deadline is to be met with.
+    ps_share
+        What each PS needs by the number of them, where that is known.
     """
 
     job: str
@@ -62,6 +66,8 @@ class JobOffer:
     deadline_left_s: float | None = None
     priority: float = 1.0
     asks: bool = False
+    sure_share: float = 1.0
+    ps_share: PsShare = field(default_factory=PsShare)
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)
@@ -73,6 +79,7 @@ class JobOffer:
         _check.at_least("n_sample_left", self.n_sample_left, 0)
         _check.at_least("priority", self.priority, 0)
         _check.above_zero("samples_per_s", self.samples_per_s)
+        _check.above_zero("sure_share", self.sure_share)
         if not (isfinite(self.cost) and self.cost >= 0):
             raise InvalidValueError(f"the cost of a plan must be >= 0, got {self.cost} from job {self.job}")
 

@@ -17,6 +17,7 @@ CPU_STEP = 0.01  # cores; schedulers ignore finer differences
 MOST_NODES = 100_000
 MOST_CPU = 10_000
 MOST_MEMORY_MIB = 1 << 30
+MEMORY_STEP_MIB = 64  # sizes that a plan is given are whole steps
 GIB_PER_CORE = 8  # of memory that weigh as much as a core: about the ratio of their list prices
 
 
@@ -66,6 +67,18 @@ class RolePlan:
 
     def __str__(self) -> str:
         return f"{self.count} x {self.cpu:g} cpu, {self.memory_mib} MiB"
+
+
+@dataclass(frozen=True, slots=True)
+class PsShare:
+    """MiB that parameter servers need: each for itself, and all together, however many they are.
+
+    `least_mib` is the least that each may be given where it needs clearly less than now; 0: never less.
+    """
+
+    own_mib: int = 0
+    shared_mib: int = 0
+    least_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,9 +205,8 @@ def test_an_offer_is_the_same_over_the_wire(cluster):
     far = Packed(link)
     mine = until(lambda: isinstance(found := link.offer(), JobOffer) and found, what="an offer")
     there = until(lambda: isinstance(found := far.offer(), JobOffer) and found, what="an offer")
-    assert replace(
-        there, columns=b"", n_sample_left=0, samples_per_s=1.0, cost=1.0, plan=mine.plan
-    ) == replace(mine, columns=b"", n_sample_left=0, samples_per_s=1.0, cost=1.0)
+    moving = {"columns": b"", "n_sample_left": 0, "samples_per_s": 1.0, "cost": 1.0, "sure_share": 1.0}
+    assert replace(there, plan=mine.plan, **moving) == replace(mine, **moving)
     assert 0 < there.n_plan <= 65
     far.allot(Allotment(Quota(7.0), "why", "one", 1))
     assert "7 cores (one: why)" in story(cluster, "ads")

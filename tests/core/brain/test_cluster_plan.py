@@ -13,10 +13,11 @@ from offers_made import jobs, offer
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
 from dlrover_nb.core.brain.machines import all_fit
-from dlrover_nb.core.brain.offer_columns import check
+from dlrover_nb.core.brain.offer_columns import check, columns_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.resources import PsShare
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.offers import JobOffer
@@ -133,6 +134,16 @@ def test_a_job_that_would_miss_its_deadline_goes_first_and_gives_nothing_up_that
     small = offer("small", (1, 1, 1.0, 1.0), (12, 1, 1.0, 1.0), n_left=10**5)
     found = plan_cluster([on_time, small], Capacity((NodeShape(18.0, 65536),)), BrainSettings())
     assert found.shares["kept"].plan.worker.count == 12
+
+
+def test_a_plan_of_fewer_parameter_servers_needs_the_memory_that_each_of_them_would_hold():
+    share = PsShare(own_mib=100, shared_mib=3000)  # of which two hold half each
+    alone = offer("job", (1, 2, 0.5, 0.5), (8, 1, 0.5, 0.5), (4, 2, 0.5, 0.5), ps_share=share)
+    columns = columns_of([alone], {})
+    plans = [columns.plan(0, own) for own in range(2)]
+    assert [plan.ps.memory_mib for plan in plans] == [3136, 1600]
+    assert columns.bids.demands[:, 1].tolist() == [plan.total_memory_mib for plan in plans]
+    assert columns.groups(np.array([1]))[1].tolist() == [2, 0.5, 1600]
 
 
 def test_by_priority_the_job_that_matters_more_goes_first():

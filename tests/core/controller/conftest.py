@@ -43,6 +43,10 @@ def steady_memory(role: Role, at_s: float) -> float:
     return 300.0
 
 
+def no_parameters(at_s: float) -> float:
+    return 0.0
+
+
 class FakeJob:
     """Feeds a controller with the events of one job and obeys its orders at once, keeping a journal."""
 
@@ -53,6 +57,7 @@ class FakeJob:
         n_sample_total: int = 50_000_000,
         speed=true_speed,
         memory=steady_memory,
+        parameters=no_parameters,  # MiB of each PS
         settings: ControllerSettings | None = None,
         fit=fitted,
         policy=POLICIES[DEFAULT_POLICY],
@@ -60,7 +65,7 @@ class FakeJob:
     ) -> None:
         self.settings = settings or ControllerSettings()
         self.spec, self.at_s, self.plan, self.speed = spec, 0.0, spec.plan, speed
-        self.memory = memory
+        self.memory, self.parameters = memory, parameters
         self.journal: list = []
         self.orders: list = []
         self.n_done = 0
@@ -122,6 +127,8 @@ class FakeJob:
             nodes += [(f"s{i}", Role.PS, 0) for i in range(plan.ps.count)]
             for node, role, n_sample in nodes:
                 report = _report(node, role, self.at_s, n_sample, self.memory(role, self.at_s))
+                if role is Role.PS:
+                    report = replace(report, parameter_mib=self.parameters(self.at_s))
                 new += self.tell(NodeReported(self.at_s, report, plan))
             orders += self.obey(new)
         return orders
@@ -166,6 +173,7 @@ def make_job(spec):
         "speed",
         "n_sample_total",
         "memory",
+        "parameters",
         "settings",
         "traits",
         "prior",

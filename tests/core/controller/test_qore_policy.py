@@ -8,9 +8,9 @@ from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner import POLICIES
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.bounds import PlanBounds, Quota
 from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import JobSubmitted, Scale
+from dlrover_nb.core.structs.events import JobSubmitted, QuotaChanged, Scale
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -19,8 +19,18 @@ SIZES = (0.5, 1.0, 2.0, 4.0)
 QUIET = WorldSettings(report_s=15.0, faults=Faults(failures_per_day=0, slow_per_day=0))
 
 
-def plans_and_whys(start: ResourcePlan, deadline: float | None, *, hours: float = 2.0):
-    """Run a job that takes `hours` on its first plan; the deadline is a multiple of that."""
+def plans_and_whys(
+    start: ResourcePlan,
+    deadline: float | None,
+    *,
+    hours: float = 2.0,
+    quota: Quota | None = None,
+    quota_at_s: float = 600,
+):
+    """Run a job that takes `hours` on its first plan; the deadline is a multiple of that.
+
+    `quota`: what the brain allots, `quota_at_s` seconds after the start.
+    """
     n_row = int(TRUTH.speed(start, 512) * hours * 3600)
     deadline_s = None if deadline is None else deadline * hours * 3600
     spec = JobSpec(
@@ -45,6 +55,12 @@ def plans_and_whys(start: ResourcePlan, deadline: float | None, *, hours: float 
                 if isinstance(order, Scale):
                     plans.append(order.target)
                     world.obey(name, order)
+            if quota is not None and world.now_s >= quota_at_s:
+                allotted, quota = QuotaChanged(world.now_s, quota), None
+                for order in controller.handle(allotted):
+                    if isinstance(order, Scale):
+                        plans.append(order.target)
+                        world.obey(name, order)
     return plans, [p.why for p in controller.view().proposals]
 
 
@@ -65,3 +81,29 @@ def test_a_job_with_slack_shrinks():
 def test_a_job_without_a_deadline_stays_as_it_is():
     start = ResourcePlan(RolePlan(2, 1.0, 4096), RolePlan(1, 1.0, 4096))
     assert plans_and_whys(start, None) == ([start], [])
+
+
+def test_led_to_grow_a_job_in_time_takes_idle_cores_and_no_more_than_its_quota():
+    start = ResourcePlan(RolePlan(2, 1.0, 4096), RolePlan(1, 1.0, 4096))
+    plans, whys = plans_and_whys(start, 1.15, quota=Quota(8.0, 1 << 17, leads=True))
+    assert start.total_cpu < plans[-1].total_cpu <= 8.0
+    assert TRUTH.speed(plans[-1], 512) > TRUTH.speed(start, 512)
+    assert any("Cores are idle" in why for why in whys)
+
+
+def test_where_the_brain_leads_a_job_gives_nothing_back_by_itself():
+    start = ResourcePlan(RolePlan(4, 2.0, 4096), RolePlan(2, 2.0, 4096))
+    quota = Quota(start.total_cpu, start.total_memory_mib, leads=True)
+    led, _ = plans_and_whys(start, 4.0, quota=quota, quota_at_s=60)
+    assert led == [start]
+    alone, _ = plans_and_whys(start, 4.0)
+    assert alone != [start]
+
+
+def test_where_no_more_of_the_same_shape_is_left_a_late_job_takes_another_shape():
+    start = ResourcePlan(RolePlan(1, 4.0, 4096), RolePlan(1, 4.0, 4096))
+    quota = Quota(9.0, 1 << 17, leads=True)
+    plans, _ = plans_and_whys(start, 0.8, quota=quota, quota_at_s=60)
+    assert plans[1].ps.cpu < start.ps.cpu
+    assert plans[1].total_cpu <= 9.0
+    assert TRUTH.speed(plans[1], 512) > 1.1 * TRUTH.speed(start, 512)

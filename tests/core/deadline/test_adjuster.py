@@ -10,14 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.deadline.adjuster import (
+    PAPER,
+    RunningJob,
     Size,
+    Thresholds,
     changed,
+    eagerness,
     fitness,
+    sensitivity,
+    targets,
     timeout_degree,
 )
 from dlrover_nb.core.deadline.genetic import N_CODE, Change, decoded, encoded, evolved, listed
+from dlrover_nb.core.errors import InvalidValueError
 
 SIZE = Size(4, 2.0, 4096)
+JOBS = st.lists(st.tuples(st.floats(-1, 3), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12).map(
+    lambda rows: [RunningJob(f"j{i}", *row) for i, row in enumerate(rows)]
+)
 
 
 def speed(size: Size, contention: float = 0.02, serial: float = 0.2) -> float:
@@ -35,6 +45,47 @@ def test_a_job_is_late_when_it_runs_longer_than_is_left(run_s, left_s):
     assert (timeout_degree(run_s, left_s) > 0) == (run_s / left_s > 1)
     assert timeout_degree(run_s, left_s) >= -1
     assert timeout_degree(run_s, -left_s) == math.inf
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 100)), max_size=8), st.floats(1, 100))
+def test_sensitivity_is_that_of_the_best_plan_by_one_workers_resources(plans, held):
+    speed, cores = (np.array([plan[i] for plan in plans], dtype=float) for i in (0, 1))
+    gain, loss = sensitivity(speed, cores, now=(100.0, held), unit=2.0)
+    assert gain >= 0
+    assert loss >= 0
+    more = [s / 100 - 1 for s, c in plans if held + 1e-9 < c <= held + 2]
+    assert gain >= max(more, default=0) - 1e-9
+    assert (loss == np.inf) == (not any(c < held - 1e-9 for c in cores))
+
+
+def test_twice_as_much_for_twice_the_gain_is_as_sensitive():
+    speed, cores = np.array([110.0, 120.0, 95.0, 90.0]), np.array([12.0, 14.0, 8.0, 6.0])
+    gain, loss = sensitivity(speed, cores, now=(100.0, 10.0), unit=2.0)
+    assert (gain, loss) == (pytest.approx(0.1), pytest.approx(0.05))
+
+
+@given(JOBS, st.floats(0, 1), st.integers(1, 4))
+def test_the_four_cases(jobs, load, n):
+    found = targets(jobs, load, n=n)
+    by_name, late = {j.name: j for j in jobs}, [j for j in jobs if j.is_late]
+    grown, shrunk = ([by_name[t.name] for t in found if t.grows == grows] for grows in (True, False))
+    assert len(grown) <= n
+    assert len(shrunk) <= n
+    assert all(j.timeout < 0 for j in shrunk)
+    may_grow = late or (jobs if load <= 0.35 else [])
+    assert grown == sorted(may_grow, key=lambda j: -j.gain)[:n]
+    assert not shrunk or (load > 0.55 if late else load > 0.7)
+
+
+def test_thresholds_rise():
+    assert (PAPER.light, PAPER.middle, PAPER.heavy) == (0.35, 0.55, 0.7)
+    with pytest.raises(InvalidValueError, match="must rise"):
+        Thresholds(light=0.6)
+
+
+def test_growth_that_no_deadline_asks_for_must_be_worth_its_cores():
+    assert eagerness(1.0, 1.0) == 0
+    assert eagerness(1.5, 2.0) > 0 > eagerness(1.1, 2.0)
 
 
 @given(st.integers(0, N_CODE - 1), st.booleans())

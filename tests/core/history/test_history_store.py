@@ -28,7 +28,7 @@ from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.past import PastJob, TermKnowledge
+from dlrover_nb.core.structs.past import PastJob, SeriesRow, TermKnowledge
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 
@@ -299,6 +299,17 @@ def test_finished_job_is_an_example_with_its_first_and_final_plan_and_newest_fit
         store.remember("clicks", 30.0, record)
     _finish(store)
     assert store.past_jobs() == (PastJob(TRAITS, PLAN, TARGET, replace(FIT, at_s=60.0, log_error=0.02)),)
+
+
+def test_the_series_of_examples_are_those_of_their_own_runs_oldest_first(store):
+    rows = [SeriesRow(60.0 * i, 60.0, 100.0 * i, 2, 1, 300.0, 200.0) for i in (1, 2)]
+    for row in rows:
+        store.remember("clicks", row.at_s, row)
+    assert store.past_series() == ()
+    _finish(store, at_s=200.0)
+    ((job, series),) = store.past_series()
+    assert (job,) == store.past_jobs()
+    assert series == tuple(rows)
 
 
 def test_failed_running_and_traitless_jobs_are_no_examples(store):

@@ -20,6 +20,7 @@ from dlrover_nb.core.pareto.space import (
 from dlrover_nb.core.structs import capacity as machines
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape, plan_needs
+from dlrover_nb.core.structs.resources import PsShare
 
 MEMORY = {"worker_memory_mib": 256, "ps_memory_mib": 128}
 LARGE = Capacity((NodeShape(1000, 10**7),))
@@ -88,6 +89,43 @@ def test_space_is_exactly_the_plans_within_bounds_quota_pins_and_machines(bounds
     assert found == expected
     assert len(found) == len(space)
     assert all(pins.allows(plan) for plan in found)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    shapes=shapes,
+    share=st.builds(PsShare, st.integers(0, 500), st.integers(0, 6000), st.sampled_from([0, 64, 500])),
+    now_mib=st.sampled_from([128, 900, 3000]),
+    quota=st.none() | st.integers(500, 9000),
+)
+def test_space_is_exact_where_parameter_servers_share_what_they_hold(shapes, share, now_mib, quota):
+    few = PlanBounds(4, 4, (0.25,), (0.3,), quota_memory_mib=quota)
+    memory = {"worker_memory_mib": 256, "ps_memory_mib": now_mib, "ps_share": share}
+    wide = listed(replace(few, quota_memory_mib=None), LARGE, **memory)
+    assert len(wide) == 16
+    capacity = Capacity(tuple(shapes))
+    expected = {
+        plan
+        for plan in map(wide.plan, range(16))
+        if machines.fits(capacity, plan_needs(plan)) and (quota is None or plan.total_memory_mib <= quota)
+    }
+    space = listed(few, capacity, **memory)
+    assert {space.plan(i) for i in range(len(space))} == expected
+    own, shared = share.own_mib, share.shared_mib
+    assert all(plan.ps.memory_mib >= own + shared / plan.ps.count for plan in expected)
+    worker_mib, ps_mib = space.memory_mib
+    totals = space.axes[:, 0] * worker_mib + space.axes[:, 1] * ps_mib
+    assert totals.tolist() == [space.plan(i).total_memory_mib for i in range(len(space))]
+
+
+def test_counts_of_parameter_servers_that_no_machine_holds_are_left_out():
+    grid = plan_grid(
+        SMALL, Capacity((NodeShape(8, 2048, 4),)), **MEMORY, ps_share=PsShare(own_mib=100, shared_mib=3000)
+    )
+    assert grid.ladders[1] == (2.0,)
+    assert grid.smallest.ps.memory_mib == 1600
+    pinned = plan_grid(SMALL, LARGE, **MEMORY, pins=Pins(ps_memory_mib=700), ps_share=PsShare(100, 3000))
+    assert {listed_plan.ps.memory_mib for listed_plan in map(list_plans(pinned).plan, range(9))} == {700}
 
 
 @settings(deadline=None, max_examples=100)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
 from dlrover_nb.core.planner.analysis import fitted
-from dlrover_nb.core.planner.deadline import ALIKE, Due, chances, most_probable
+from dlrover_nb.core.planner.deadline import ALIKE, Due, chances, most_probable, sure_share
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind
@@ -100,6 +100,16 @@ def test_chance_at_the_ends_of_the_band_is_that_of_the_band(speed, down, up):
     p = Prediction(speed, speed * np.exp(-down), speed * np.exp(up), extrapolates=False)
     for needed, chance in ((p.low, 0.95), (speed, 0.5), (p.high, 0.05)):
         assert float(chances(p, 0.0, Due(10**9, 10**9 / needed))) == pytest.approx(chance, abs=1e-4)
+
+
+@given(st.floats(10, 1e5), st.floats(1.01, 2), st.floats(1.01, 2), st.floats(0.5, 0.99), st.floats(0.5, 2))
+def test_a_plan_is_as_probable_as_wanted_where_its_sure_share_is_enough(speed, down, up, wanted, part):
+    prediction = Prediction(speed, speed / down, speed * up, extrapolates=False)
+    share = sure_share(prediction, wanted)
+    assert 0 < share <= 1
+    assume(abs(part / share - 1) > 1e-6)
+    due = Due(1_000_000, 1_000_000 / (speed * part))  # so many seconds that `part` of the speed is enough
+    assert (chances(prediction, 0.0, due) >= wanted) == (part <= share)
 
 
 def test_of_plans_without_any_chance_the_earliest_is_the_most_probable():

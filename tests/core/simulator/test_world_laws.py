@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -310,6 +311,17 @@ def test_a_job_stopped_before_it_arrives_never_starts() -> None:
     assert not sim.nodes
 
 
+@pytest.mark.parametrize("at_s", [0.0, 5000.0])
+def test_a_job_reserves_what_its_nodes_have_from_their_places_to_its_end(at_s) -> None:
+    world = make_world()
+    sim = world.submit(make_job(plan=make_plan(2, 1)), at_s)
+    play(world)
+    assert sim.started_at_s == at_s
+    held_s = sim.ended_at_s - at_s
+    assert sim.progress.core_s == pytest.approx(3 * 4.0 * held_s)
+    assert sim.progress.gib_s == pytest.approx(3 * 4.0 * held_s)
+
+
 # real time, bad input, and a controller
 
 
@@ -338,15 +350,15 @@ def test_bad_submissions_are_refused() -> None:
         world.job("nobody")
 
 
-def play_with_controller(world):
-    """Let a controller decide for the only job; return all that was told."""
+def play_with_controller(world, settings=CONTROL):
+    """Let a controller decide for each job; return all that was told."""
     controllers, played = {}, []
     while world.next_at_s < math.inf:
         _, events = world.step()
         played += [event for _, event in events]
         for name, event in events:
             if isinstance(event, JobSubmitted):
-                controllers[name] = Controller(event, CONTROL)
+                controllers[name] = Controller(event, settings)
                 continue
             for instruction in controllers[name].handle(event):
                 world.obey(name, instruction)
@@ -374,6 +386,38 @@ def test_a_controller_lives_with_the_world_and_speeds_a_job_up() -> None:
         return sim.ended_at_s
 
     assert end(Mode.AUTO) < 0.7 * end(Mode.MANUAL)
+
+
+def test_a_controller_takes_back_memory_that_no_node_uses_and_no_node_is_killed_for_it() -> None:
+    coarse = replace(CONTROL, window_s=120.0, max_window_s=600.0, settle_s=60.0)
+
+    def played(play_through):
+        rng = np.random.default_rng(4)
+        world = make_world(machines=[NodeShape(32.0, 192 * 1024, 60)], faults=Faults(), report_s=60.0)
+        jobs = [JobSampler(hours=(1.0, 0.3)).sample(f"job-{i}", rng) for i in range(6)]
+        sims = [world.submit(asked_for(job, float(rng.uniform(1.05, 10.0)))) for job in jobs]
+        killed = [event for event in play_through(world) if isinstance(event, NodeOutOfMemory)]
+        assert all(sim.phase is JobPhase.SUCCEEDED for sim in sims)
+        held_gib = [sim.progress.gib_s / (sim.ended_at_s - sim.started_at_s) / n_node(sim) for sim in sims]
+        return len(killed), np.mean(held_gib)
+
+    def n_node(sim):
+        return sim.target.worker.count + sim.target.ps.count
+
+    def asked_for(job, factor):
+        plan = job.spec.plan
+        share = 1.0 if plan.ps.count == 1 else min((1 + job.hot_ps) / plan.ps.count, 1.0)
+        needs = job.worker_memory.at(job.n_sample), job.ps_memory.at(job.n_sample, share)
+        worker, ps = (
+            replace(role, memory_mib=math.ceil(factor * need))
+            for role, need in zip((plan.worker, plan.ps), needs, strict=True)
+        )
+        return replace(job, spec=replace(job.spec, plan=replace(plan, worker=worker, ps=ps)))
+
+    without, of_request = played(lambda world: [event for *_, event in play(world)])
+    with_it, of_less = played(lambda world: play_with_controller(world, coarse))
+    assert with_it <= without == 0
+    assert of_less < 0.5 * of_request
 
 
 def test_a_hundred_random_jobs_all_end() -> None:

@@ -1,0 +1,123 @@
+"""How much memory a node should have where it has far more than it will ever hold.
+
+Users ask for too much: over 80 % of the jobs that DLRover-RM found used less than half of what they had
+reserved (section 2.2). A smaller request must not kill a node, so it rests on the most that it can hold by
+the end: the upper end of the forecast, and never less than `ceiling`, which is above every law. On top come
+a margin for peaks between two reports and for what no report has shown yet (an evaluation), and on a
+parameter server room for a copy of its parameters, without which a checkpoint stops training until it is
+written.
+
+Parameter servers share what grows, the parameters: their sum does not depend on how many servers there are,
+so it is one series over all plans of a job, and tells what each of more or fewer servers will hold. Where no
+node reports its parameters (a job of another program) that cannot be told, and their memory stays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.memory.ceiling import ceiling_mib
+from dlrover_nb.core.memory.forecast import forecast
+from dlrover_nb.core.memory.line import step_up
+from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import PsShare, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.memory.series import Report
+    from dlrover_nb.core.structs.resources import RolePlan
+
+MARGIN = 1.2  # times the most that is expected
+LEAST_MIB = 1024  # of a node: a Python process with its libraries takes some hundred MiB before any work
+LEAST_SPAN_S = 60.0  # of the reports: the growth of a start is no course
+LEAST_PART = 0.02  # of the job that was trained meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """What each node of a role holds, measured and expected.
+
+    Parameters
+    ----------
+    n_node
+        Nodes of the role when it was measured last.
+    used_mib
+        The most that one of them held so far.
+    own_mib, shared_mib
+        The most by the end of the job: of each node for itself, and of all together.
+    has_copy
+        Whether each node keeps a copy of its part of what is shared, for checkpoints.
+    least_mib
+        The least that a node may be given, by other evidence: OOM kills, the user's refusal.
+    """
+
+    role: Role
+    n_node: int
+    used_mib: float
+    own_mib: float
+    shared_mib: float = 0.0
+    has_copy: bool = False
+    least_mib: int = LEAST_MIB
+
+    def __post_init__(self) -> None:
+        _check.at_least("n_node", self.n_node, 1)
+        for name in ("used_mib", "own_mib", "shared_mib"):
+            _check.at_least(name, getattr(self, name), 0)
+
+    def held_by(self, n_node: int) -> float:
+        """Return the most that each of `n_node` nodes will hold."""
+        return self.own_mib + self.shared_mib / n_node
+
+    def wanted_mib(self, n_node: int) -> int:
+        """Return what each of `n_node` nodes should have."""
+        wanted = MARGIN * self.held_by(n_node) + self._copy_mib(n_node)
+        return step_up(max(wanted, self.least_mib))
+
+    @property
+    def share(self) -> PsShare:
+        """`wanted_mib` for any number of parameter servers."""
+        shared = (MARGIN + self.has_copy) * self.shared_mib
+        return PsShare(math.ceil(MARGIN * self.own_mib), math.ceil(shared), self.least_mib)
+
+    def words(self, before: RolePlan, after: RolePlan) -> str:
+        """Say why each node gets less."""
+        name, n = ("PS" if self.role is Role.PS else "worker"), after.count
+        copy = self._copy_mib(n)
+        kept = f", and {copy:,.0f} MiB for a copy of its parameters" if copy >= 1 else ""
+        return (
+            f"Each {name} gets {after.memory_mib:,} instead of {before.memory_mib:,} MiB: one of "
+            f"{self.n_node} used {self.used_mib:,.0f} at most, one of {n} will use "
+            f"{self.held_by(n):,.0f} at most by the end, and keeps a margin of {MARGIN - 1:.0%}{kept}."
+        )
+
+    def _copy_mib(self, n_node: int) -> float:
+        return self.shared_mib / n_node if self.has_copy else 0.0
+
+
+def most_by_end(reports: Sequence[Report], n_sample_end: int) -> float | None:
+    """Return what no later report exceeds by the end of the job; None where too little was measured.
+
+    Parameters
+    ----------
+    reports
+        Oldest first.
+    n_sample_end
+        Samples at which growth ends.
+    """
+    if not reports or reports[-1].at_s - reports[0].at_s < LEAST_SPAN_S:
+        return None
+    if reports[-1].n_sample - reports[0].n_sample < LEAST_PART * n_sample_end:
+        return None
+    work = np.array([float(r.n_sample) for r in reports])
+    memory = np.array([r.memory_mib for r in reports])
+    end = float(max(n_sample_end, reports[-1].n_sample))
+    ceiling = ceiling_mib(work, memory, end)
+    found = forecast(work, memory, limit_mib=math.inf, end=end, origin=0.0)
+    if ceiling is None or found.at_end is None:
+        return None
+    return max(ceiling, found.at_end.high, *(high for *_, high in found.fan))

@@ -1,0 +1,110 @@
+"""The first plan of a job of policy `qore`: sized for its deadline by finished jobs, or left with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dlrover_nb.core.driver.deadline_start import sized_for_deadline
+from dlrover_nb.core.driver.job_start import InitialPlan
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.past import JobTraits, PastJob, SeriesRow
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+ROOM = Capacity((NodeShape(64.0, 1 << 18, 4),))
+PLAN = ResourcePlan(RolePlan(2, 2.0, 2048), RolePlan(1, 2.0, 2048))
+TRAITS = JobTraits("wide_deep", 10, 80, 10_000, 4_000_000, batch_size=256, n_sample=2_560_000, name="clicks")
+SPEC = JobSpec(
+    "clicks",
+    plan=PLAN,
+    policy="qore",
+    warm_start=True,
+    batch_size=256,
+    deadline_s=2000.0,
+    bounds=PlanBounds(16, 8, (2.0,), (2.0,)),
+)
+BEGUN = InitialPlan(SPEC, TRAITS, None, "Starts as asked.")
+
+
+def iter_s(n_worker: int, n_ps: int) -> float:
+    return 0.5 + 0.05 * n_worker / n_ps
+
+
+def examples(n: int = 24, seed: int = 1):
+    """Return finished jobs, each of which trained with four pairs of counts."""
+    rng, found = np.random.default_rng(seed), []
+    for i in range(n):
+        batch = int(rng.choice([128, 256, 512]))
+        traits = replace(TRAITS, name=f"past-{i}", batch_size=batch, dense_bytes=int(rng.uniform(2e6, 8e6)))
+        series = []
+        for at_s, w in enumerate(rng.permutation(np.arange(1, 17))[:4].tolist()):
+            for n_ps in (max(w // 2, 1), max(w // 4, 1)):
+                speed = w * batch / (iter_s(w, n_ps) * float(rng.lognormal(0, 0.02)))
+                series.append(SeriesRow(60.0 * at_s, 60.0, speed, w, n_ps, 900.0, 900.0))
+        found.append((PastJob(traits, PLAN, PLAN), series))
+    return found
+
+
+def test_it_starts_with_as_many_workers_as_its_deadline_needs_and_says_by_what():
+    found = sized_for_deadline(BEGUN, ROOM, examples, 0.0)
+    plan, needed = found.spec.plan, 10_000 * iter_s(4, 1) / 2000  # iterations of one worker
+    assert (plan.worker.cpu, plan.worker.memory_mib) == (2.0, 2048)
+    assert needed * 0.9 <= plan.worker.count <= needed * 1.6
+    assert 1 <= plan.ps.count <= plan.worker.count
+    assert f"Starts with {plan.short}" in found.why
+    assert "by 24 finished jobs" in found.why
+    sooner = sized_for_deadline(replace(BEGUN, spec=replace(SPEC, deadline_s=1000.0)), ROOM, examples, 0.0)
+    assert sooner.spec.plan.worker.count > plan.worker.count
+
+
+@pytest.mark.parametrize(
+    ("change", "past", "words"),
+    [
+        ({}, lambda: examples(4), "got 4"),
+        ({}, list, "no job that has finished"),
+        ({"deadline_s": 20.0}, examples, "up to 16 workers"),
+        ({"global_batch": 4096}, examples, "global batch"),
+        ({"plan": replace(PLAN, worker=replace(PLAN.worker, cpu=8.0))}, examples, "cores of a worker 8"),
+    ],
+)
+def test_where_it_cannot_be_known_the_plan_stays_and_the_reason_is_told(change, past, words):
+    begun = replace(BEGUN, spec=replace(SPEC, **change))
+    found = sized_for_deadline(begun, ROOM, past, 0.0)
+    assert found.spec == begun.spec
+    assert found.why.startswith("Starts as asked. Not sized for its deadline: ")
+    assert words in found.why
+
+
+@pytest.mark.parametrize("traits", [{"batch_size": 4096}, {"dense_bytes": 1 << 34}])
+def test_a_job_unlike_those_of_the_history_is_not_sized(traits):
+    found = sized_for_deadline(replace(BEGUN, traits=replace(TRAITS, **traits)), ROOM, examples, 0.0)
+    assert found.spec == SPEC
+    assert "unlike the jobs of the history" in found.why
+
+
+@pytest.mark.parametrize(
+    "change", [{"policy": "throughput-model"}, {"deadline_s": None}, {"warm_start": False}]
+)
+def test_other_jobs_are_left_alone_and_nothing_is_read_for_them(change):
+    begun = replace(BEGUN, spec=replace(SPEC, **change))
+
+    def unread():
+        raise AssertionError("the history was read")
+
+    assert sized_for_deadline(begun, ROOM, unread, 0.0) is begun
+
+
+def test_pins_of_the_user_hold():
+    spec = replace(SPEC, pins=replace(SPEC.pins, workers=3))
+    found = sized_for_deadline(replace(BEGUN, spec=spec), ROOM, examples, 0.0)
+    assert found.spec.plan.worker.count == 3
+
+
+def test_a_real_job_says_why_it_was_not_sized(start):
+    job = start(policy="qore", deadline_s=3600.0, warm_start=True)
+    assert job.story_has("Not sized for its deadline: no job that has finished can be learnt from")
+    assert job.now.target == job.spec.plan
