@@ -126,7 +126,7 @@ class Elastic:
             self._steps = Steps(
                 self._group, self._rows, bind=self._bind, save=self._save, save_every_s=checkpoint_every_s
             )
-        self._checkpoints, self._has_left = checkpoints, False
+        self._checkpoints, self._has_left, self._is_complete = checkpoints, False, False
         self._flat = torch.zeros(0)
         self._taken = torch.zeros(0)
         self._n_row = self._n_batch = 0  # of this step
@@ -136,6 +136,11 @@ class Elastic:
     def rank(self) -> int:
         """Rank of this process now; it may change between two steps."""
         return 0 if self._group is None else self._group.member.rank
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows are trained: not where the job stops before, or goes on without this process."""
+        return self._is_complete
 
     @property
     def size(self) -> int:
@@ -153,6 +158,7 @@ class Elastic:
                     yield rows
                 else:
                     is_over = self._complete()
+            self._is_complete = is_over
         except LeftError:
             pass  # nobody needs this process any more
         finally:

@@ -66,7 +66,10 @@ def test_only_programs_of_the_job_may_ask(port, token):
     ("body", "words"),
     [
         ("", "not one of"),
-        ('["world", {}]', "not one of ['give back', 'restore', 'rows', 'shard', 'state']"),
+        (
+            '["moon", {}]',
+            "not one of ['evaluated', 'give back', 'reached', 'restore', 'rows', 'shard', 'state', 'world']",
+        ),
         ('["state", {}]', "missing required field `caller`"),
         (state(node="worker 0"), "node must be 1-128 letters"),
         (state(program="1/2"), "program must be 1-128 letters"),

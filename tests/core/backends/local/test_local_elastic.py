@@ -50,7 +50,8 @@ for rows in job.batches():
     job.step(model(rows).mean())
     if not pathlib.Path(out, "go").exists():
         time.sleep(0.05)
-torch.save(model.n.detach(), f"{out}/of-rank-{job.rank}")
+if job.is_complete:
+    torch.save(model.n.detach(), f"{out}/of-rank-{job.rank}")
 """
 N_ROW, N_EPOCH = 16_000, 3
 
