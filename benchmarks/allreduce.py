@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
@@ -224,8 +224,10 @@ def fixed_quality(home: Path) -> dict[str, object]:
 # processes
 
 
-def submit(cluster: Cluster, folder: Path, n_member: int, *more: str, n_epoch: int) -> JobHandle:
-    """Submit an elastic job."""
+def submit(
+    cluster: Cluster, folder: Path, n_member: int, *more: str, n_epoch: int, **settings: Any
+) -> JobHandle:
+    """Submit an elastic job, with settings of `JobSpec`."""
     worker = ExternalRole((sys.executable, *arguments("elastic", folder), *more))
     foreign = ExternalSpec(worker, N_ROW * n_epoch, framework=Framework.DDP)
     spec = JobSpec(
@@ -235,6 +237,7 @@ def submit(cluster: Cluster, folder: Path, n_member: int, *more: str, n_epoch: i
         n_epoch=n_epoch,
         batch_size=BATCH,
         mode=Mode.MANUAL,
+        **settings,
     )
     return cluster.submit(spec)
 

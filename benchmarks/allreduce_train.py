@@ -1,9 +1,10 @@
 """The program that `allreduce.py` and `dd.py` run: one model, trained elastically or by torch's own DDP.
 
-    python allreduce_train.py {elastic,ddp} FOLDER --rows N --batch B [--seconds S] [--checkpoints FOLDER]
+    python allreduce_train.py {elastic,ddp} FOLDER --rows N --batch B [--seconds S] [--slow NAME]
 
 It appends a line for each step to FOLDER/steps-PID: the machine's monotonic time, rows, rank, members. With
-`--seconds` it ends after so many seconds of steps.
+`--seconds` it ends after so many seconds of steps. The node of the name, or of DDP the rank, waits before
+each backward pass as long as a whole step computes: a processor of half the speed.
 """
 
 from __future__ import annotations
@@ -56,6 +57,24 @@ def ddp_rows(n_row: int, batch: int) -> Iterator[torch.Tensor]:
         yield from (own[at : at + batch] for at in range(0, len(own) - batch + 1, batch))
 
 
+class Slow:
+    """Makes this process half as fast: it waits as long as it computes, by its forward passes."""
+
+    backward = 3.0  # a whole step beside its forward pass, about
+
+    def __init__(self, *, is_on: bool) -> None:
+        self._is_on, self._since_s = is_on, 0.0
+
+    def begin(self) -> None:
+        """Note the begin of a forward pass."""
+        self._since_s = time.perf_counter()
+
+    def wait(self) -> None:
+        """Wait after a forward pass."""
+        if self._is_on:
+            time.sleep(self.backward * (time.perf_counter() - self._since_s))
+
+
 def main() -> None:
     """Train."""
     parser = argparse.ArgumentParser()
@@ -65,11 +84,14 @@ def main() -> None:
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--steps", type=int, default=1 << 60)
+    parser.add_argument("--slow", default="")
     args = parser.parse_args()
     torch.set_num_threads(1)
     x, y = data(args.rows)
     model = network()
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.02)
+    names = {os.environ.get("DLROVER_NB_NODE"), os.environ.get("RANK")}
+    slow = Slow(is_on=bool(args.slow) and args.slow in names)
     steps = (args.folder / f"steps-{os.getpid()}").open("w", buffering=1)
     begun_s = None
     if args.kind == "elastic":
@@ -81,7 +103,10 @@ def main() -> None:
             checkpoints=str(args.folder / "checkpoints"),
         )
         for rows in job.batches():
-            job.step(loss_of(model(x[rows]), y[rows]))
+            slow.begin()
+            loss = loss_of(model(x[rows]), y[rows])
+            slow.wait()
+            job.step(loss)
             now_s = time.monotonic()
             begun_s = begun_s or now_s
             steps.write(f"{now_s} {len(rows)} {job.rank} {job.size}\n")
@@ -94,7 +119,10 @@ def main() -> None:
     wrapped = DistributedDataParallel(model)
     for n_step, rows in enumerate(ddp_rows(args.rows, args.batch)):
         optimizer.zero_grad()
-        torch.autograd.backward(loss_of(wrapped(x[rows]), y[rows]))
+        slow.begin()
+        loss = loss_of(wrapped(x[rows]), y[rows])
+        slow.wait()
+        torch.autograd.backward(loss)
         optimizer.step()
         now_s = time.monotonic()
         begun_s = begun_s or now_s

@@ -1,0 +1,92 @@
+"""One member of two at half speed: shares by AntDT-DD and LB-BSP beside even ones and torch's own DDP.
+
+All have the same model and the same global batch. Samples/s of the last seconds of each run, when shares have
+settled; `over_ddp` and `over_lb_bsp` are medians of the ratios of DD within a round (AntDT: +12 to +48 %
+against DDP and LB-BSP, on GPUs of two series).
+
+    python benchmarks/dd.py [--rounds 3] [--seconds 24]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allreduce import BATCH, CORES, LIMIT_S, ended, read_steps, started, submit, until
+
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.structs.solutions import SolutionName
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.client.cluster import Cluster
+
+LAST_S = 8.0
+KINDS = {
+    "ddp": None,
+    "even": SolutionName.NONE,
+    "lb_bsp": SolutionName.LB_BSP,
+    "dd": SolutionName.ANTDT_DD,
+}
+
+
+def main() -> None:
+    """Measure, and print one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=24.0)
+    args = parser.parse_args()
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    with tempfile.TemporaryDirectory(prefix="dd-") as name:
+        os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, f"{name}/state"
+        cluster = connect("local", cpus=CORES)
+        try:
+            for number in range(args.rounds):
+                for kind in KINDS if number % 2 else reversed(KINDS):
+                    folder = Path(name) / f"{kind.replace('_', '-')}-{number}"
+                    folder.mkdir()
+                    run(cluster, folder, KINDS[kind], args.seconds)
+                    found[kind].append(last_rate(folder))
+        finally:
+            cluster.shutdown(force=True)
+    print(json.dumps(figures(found)))
+
+
+def run(cluster: Cluster, folder: Path, solution: SolutionName | None, seconds: float) -> None:
+    """Train for some seconds with one slow member."""
+    if solution is None:
+        with started(folder, 2, "--seconds", str(seconds), "--slow", "1") as processes:
+            for process in processes:
+                process.wait(LIMIT_S)
+        return
+    more = ("--seconds", str(seconds), "--slow", "worker-1")
+    handle = submit(cluster, folder, 2, *more, n_epoch=1000, global_batch=2 * BATCH, stragglers=solution)
+    until(lambda: handle.snapshot().phase.is_final or len(ended(folder, seconds)) == 2, "both members")
+    cluster.delete(handle.name, force=True)
+
+
+def last_rate(folder: Path) -> float:
+    """Return samples/s of all processes together in the last seconds."""
+    runs = read_steps(folder).values()
+    stop_s = min(steps[-1][0] for steps in runs)
+    n_row = sum(step[1] for steps in runs for step in steps if stop_s - LAST_S < step[0] <= stop_s)
+    return n_row / LAST_S
+
+
+def figures(found: dict[str, list[float]]) -> dict[str, object]:
+    """Return the medians, and the ratios of DD."""
+    ratios = {
+        f"over_{kind}": statistics.median(a / b for a, b in zip(found["dd"], rates, strict=True))
+        for kind, rates in found.items()
+        if kind != "dd"
+    }
+    rates = {kind: round(statistics.median(each)) for kind, each in found.items()}
+    return {**{name: round(ratio, 3) for name, ratio in ratios.items()}, "samples_per_s": rates}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""How a step is shared among members: always whole, and slower members get no more than faster ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlrover_nb.core.external.shares import WINDOW_S, Part, Speeds, by_speed, even
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.solutions import SolutionName
+
+SPEC = JobSpec("shared", batch_size=64)
+SPEEDS = st.lists(st.floats(10, 1000), min_size=1, max_size=6)
+
+
+def names(n):
+    return [f"worker-{i}" for i in range(n)]
+
+
+@given(st.integers(1, 12), st.integers(1, 4000))
+def test_a_global_batch_is_the_same_whoever_trains(n, global_batch):
+    spec = replace(SPEC, global_batch=global_batch)
+    parts = even(spec, names(n))
+    total = sum(part.n_row for part in parts.values())
+    n_batch = max(round(global_batch / 64), 1)
+    if n_batch >= n:  # mini-batches of the job's size, as many as come nearest
+        assert total == 64 * n_batch
+        assert {part.size for part in parts.values()} == {64}
+    else:
+        assert total == max(global_batch, n), "a member has at least a row"
+    rows = [part.n_row for part in parts.values()]
+    assert max(rows) - min(rows) <= (64 if n_batch >= n else 1)
+
+
+def test_without_a_global_batch_each_member_has_one_batch_of_the_job():
+    assert even(SPEC, names(2)) == {"worker-0": Part(64), "worker-1": Part(64)}
+
+
+@pytest.mark.parametrize("solution", [SolutionName.LB_BSP, SolutionName.ANTDT_DD])
+@given(speeds=SPEEDS)
+def test_parts_by_speed_sum_to_the_batch_and_are_no_slower(solution, speeds):
+    spec = replace(SPEC, stragglers=solution)
+    members = names(len(speeds))
+    now = even(spec, members)
+    known = dict(zip(members, speeds, strict=True))
+    parts = by_speed(spec, members, known, now)
+    assert sum(part.n_row for part in parts.values()) == 64 * len(speeds)
+
+    def slowest_s(each):
+        return max(part.n_row / known[node] for node, part in each.items())
+
+    assert slowest_s(parts) <= slowest_s(now)
+    if solution is SolutionName.ANTDT_DD:
+        assert all(part.size <= 64 for part in parts.values())
+    else:
+        assert all(part.times == 1 for part in parts.values())
+
+
+def test_a_member_of_half_the_speed_gets_half_as_much():
+    spec = replace(SPEC, stragglers=SolutionName.LB_BSP)
+    parts = by_speed(spec, names(2), {"worker-0": 200.0, "worker-1": 100.0}, even(spec, names(2)))
+    assert [part.n_row for part in parts.values()] == [86, 42]
+
+
+def test_speeds_are_told_once_all_members_have_computed_long_enough():
+    speeds = Speeds()
+    for at in range(6):
+        speeds.hear("a", 100 * at, at * WINDOW_S / 4)
+        speeds.hear("b", 50 * at, at * WINDOW_S / 4)
+        found = speeds.take(["a", "b"])
+        assert (found is not None) == (at == 4)
+        if found is not None:
+            assert found == {"a": pytest.approx(400 / WINDOW_S), "b": pytest.approx(200 / WINDOW_S)}
+    speeds.hear("a", 10, 0.1)  # another program of that node
+    speeds.hear("a", 1000, 10.1)
+    speeds.hear("b", 1000, 50.0)
+    assert speeds.take(["a", "b"]) == {"a": pytest.approx(99.0), "b": pytest.approx(800 / 46)}
