@@ -186,7 +186,8 @@ def torchrun_recovery(home: Path) -> dict[str, object]:
     folder = home / "torchrun"
     folder.mkdir()
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "3"]
-    command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--rdzv-backend", "static"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+    command += ["--local-addr", "127.0.0.1"]
     run = subprocess.Popen([*command, *arguments("ddp", folder)], start_new_session=True, env=environment())
     try:
         until(lambda: len(read_steps(folder)) == 2, "torchrun's processes")

@@ -1,7 +1,8 @@
 """The pod of an external program, derived from that of a node of ours; pure.
 
 It has the parts of every pod of the job except the job's secrets: instead it has a token that only allows
-reporting steps. It waits for an annotation, which the kubelet writes into a file.
+reporting steps. It waits for an annotation, which the kubelet writes into a file. The workers of an
+all-reduce job are programs of ours, and read the job from its secret as other nodes do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external.program import CLUSTER_VAR, image, program, role_of
 from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, secret_name
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.pods import CODE_FOLDER, FOLDER_VAR, JOB_FOLDER, MASTER_FILE, POD_FOLDER
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ GRACE_S = 30  # of a pod that others delete: the program may save its training
 def as_external(spec: Doc, job: PodJob, external: ExternalSpec, role: Role) -> Doc:
     """Return the ``spec`` of a pod that runs the user's program instead of ours."""
     (container,) = spec["containers"]
-    own_image = image(external, role)
-    mounts = [m for m in container["volumeMounts"] if m["mountPath"] not in {JOB_FOLDER, CODE_FOLDER}]
+    own_image, is_ours = image(external, role), job.spec.sync is Sync.ALLREDUCE
+    hidden = set() if is_ours else {JOB_FOLDER, CODE_FOLDER}
+    mounts = [m for m in container["volumeMounts"] if m["mountPath"] not in hidden]
     container = container | {
         "command": list(program(external, role, python=job.spec.kubernetes.python)),
         "env": _env(container["env"], job, external, role),
@@ -45,7 +48,8 @@ def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> lis
     theirs = dict(item.partition("=")[::2] for item in role_of(external, role).env)
     ours = {CLUSTER_VAR: CLUSTER_FILE, REPORT_FILE_VAR: MASTER_FILE}
     told = theirs | ours
-    kept = [each for each in env if each["name"] not in {*told, FOLDER_VAR}]
+    hidden = set() if job.spec.sync is Sync.ALLREDUCE else {FOLDER_VAR}
+    kept = [each for each in env if each["name"] not in {*told, *hidden}]
     token = {"secretKeyRef": {"name": secret_name(job.spec.name), "key": REPORT_KEY}}
     return [
         *kept,

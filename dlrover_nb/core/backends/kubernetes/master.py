@@ -49,6 +49,7 @@ from dlrover_nb.core.driver import external_job, operator_managed_job, own_job
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
+from dlrover_nb.core.external import NO_FEATURES
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
 from dlrover_nb.core.manifests.parts import end_name, is_operated, report_token, run_of, secret_name
@@ -198,6 +199,7 @@ class PodMaster:
             reports,
             self._service.set_resuming,
             self._api.namespace,
+            features=self._job.features or NO_FEATURES,
         )
         spec = job_file.read_job(self._folder).spec if is_known else self._job.spec
         if is_operated(spec):

@@ -51,6 +51,7 @@ from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import BUDGETS, RESIZE
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
 from dlrover_nb.core.runtime.wire import new_keys
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.secrets import check_complete
@@ -101,9 +102,19 @@ def looked_at(
     from dlrover_nb.core.runtime.preflight import pack_code, validate_job  # noqa: PLC0415 - it loads pyarrow
 
     if data is None and not sees_rows(spec):
+        if spec.sync is Sync.ALLREDUCE:
+            raise InvalidValueError(
+                f"a job with sync allreduce needs rows that this client can read, got {spec.data.place}, "
+                "which only pods reach; submit it from a pod of the cluster, or choose sync bsp"
+            )
         spec, packed = pack_code(spec, model=model)
         return spec, None, None, packed
     prepared = validate_job(spec, model=model, data=data)
+    if spec.sync is Sync.ALLREDUCE:
+        from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
+
+        python = spec.kubernetes.python or "python3"
+        prepared = replace(prepared, spec=with_workers(prepared.spec, prepared.features, python=python))
     return prepared.spec, prepared.features, prepared.schema, prepared.packed
 
 

@@ -30,6 +30,8 @@ from dlrover_nb.core.runtime.allreduce.replica import Replica
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
 from dlrover_nb.core.runtime.limits import thread_count
 from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.runtime.pod import node_config, read_pod_job
+from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.node_config import NodeConfig
@@ -211,10 +213,20 @@ class Training:
         self._joined.tell_evaluation(auc=found.auc, log_loss=found.log_loss, n_sample=found.n_sample)
 
 
+def _config() -> NodeConfig:
+    """Return the configuration of this node: of the file that the environment names, or of its pod."""
+    if named := os.environ.get(CONFIG_VAR):
+        return from_json(Path(named).read_bytes(), NodeConfig)
+    job = read_pod_job()
+    config = node_config(job, os.environ, master="")
+    receive(job.spec, Path(config.folder), url=job.code_url)
+    return config
+
+
 def main() -> None:
     """Train as the configuration says that the environment names."""
     log_lines()
-    config = from_json(Path(os.environ[CONFIG_VAR]).read_bytes(), NodeConfig)
+    config = _config()
     joined = session()
     if joined is None:
         raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")

@@ -228,3 +228,18 @@ def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tm
     rows = [int(row) for path in tmp_path.glob("*.rows") for row in path.read_text().split()]
     assert sorted(set(rows)) == list(range(600)), "each row is trained"
     assert len(rows) <= 600 + 2 * 32, "and twice only what the ended programs had not reported of a shard"
+
+
+def test_a_model_of_ours_is_trained_by_all_reduce_and_goes_on_without_a_lost_worker(nodes, namespace):
+    first = plan(2, worker=(0.6, 768), ps=(0.3, 512))
+    content = {"name": "ours", "mode": "manual", "sync": "allreduce", "epochs": 10, "batch_size": 256}
+    spec = job_from({**content, "kubernetes": host_files() | {"linger_s": 60}, "plan": written(first)})
+    job = Pods(nodes, namespace(nodes), spec)
+    job.until(is_training(first))
+    job.delete("dlrover-nb/node=worker-1")
+    job.until(lambda now: is_training(first)(now) and "worker-2" in [n.id for n in now.nodes])
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert end.train.n_sample_done == end.train.n_sample_total == 990_000
+    assert end.evaluation is not None
+    assert end.evaluation.auc > 0.85
