@@ -82,7 +82,7 @@ class Elastic:
     n_row
         Rows of the data; in a job they may be left out, and are compared with the job's where given.
     batch_size
-        Rows of one mini-batch, where the job does not set it.
+        Rows of one mini-batch outside of a job; a job has its own.
     shuffle
         Whether rows are shuffled within their shards.
     epochs
@@ -111,6 +111,7 @@ class Elastic:
         self._model, self._optimizer, self._batch_size = model, optimizer, batch_size
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._n = sum(p.numel() for p in self._parameters)
+        self._device = self._parameters[0].device
         self._rows = Rows(Source(n_row, shuffle=shuffle, epochs=epochs), RowsOf)
         self._group: Group | None = None
         if (joined := session()) is not None:
@@ -121,6 +122,7 @@ class Elastic:
                 begin=self._restore,
                 seek=self._rows.seek,
                 backend=backend,
+                device=self._device,
                 timeout_s=timeout_s,
             )
             self._steps = Steps(
@@ -174,7 +176,9 @@ class Elastic:
         loss
             Mean over the rows that `batches` has yielded last.
         """
-        n_row = len(self._taken)
+        n_row, first = len(self._taken), self._parameters[0].grad
+        if first is None or first.data_ptr() != self._flat.data_ptr():
+            raise RuntimeError("gradients are cleared by job.step alone; leave out optimizer.zero_grad")
         torch.autograd.backward(loss * n_row)
         self._loss += float(loss.detach()) * n_row
         note_busy(n_row, time.perf_counter() - self._since_s)
@@ -196,7 +200,8 @@ class Elastic:
 
     def _bind(self) -> None:
         """Let the gradients of all parameters lie in one tensor, with room for the tail of a step."""
-        self._flat = torch.zeros(self._n + (0 if self._group is None else self._group.n_tail))
+        n_tail = 0 if self._group is None else self._group.n_tail
+        self._flat = torch.zeros(self._n + n_tail, device=self._device)
         start = 0
         for p in self._parameters:
             p.grad = self._flat[start : start + p.numel()].view_as(p)

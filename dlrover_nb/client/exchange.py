@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import report
+from .group import LeftError
 from .session import session
 
 if TYPE_CHECKING:
@@ -85,32 +86,42 @@ class Steps:
         total = group.sum(flat, n_row, place, is_over=not n_row and rows.is_over, n_item=n_item)
         if total is not None:
             rows.confirm(self._unsure)
-            self._unsure = place
             if total.is_over:
                 return True
             if not total.n_row:
                 self._wait()
-                group.applied()
+                self._applied(place)
             elif update(total):
                 if n_row:
                     report(n_row, loss / n_row)
-                group.applied()
-                self._save_if_due()
+                self._applied(place)
         if group.member.number != number:
             rows.rewind()
+            self._unsure = rows.place
             self._bind()
         return False
 
-    def _save_if_due(self) -> None:
+    def _applied(self, place: tuple[int, int]) -> None:
+        """Note that a step is in the parameters, with the rows of this process before a place."""
+        self._unsure = place
+        try:
+            self._group.applied()
+        except LeftError:
+            if self._group.member.rank == 0:
+                self._keep()  # the job stops: it may go on from here
+            raise
+        if time.monotonic() >= self._save_at_s and self._group.member.rank == 0:
+            self._keep()
+
+    def _keep(self) -> None:
         """Keep a checkpoint with all rows that its parameters contain, and no others.
 
         No other member can get further than the next step while this one is here, and it counts a step's rows
         only after that; so with the places of all members the master's account is that of these parameters.
         """
-        if not self._save_every_s or self._group.member.rank or time.monotonic() < self._save_at_s:
-            return
-        self._group.tell_reached()
-        self._save()
+        if self._save_every_s:
+            self._group.tell_reached()
+            self._save()
         self._save_at_s = time.monotonic() + self._save_every_s
 
     def _wait(self) -> None:

@@ -89,8 +89,10 @@ class Group:
     seek
         Called with the grant and the rows of it up to which this process's rows are done, as the state of the
         new world contains them.
-    backend, timeout_s
-        torch's backend, and how long a collective may take before its members count as lost.
+    backend, device
+        torch's backend, and where the tensors of its collectives lie.
+    timeout_s
+        How long a collective may take before its members count as lost.
 
     Attributes
     ----------
@@ -109,11 +111,13 @@ class Group:
         begin: Callable[[], int],
         seek: Callable[[int, int], None],
         backend: str = "gloo",
+        device: torch.device | str = "cpu",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._session, self._dump, self._load = session, dump, load
         self._begin, self._seek = begin, seek
-        self._backend, self._timeout = backend, timedelta(seconds=timeout_s)
+        self._backend, self._device = backend, device
+        self._timeout = timedelta(seconds=timeout_s)
         self.step, self.member = NO_STATE, Member(0, 0, 0)
         self._owners: list[str] = []
         self._reached: dict[str, tuple[int, int]] = {}
@@ -305,13 +309,15 @@ class Group:
     def _send_state(self, source: int, *, is_source: bool) -> int:
         """Broadcast the source's state; return its step."""
         data = self._dump() if is_source else None
-        head = torch.tensor([self.step, 0 if data is None else data.numel()])
+        head = torch.tensor([self.step, 0 if data is None else data.numel()], device=self._device)
         dist.broadcast(head, source)
         step, n_byte = (int(number) for number in head.tolist())
         if data is None:
             data = torch.empty(n_byte, dtype=torch.uint8)
         for start in range(0, n_byte, _CHUNK):
-            dist.broadcast(data[start : start + _CHUNK], source)
+            chunk = data[start : start + _CHUNK].to(self._device)
+            dist.broadcast(chunk, source)
+            data[start : start + _CHUNK] = chunk
         if not is_source:
             self._load(data)
         return step

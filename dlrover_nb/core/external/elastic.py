@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.services import WorldLater, WorldMade, WorldOver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.state import ExternalState
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ALONE_AFTER_S = 60.0  # that a first world waits for nodes without room
 WAIT_S, LONG_WAIT_S = 0.05, 0.5  # between requests: while a world is being made, and while nodes are missing
+CALLS_PER_S = 500  # of all members while they wait for a world
 
 
 def wanted(state: ExternalState) -> tuple[str, ...]:
@@ -54,7 +55,7 @@ def advance(state: ExternalState, at_s: float) -> bool:
         return False
     state.account.reach(reached)
     state.release_left()
-    state.outdated_world, state.parts = 0, {}
+    state.outdated_world, state.parts = 0, even(state.spec, state.worlds.now.members)
     state.speeds.restart(state.worlds.now.members)
     return True
 
@@ -65,12 +66,12 @@ def members(state: ExternalState) -> tuple[str, ...]:
     return (*state.worlds.now.members, *([] if store is None else [store.id]))
 
 
-def environments(state: ExternalState) -> list[SendEnvironment]:
-    """Return the variables of all nodes that are up; they never change."""
-    up = [node for node in state.node_set.nodes if _is_up(node)]
-    known = [Member(node.id, node.role, node.address) for node in up]
+def environments(state: ExternalState, nodes: Iterable[ExternalNode]) -> list[SendEnvironment]:
+    """Return the variables of nodes that are up, which never change and do not depend on others."""
+    own = [Member(node.id, node.role, node.address) for node in nodes if _is_up(node)]
     return [
-        SendEnvironment(node.id, environment(state.external, known, node.id, rendezvous_id="")) for node in up
+        SendEnvironment(each.node, environment(state.external, [each], each.node, rendezvous_id=""))
+        for each in own
     ]
 
 
@@ -83,15 +84,13 @@ def answer(state: ExternalState, node: str, request: Request) -> ServiceAnswer:
         return _made(node, world, endpoint(store.address, state.external.port))
     if state.worlds.now.number and node not in wanted(state):
         return WorldOver("the job goes on with fewer processes")
-    return WorldLater(WAIT_S if state.worlds.now.number else LONG_WAIT_S)
+    n_member = len(state.worlds.now.members)
+    return WorldLater(max(WAIT_S, n_member / CALLS_PER_S) if n_member else LONG_WAIT_S)
 
 
 def share(state: ExternalState, node: str) -> Part:
     """Return what a node has of a step; a size of 0: as its program has it."""
-    part = state.parts.get(node) or even(state.spec, state.worlds.now.members).get(node)
-    size = dict(state.batch_sizes).get(node, 0)
-    if part is None:
-        return Part(size)
+    part, size = state.parts.get(node, Part(0)), dict(state.batch_sizes).get(node, 0)
     return Part(size, part.times) if size else part
 
 

@@ -31,4 +31,4 @@ class ElasticState(ExternalState):
     def _send_own_environment(self, node: ExternalNode) -> None:
         """Order the variables of a node of an elastic job, which do not depend on others."""
         if self._external.framework is Framework.DDP:
-            self._orders += [each for each in elastic.environments(self) if each.node == node.id]
+            self._orders += elastic.environments(self, [node])

@@ -297,7 +297,7 @@ class ExternalMaster(ElasticState):
     def _send_environments(self) -> None:
         """Order the variables of the last rendezvous for all of its members."""
         if self._external.framework is Framework.DDP:
-            self._orders += elastic.environments(self)
+            self._orders += elastic.environments(self, self._node_set.nodes)
             return
         known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
         if len(known) < len(self._members):
@@ -366,7 +366,9 @@ class ExternalMaster(ElasticState):
         return crash_loops.why_ended(self._spec, self._errors[-1], self.target.role(node.role).count)
 
     def _part(self) -> None:
-        """Handle the members that lost a peer: finished ones restart with the others."""
+        """Handle the members that lost a peer: finished ones restart with the others; not those of worlds."""
+        if self._external.framework is Framework.DDP:
+            return
         self._forget_finished()
         if self._external.framework is Framework.TORCH:
             self._orders.extend(SendEnvironment(name, "") for name in self._workers)

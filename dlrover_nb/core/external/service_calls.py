@@ -84,7 +84,7 @@ def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
         memory=state.memory,
         stale=state.account.stale(call.caller, call.done, call.holding),
         n_accumulate=part.times,
-        outdated_world=state.outdated_world,
+        outdated_world=state.worlds.now.number if state.should_stop else state.outdated_world,
     )
 
 

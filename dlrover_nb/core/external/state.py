@@ -9,7 +9,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external.node_set import ExternalNodes, is_worker
 from dlrover_nb.core.external.recovery_record import ExternalRecord, ServicesRecord
 from dlrover_nb.core.external.shard_account import ShardAccount
-from dlrover_nb.core.external.shares import Speeds
+from dlrover_nb.core.external.shares import Speeds, even
 from dlrover_nb.core.external.step_rates import StepRates
 from dlrover_nb.core.external.worlds import Worlds
 from dlrover_nb.core.runtime.orders import Emit, StopNode
@@ -302,6 +302,7 @@ class ExternalState:
         services = record.services
         self.batch_sizes, self._stop = services.batch_sizes, services.stop
         self.worlds, self.evaluation = Worlds(services.world), services.evaluation
+        self.parts = even(self._spec, services.world.members)
         self._left = list(services.left)
         self.account.revive(services.restored, services.processes, at_s)
         known = [node.id for node in record.nodes if not node.is_finished]

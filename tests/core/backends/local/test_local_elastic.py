@@ -138,6 +138,21 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     local.delete("counts")
 
 
+def test_a_job_that_is_stopped_keeps_its_parameters_first(local, tmp_path):
+    worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
+    foreign = ExternalSpec(worker, N_ROW, framework=Framework.DDP)
+    spec = JobSpec("stopped", plan=plan(1), foreign=foreign, batch_size=8, mode=Mode.MANUAL)
+    handle = local.submit(spec)
+    world(handle, 1)
+    until(lambda: handle.snapshot().train.n_sample_done > 100, what="some steps")
+    handle.stop(why="enough")
+    until(lambda: handle.snapshot().phase.is_final, what="the end")
+    assert handle.snapshot().phase is JobPhase.STOPPED
+    assert list(tmp_path.glob("*.dlnb"))
+    assert not list(tmp_path.glob("of-rank-*")), "its rows were not all trained"
+    local.delete("stopped")
+
+
 def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(local):
     spec = JobSpec("ours", plan=plan(2), sync=Sync.ALLREDUCE, mode=Mode.MANUAL, batch_size=256)
     handle = local.submit(spec)
