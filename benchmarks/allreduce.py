@@ -59,8 +59,14 @@ def main() -> None:
         os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, str(home / "state")
         cluster = connect("local", cpus=CORES)
         try:
-            figures = speeds(cluster, home, args.rounds, args.seconds) | changes(cluster, home)
-            figures |= torchrun_recovery(home) | fixed_quality(home)
+            figures = speeds(cluster, home, args.rounds, args.seconds)
+            for part in (
+                lambda: changes(cluster, home),
+                lambda: torchrun_recovery(home),
+                lambda: fixed_quality(home),
+            ):
+                sys.stderr.write(f"{figures}\n")
+                figures |= part()
         finally:
             cluster.shutdown(force=True)
     print(json.dumps(figures))
@@ -200,7 +206,7 @@ def torchrun_recovery(home: Path) -> dict[str, object]:
             new = [steps[0][0] for pid, steps in read_steps(folder).items() if pid not in before]
             return min(new) if new else None
 
-        first_s = until(restarted, "torchrun's restart")
+        first_s = until(restarted, "torchrun's restart", 120.0)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)

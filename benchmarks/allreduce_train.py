@@ -13,6 +13,7 @@ import argparse
 import itertools
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ from dlrover_nb.client.elastic import Elastic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+INIT_LIMIT_S = (
+    15.0  # processes that torchrun restarts sometimes do not find each other, and are restarted again
+)
 N_COLUMN, N_TEST = 39, 20_000
 WIDTHS = (512, 256, 64)  # 167,000 parameters: 670 KB of gradients a step
 
@@ -115,7 +119,7 @@ def main() -> None:
         if job.rank == 0:
             tell_quality(model, x, y, args.folder)
         return
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=INIT_LIMIT_S))
     wrapped = DistributedDataParallel(model)
     for n_step, rows in enumerate(ddp_rows(args.rows, args.batch)):
         optimizer.zero_grad()
