@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,13 +61,11 @@ def main() -> None:
         cluster = connect("local", cpus=CORES)
         try:
             figures = speeds(cluster, home, args.rounds, args.seconds)
-            for part in (
-                lambda: changes(cluster, home),
-                lambda: torchrun_recovery(home),
-                lambda: fixed_quality(home),
-            ):
+            parts: tuple[Callable[[Path], dict[str, object]], ...]
+            parts = partial(changes, cluster), torchrun_recovery, fixed_quality
+            for part in parts:
                 sys.stderr.write(f"{figures}\n")
-                figures |= part()
+                figures |= part(home)
         finally:
             cluster.shutdown(force=True)
     print(json.dumps(figures))
