@@ -4,7 +4,8 @@ speed      samples/s of 2 processes of an elastic job (its master, shards and re
            DDP (gloo), the same model and batches, in turn; `over_ddp` is the median of the rounds' ratios
 pause      2 -> 3 -> 2 members: longest time between two steps of a process that stays, less its usual step
 recovery   kill -9 of one of 3 members until the others have trained a step, and until a successor has joined;
-           beside torchrun, which restarts all processes (`--max-restarts`), until their first step
+           beside torchrun, which restarts all processes (`--max-restarts`), until their first step; null: they
+           have not found each other within a minute
 rows       trained by the job with all these changes, as its ledger counts them, against rows times passes
 quality    loss on held-out rows of that job, and of torch DDP with 2 members all the time
 
@@ -46,7 +47,8 @@ SCRIPT = Path(__file__).with_name("allreduce_train.py")
 BATCH, N_ROW, N_EPOCH = 512, 400_000, 8
 CORES = 8.0  # offered, so that no process is held back by its plan
 T = TypeVar("T")
-WARM_STEPS, LIMIT_S = 50, 240.0
+N_FIELD = 5  # of a step's line
+WARM_STEPS, LIMIT_S, TORCHRUN_LIMIT_S = 50, 240.0, 60.0
 
 
 def main() -> None:
@@ -77,6 +79,7 @@ def main() -> None:
 def speeds(cluster: Cluster, home: Path, n_round: int, seconds: float) -> dict[str, object]:
     """Return samples/s of both kinds, and the ratio."""
     found: dict[str, list[float]] = {"elastic": [], "ddp": []}
+    cpu: dict[str, list[float]] = {"elastic": [], "ddp": []}
     for number in range(n_round):
         order = ("elastic", "ddp") if number % 2 else ("ddp", "elastic")
         for kind in order:
@@ -85,11 +88,13 @@ def speeds(cluster: Cluster, home: Path, n_round: int, seconds: float) -> dict[s
             run = elastic_speed if kind == "elastic" else ddp_speed
             run(cluster, folder, seconds)
             found[kind].append(rate(folder))
+            cpu[kind].append(cpu_ms(folder))
     ratios = [a / b for a, b in zip(found["elastic"], found["ddp"], strict=True)]
     return {
         "over_ddp": round(statistics.median(ratios), 3),
         "ratios": [round(ratio, 3) for ratio in ratios],
         "samples_per_s": {kind: round(statistics.median(rates)) for kind, rates in found.items()},
+        "cpu_ms_per_step": {kind: round(statistics.median(each), 2) for kind, each in cpu.items()},
     }
 
 
@@ -114,6 +119,12 @@ def rate(folder: Path) -> float:
         warm = steps[WARM_STEPS:]
         total += sum(step[1] for step in warm[1:]) / (warm[-1][0] - warm[0][0])
     return total
+
+
+def cpu_ms(folder: Path) -> float:
+    """Return the CPU time of a step of one process, after the first steps."""
+    warm = [steps[WARM_STEPS:] for steps in read_steps(folder).values()]
+    return 1000 * statistics.fmean((w[-1][4] - w[0][4]) / (len(w) - 1) for w in warm)
 
 
 def ended(folder: Path, seconds: float) -> list[int]:
@@ -205,7 +216,11 @@ def torchrun_recovery(home: Path) -> dict[str, object]:
             new = [steps[0][0] for pid, steps in read_steps(folder).items() if pid not in before]
             return min(new) if new else None
 
-        first_s = until(restarted, "torchrun's restart", 120.0)
+        try:
+            first_s = until(restarted, "torchrun's restart", TORCHRUN_LIMIT_S)
+        except SystemExit as error:  # gloo's addresses of the processes before are in torchrun's store
+            sys.stderr.write(f"{error}\n")
+            return {"torchrun_recovery_s": None}
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
@@ -290,12 +305,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def read_steps(folder: Path) -> dict[int, list[tuple[float, int, int, int]]]:
-    """Return the steps of each process that has begun: time, rows, rank, members."""
+def read_steps(folder: Path) -> dict[int, list[tuple[float, int, int, int, float]]]:
+    """Return the steps of each process that has begun: time, rows, rank, members, CPU seconds so far."""
     found = {}
     for path in folder.glob("steps-*"):
         lines = [line.split() for line in path.read_text().splitlines()]
-        steps = [(float(a), int(b), int(c), int(d)) for a, b, c, d in (x for x in lines if len(x) == 4)]
+        whole = (line for line in lines if len(line) == N_FIELD)
+        steps = [(float(a), int(b), int(c), int(d), float(e)) for a, b, c, d, e in whole]
         if steps:
             found[int(path.name.partition("-")[2])] = steps
     return dict(sorted(found.items(), key=lambda each: each[1][0][0]))

@@ -2,8 +2,8 @@
 
     python allreduce_train.py {elastic,ddp} FOLDER --rows N --batch B [--seconds S] [--slow NAME]
 
-It appends a line for each step to FOLDER/steps-PID: the machine's monotonic time, rows, rank, members. With
-`--seconds` it ends after so many seconds of steps. The node of the name, or of DDP the rank, waits before
+It appends a line for each step to FOLDER/steps-PID: the machine's monotonic time, rows, rank, members, CPU s.
+With `--seconds` it ends after so many seconds of steps. The node of the name, or of DDP the rank, waits before
 each backward pass as long as a whole step computes: a processor of half the speed.
 """
 
@@ -113,7 +113,7 @@ def main() -> None:
             job.step(loss)
             now_s = time.monotonic()
             begun_s = begun_s or now_s
-            steps.write(f"{now_s} {len(rows)} {job.rank} {job.size}\n")
+            steps.write(f"{now_s} {len(rows)} {job.rank} {job.size} {time.process_time()}\n")
             if now_s > begun_s + args.seconds:
                 os._exit(0)  # a process that only measures speed
         if job.rank == 0:
@@ -130,7 +130,7 @@ def main() -> None:
         optimizer.step()
         now_s = time.monotonic()
         begun_s = begun_s or now_s
-        steps.write(f"{now_s} {len(rows)} {dist.get_rank()} {dist.get_world_size()}\n")
+        steps.write(f"{now_s} {len(rows)} {dist.get_rank()} {dist.get_world_size()} {time.process_time()}\n")
         if now_s > begun_s + args.seconds:
             os._exit(0)
         if n_step + 1 == args.steps:

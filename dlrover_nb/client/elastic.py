@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,15 +34,28 @@ if TYPE_CHECKING:
 
 
 class RowsOf:
-    """The numbers of a shard's rows, and how many of them were taken and are known to count."""
+    """The numbers of a shard's rows, and how many of them were taken and are known to count.
 
-    def __init__(self, shard: Shard) -> None:
+    Parameters
+    ----------
+    shard
+        The shard, with its rows in the order of the data.
+    is_shuffled
+        Whether they are shuffled, in the same way by each process that gets the shard.
+    """
+
+    def __init__(self, shard: Shard, *, is_shuffled: bool) -> None:
         self.shard = shard
         self.grant = 0 if shard.held is None else shard.held.key[1]
         self._first = 0 if shard.held is None else shard.held.end - len(shard)
         self._n_taken = self._n_done = 0
         self.end = self._first + len(shard)
-        self._rows = torch.tensor(shard.rows)
+        self._rows = torch.arange(shard.start, shard.stop)
+        if is_shuffled:
+            seed = hash((shard.seed, shard.epoch, shard.start))  # of numbers it is the same everywhere
+            order = torch.Generator().manual_seed(seed)
+            self._rows = self._rows[torch.randperm(len(self._rows), generator=order)]
+        self._rows = self._rows[self._first : self.end]
 
     @property
     def n_left(self) -> int:
@@ -112,7 +126,7 @@ class Elastic:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._n = sum(p.numel() for p in self._parameters)
         self._device = self._parameters[0].device
-        self._rows = Rows(Source(n_row, shuffle=shuffle, epochs=epochs), RowsOf)
+        self._rows = Rows(Source(n_row, epochs=epochs), partial(RowsOf, is_shuffled=shuffle))
         self._group: Group | None = None
         if (joined := session()) is not None:
             self._group = Group(

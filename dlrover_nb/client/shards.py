@@ -34,6 +34,8 @@ class Shard:
         Rows [start, stop) of the data, which hold all rows of the shard.
     rows
         The rows that are to be trained now, in their order.
+    seed
+        Of the job.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Shard:
         self.epoch, self.rows = epoch, rows
         self.start, self.stop = bounds
         self._held, self._n_done = held, 0
+        self.seed = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -138,12 +141,10 @@ class Source:
 
     def _shard(self, answer: dict[str, int], held: Held) -> Shard:
         rows = self._ordered(answer["start"], answer["stop"], "{seed}-{shard}".format(**answer))
-        return Shard(
-            answer["epoch"],
-            (answer["start"], answer["stop"]),
-            rows[answer["offset"] : answer["until"]],
-            held,
-        )
+        bounds = answer["start"], answer["stop"]
+        shard = Shard(answer["epoch"], bounds, rows[answer["offset"] : answer["until"]], held)
+        shard.seed = int(answer["seed"])
+        return shard
 
     def _ordered(self, start: int, stop: int, seed: str) -> Sequence[int]:
         if not self._shuffle:
