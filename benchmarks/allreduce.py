@@ -3,9 +3,9 @@
 speed      samples/s of 2 processes of an elastic job (its master, shards and reports included) and of torch
            DDP (gloo), the same model and batches, in turn; `over_ddp` is the median of the rounds' ratios
 pause      2 -> 3 -> 2 members: longest time between two steps of a process that stays, less its usual step
-recovery   kill -9 of one of 3 members until the others have trained a step, and until a successor has joined;
-           beside torchrun, which restarts all processes (`--max-restarts`), until their first step; null: they
-           have not found each other within a minute
+recovery   kill -9 of one of 3 members until the others have trained a step, and until a successor has
+           joined; beside torchrun, which restarts all processes (`--max-restarts`), until their first step;
+           null: they have not found each other within a minute
 rows       trained by the job with all these changes, as its ledger counts them, against rows times passes
 quality    loss on held-out rows of that job, and of torch DDP with 2 members all the time
 
