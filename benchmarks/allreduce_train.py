@@ -3,8 +3,8 @@
     python allreduce_train.py {elastic,ddp} FOLDER --rows N --batch B [--seconds S] [--slow NAME]
 
 It appends a line for each step to FOLDER/steps-PID: the machine's monotonic time, rows, rank, members, CPU
-seconds. With `--seconds` it ends after so many seconds of steps. The node of the name, or of DDP the rank, waits before
-each backward pass as long as a whole step computes: a processor of half the speed.
+seconds. With `--seconds` it ends after so many seconds of steps. The node of the name, or of DDP the rank,
+waits before each backward pass as long as a whole step computes: a processor of half the speed.
 """
 
 from __future__ import annotations
