@@ -14,6 +14,7 @@ import json
 import os
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,9 @@ def run(cluster: Cluster, folder: Path, solution: SolutionName | None, seconds: 
         return
     more = ("--seconds", str(seconds), "--slow", "worker-1")
     handle = submit(cluster, folder, 2, *more, n_epoch=1000, global_batch=2 * BATCH, stragglers=solution)
-    until(lambda: handle.snapshot().phase.is_final or len(ended(folder, seconds)) == 2, "both members")
+    until(lambda: len(read_steps(folder)) == 2, "both members", every_s=0.2)
+    time.sleep(seconds)
+    until(lambda: len(ended(folder, seconds)) == 2, "the end of both members", every_s=0.5)
     cluster.delete(handle.name, force=True)
 
 
