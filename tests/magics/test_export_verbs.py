@@ -104,7 +104,7 @@ def test_submit_starts_the_job_on_the_imported_plan(run, memory: MemoryCluster, 
         ("import bad.yaml", "malformed YAML in line 2, column"),
         (
             "import foreign.yaml",
-            "an import reads ElasticJob, TFJob, PyTorchJob, RayJob, JobSet, ScalePlan, Pod, Job, got Deployment",
+            "an import reads ElasticJob, TFJob, PyTorchJob, TrainJob, RayJob, JobSet, ScalePlan, Pod, Job, got ",
         ),
         ("import --check foreign.yaml", "kind must be one of"),
         ("import --check empty.yaml", "empty.yaml is empty; expected exported YAML"),

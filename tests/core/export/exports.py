@@ -261,9 +261,13 @@ WRITTEN = tuple(kind for kind in EXPORTERS if kind != "rayjob")  # which is only
 def fits(kind: str, job: JobSpec) -> bool:
     """Whether a kind of export can say what a job runs."""
     framework = None if job.foreign is None else job.foreign.framework
+    if framework is Framework.DDP:  # whose programs need our master
+        return kind in {"pods", "scaleplan"}
     return {
         "tfjob": framework is not Framework.TORCH,
         "pytorchjob": framework is not Framework.TENSORFLOW,
+        "trainjob": len(job.name) <= 44
+        and not (framework is Framework.TENSORFLOW and job.kubernetes.priority_class),
         "jobset": len(job.name) <= 44,
     }.get(kind, True)
 
