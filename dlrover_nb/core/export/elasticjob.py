@@ -72,7 +72,7 @@ def _documents(
     kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
     told = context(kind, job, plan, provenance, auto_scale=options.auto_scale)
-    return documents(told, options) if job.foreign is None else (_external(told, options),)
+    return documents(told, options) if told.job.foreign is None else (_external(told, options),)
 
 
 def _external(told: Context, options: Options) -> dict[str, object]:

@@ -71,8 +71,8 @@ def trainjob(
         refuse them, its name is too long, or its code is in a notebook.
     """
     fixed_plan("a TrainJob", options)
-    meets_without_us("a TrainJob", job)
     told = context("trainjob", job, plan, provenance, auto_scale=False)
+    meets_without_us("a TrainJob", told.job)
     external = told.job.foreign
     if external is None:
         spec = whole_set(told, options, name=NODE, main=NODE)

@@ -15,7 +15,7 @@ from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Mode
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, Mode, Sync
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -159,6 +159,14 @@ def test_a_job_of_ours_is_its_job_file_and_what_submits_it(kind: str) -> None:
     assert [each["command"] for each in _containers(documents)] == [words]
     assert text.count("configMap") == 1
     assert f"name: {file['metadata']['name']}" in text
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_an_all_reduce_job_of_ours_is_one_with_its_programs_too(kind: str) -> None:
+    job = replace(JOB, sync=Sync.ALLREDUCE)
+    running = replace(DDP_JOB, sync=Sync.ALLREDUCE)  # as its master runs it
+    assert _exported(kind, running) == _exported(kind, job)
+    assert read_export(to_yaml(*_exported(kind, running))).job == job
 
 
 @pytest.mark.parametrize("kind", WHOLE)

@@ -29,7 +29,7 @@ from dlrover_nb.core.export import EXPORTERS, Options, check, read_export, to_ya
 from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job import JobSpec, Sync
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -95,7 +95,8 @@ def test_roles_with_tf_config_are_the_jobset_of_the_same_job(job: JobSpec, plan:
     ps = ExternalRole(("serve",))
     kubernetes = replace(job.kubernetes, priority_class="")
     foreign = replace(TENSORFLOW, ps=ps)
-    job = replace(job, foreign=foreign, kubernetes=kubernetes, admission=Admission.AT_ONCE)
+    told: dict[str, Any] = {"kubernetes": kubernetes, "admission": Admission.AT_ONCE, "sync": Sync.BSP}
+    job = replace(job, foreign=foreign, **told)
     runtime, train_job = _exported(job, plan)
     (jobset,) = EXPORTERS["jobset"](job, plan, TOLD, OPTIONS)
     assert _set_of(train_job, runtime) == jobset["spec"]
