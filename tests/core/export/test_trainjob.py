@@ -23,6 +23,7 @@ from exports import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trainer_rules import cluster_runtime, set_of
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, read_export, to_yaml
@@ -35,8 +36,6 @@ from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 TORCH_JOB, TF_JOB = replace(JOB, foreign=TORCH), replace(JOB, foreign=TENSORFLOW)
 THREE = replace(PLAN, worker=replace(PLAN.worker, count=3))
-NODE = {"name": "node", "image": "the-runtimes-own", "command": ["echo"]}
-STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 
 
 def _exported(job: JobSpec, plan: ResourcePlan = THREE, options: Options = OPTIONS) -> Any:
@@ -52,43 +51,6 @@ def _of_others(documents: Any) -> str:
     return to_yaml(*documents)
 
 
-def _set_of(train_job: Any, runtime: Any) -> dict[str, Any]:
-    """Return the spec of the JobSet that the operator makes, by its documented rules for the parts in use."""
-    spec, trainer = runtime["spec"]["template"]["spec"], train_job["spec"].get("trainer", {})
-    policy, made = runtime["spec"].get("mlPolicy"), []
-    for job in spec["replicatedJobs"]:
-        template = job["template"]
-        if template.get("metadata", {}).get("labels") != STEP:
-            made.append(job)
-            continue
-        inner = template["spec"]
-        (main,) = inner["template"]["spec"]["containers"]
-        assert main["name"] == "node"
-        n = trainer.get("numNodes", policy.get("numNodes", 1) if policy else inner["parallelism"])
-        env = {each["name"]: each for each in [*main.get("env", []), *trainer.get("env", [])]}
-        fields = {key: trainer[key] for key in ("image", "command") if key in trainer}
-        resources = trainer.get("resourcesPerNode", main.get("resources"))
-        main = {**main, **fields, "env": list(env.values()), "resources": resources}
-        pod = {**inner["template"], "spec": {**inner["template"]["spec"], "containers": [main]}}
-        inner = {**inner, "parallelism": n, "completions": n, "template": pod}
-        made.append({**job, "template": {**template, "spec": inner}})
-    return {**spec, "replicatedJobs": made}
-
-
-def _cluster_runtime() -> dict[str, Any]:
-    pod = {"template": {"spec": {"containers": [NODE]}}}
-    jobs = [{"name": "node", "template": {"metadata": {"labels": STEP}, "spec": pod}}]
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": "torch-distributed"},
-        "spec": {
-            "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
-            "template": {"spec": {"replicatedJobs": jobs}},
-        },
-    }
-
-
 @settings(deadline=None, max_examples=20)
 @given(jobs_of("trainjob"), small_plans)
 def test_roles_with_tf_config_are_the_jobset_of_the_same_job(job: JobSpec, plan: ResourcePlan) -> None:
@@ -99,7 +61,7 @@ def test_roles_with_tf_config_are_the_jobset_of_the_same_job(job: JobSpec, plan:
     job = replace(job, foreign=foreign, **told)
     runtime, train_job = _exported(job, plan)
     (jobset,) = EXPORTERS["jobset"](job, plan, TOLD, OPTIONS)
-    assert _set_of(train_job, runtime) == jobset["spec"]
+    assert set_of(train_job, runtime) == jobset["spec"]
 
 
 def test_a_torch_job_runs_under_the_runtime_that_comes_with_the_operator() -> None:
@@ -163,12 +125,14 @@ def test_settings_of_pods_come_in_a_runtime_of_the_jobs_own(setting: dict[str, A
     assert document["spec"]["runtimeRef"]["kind"] == runtime["kind"] == "TrainingRuntime"
     assert document["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"] == "ctr-daily"
     assert document["spec"]["trainer"] == plain["spec"]["trainer"]
-    (job,) = _set_of(document, runtime)["replicatedJobs"]
-    (main,) = job["template"]["spec"]["template"]["spec"]["containers"]
-    trainer = document["spec"]["trainer"]
-    assert (main["command"], main["env"]) == (trainer["command"], trainer["env"])
-    assert main["resources"] == trainer["resourcesPerNode"]
-    assert job["template"]["spec"]["completions"] == 3
+    (job,), (usual,) = (
+        set_of(*each)["replicatedJobs"] for each in ((document, runtime), (plain, cluster_runtime()))
+    )
+    mine, theirs = (each["template"]["spec"] for each in (job, usual))
+    assert mine["completions"] == theirs["completions"] == 3
+    (main,), (other,) = (each["template"]["spec"]["containers"] for each in (mine, theirs))
+    assert {key: main[key] for key in other} == other
+    assert {"name": "PET_NPROC_PER_NODE", "value": "2"} in main["env"]
 
 
 def test_settings_that_no_pod_gets_need_no_runtime() -> None:
@@ -333,7 +297,7 @@ def test_a_trainjob_of_others_is_an_external_job() -> None:
 def test_what_a_trainjob_leaves_to_its_runtime_is_read_there() -> None:
     document = yaml.safe_load(OF_OTHERS)
     document["spec"]["trainer"] = {"numProcPerNode": 4}
-    runtime = _cluster_runtime()
+    runtime = cluster_runtime()
     runtime["spec"]["mlPolicy"]["numNodes"] = 6
     found = read_export(to_yaml(runtime, document))
     assert found.job is not None
@@ -346,7 +310,7 @@ def test_what_a_trainjob_leaves_to_its_runtime_is_read_there() -> None:
 
 
 def test_a_runtime_of_no_trainjob_is_told() -> None:
-    other = _cluster_runtime() | {"metadata": {"name": "other"}}
+    other = cluster_runtime() | {"metadata": {"name": "other"}}
     assert (
         "ClusterTrainingRuntime other: not a kind that an import reads"
         in read_export(to_yaml(other, yaml.safe_load(OF_OTHERS))).unknown
