@@ -32,6 +32,12 @@ SOURCES = {  # kind of export -> file of the CRDs, kind of the resource, its ver
     "scaleplan": ("dlrover/manifests_bases_crd.HEAD.yaml", "ScalePlan", "v1alpha1", "DLRover"),
     "tfjob": ("kubeflow/kubeflow.org_tfjobs.v1.9.0.yaml", "TFJob", "v1", KUBEFLOW),
     "pytorchjob": ("kubeflow/kubeflow.org_pytorchjobs.v1.9.0.yaml", "PyTorchJob", "v1", KUBEFLOW),
+    "trainjob": (
+        "kubeflow/trainer.kubeflow.org_trainjobs.a55f03a8.yaml",
+        "TrainJob",
+        "v1alpha1",
+        "Kubeflow Trainer",
+    ),
     "rayjob": ("kuberay/ray.io_rayjobs.v1.7.0.yaml", "RayJob", "v1", "KubeRay"),
     "jobset": ("jobset/jobset.x-k8s.io_jobsets.v0.12.0.yaml", "JobSet", "v1alpha2", "JobSet"),
 }

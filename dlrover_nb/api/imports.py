@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.api.job import Job
     from dlrover_nb.api.views import DecisionView
     from dlrover_nb.core.export import Imported, Provenance
+    from dlrover_nb.core.structs.external import ExternalSpec
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot
@@ -196,9 +198,15 @@ def _facts(imported: Imported) -> tuple[tuple[str, str], ...]:
     )
     if job is None:
         return facts
+    if job.foreign is not None:
+        return (*facts, ("program", shlex.join(job.foreign.worker.command)), *_image(job.foreign))
     data = f"{job.data.format} {job.data.path and job.data.place}".strip()
     training = f"{job.model.name}, {job.batch_words}, {job.n_epoch:,} epochs"
     return (*facts, ("data", data), ("training", training))
+
+
+def _image(external: ExternalSpec) -> tuple[tuple[str, str], ...]:
+    return (("image", external.worker.image),) if external.worker.image else ()
 
 
 def _provenance_blocks(provenance: Provenance) -> list[Block]:

@@ -134,7 +134,8 @@ class Results(Steering):
         ----------
         kind
             ``"elasticjob"``, ``"elasticjob-0"`` (the older schema), ``"scaleplan"``, ``"tfjob"``,
-            ``"pytorchjob"``, ``"jobset"`` or ``"pods"``. What a kind cannot run is refused with the reason.
+            ``"pytorchjob"``, ``"trainjob"``, ``"jobset"`` or ``"pods"``. What a kind cannot run is
+            refused with the reason.
         plan
             A plan, ``"current"``, or the id of a proposal such as ``"p3"``.
         path

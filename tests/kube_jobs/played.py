@@ -28,7 +28,11 @@ SUCCEEDED, FAILED = "Succeeded", "Failed"
 
 def install(api: Api, kind: Kind, file: str) -> None:
     """Install the real definition of a kind, if it is not there."""
-    document = readable(yaml.load((CRDS / file).read_text("utf-8"), yaml.CSafeLoader))
+    install_definition(api, kind, readable(yaml.load((CRDS / file).read_text("utf-8"), yaml.CSafeLoader)))
+
+
+def install_definition(api: Api, kind: Kind, document: Doc) -> None:
+    """Install a definition of a kind, if it is not there."""
     with contextlib.suppress(Conflict):
         api.create(CRD, document)
     until(lambda: api.has(kind), what=f"the definition of {kind.name}")

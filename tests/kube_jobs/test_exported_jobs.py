@@ -1,6 +1,6 @@
 """Every kind of export is applied as it stands and trains: on a real API server with the real definitions, in real pods.
 
-Of Kubeflow and JobSet the controllers are played (`played`); DLRover's kinds have tests of their own.
+Of Kubeflow and JobSet the controllers are played (`played`), and for TrainJobs the definition of runtimes too; DLRover's kinds have tests of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from external_programs import losses, tensorflow, torch
 from jobset_played import JobSetController
 from kube import ROOT, host_files
 from kubeflow_played import TfOperator, TorchOperator
-from played import SUCCEEDED, install
+from played import SUCCEEDED, install, install_definition
+from trainer_played import RUNTIMES, TrainJobController
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
@@ -32,6 +33,8 @@ from dlrover_nb.core.manifests.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
     TF_JOB,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
 )
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
@@ -54,10 +57,15 @@ TORCH = {
 PLAYED = {
     "tfjob": (TF_JOB, "kubeflow/kubeflow.org_tfjobs.v1.9.0.yaml", TfOperator),
     "pytorchjob": (PYTORCH_JOB, "kubeflow/kubeflow.org_pytorchjobs.v1.9.0.yaml", TorchOperator),
+    "trainjob": (
+        TRAIN_JOB,
+        "kubeflow/trainer.kubeflow.org_trainjobs.a55f03a8.yaml",
+        TrainJobController,
+    ),
     "jobset": (JOB_SET, "jobset/jobset.x-k8s.io_jobsets.v0.12.0.yaml", JobSetController),
 }
 CORE = (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, JOB)
-KINDS = {kind.name: kind for kind in (*CORE, *(kind for kind, *_ in PLAYED.values()))}
+KINDS = {kind.name: kind for kind in (*CORE, TRAINING_RUNTIME, *(kind for kind, *_ in PLAYED.values()))}
 
 
 @pytest.fixture
@@ -91,6 +99,8 @@ def played(api, kind: str, documents: list[dict[str, Any]]) -> tuple[str, dict[s
     """Apply documents and play the controller to the end; return how it ended, and the logs of all pods."""
     resource, file, controller = PLAYED[kind]
     install(api, resource, file)
+    if kind == "trainjob":
+        install_definition(api, TRAINING_RUNTIME, RUNTIMES)
     apply(api, documents)
     player = controller(api, resource, "exported")
     player.begin()
@@ -104,7 +114,7 @@ def no_ray(shared_state):
     return {"mount": "/no-ray", "host_path": str(shared_state), "read_only": True}
 
 
-@pytest.mark.parametrize("kind", ["tfjob", "pytorchjob", "jobset"])
+@pytest.mark.parametrize("kind", ["tfjob", "pytorchjob", "trainjob", "jobset"])
 def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> None:
     how, logs = played(api, kind, exported(api, kind, plan=SMALL, hidden=no_ray))
     assert how == SUCCEEDED, logs
@@ -119,11 +129,25 @@ def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> Non
         ("tfjob", tensorflow(chief=False), PROGRAMS, 3, 3),
         ("pytorchjob", torch(), TORCH, 2, 1),
         ("pytorchjob", torch(launcher=True), TORCH, 2, 1),
+        ("trainjob", tensorflow(), PROGRAMS, 3, 1),
+        ("trainjob", torch(), TORCH, 2, 1),
+        ("trainjob", torch(launcher=True), TORCH, 2, 1),
         ("jobset", tensorflow(), PROGRAMS, 3, 1),
         ("jobset", tensorflow(chief=False), PROGRAMS, 3, 3),
         ("jobset", torch(launcher=True), TORCH, 2, 1),
     ],
-    ids=["tfjob", "tfjob-no-chief", "pytorchjob", "torchrun", "jobset", "jobset-no-chief", "jobset-torchrun"],
+    ids=[
+        "tfjob",
+        "tfjob-no-chief",
+        "pytorchjob",
+        "torchrun",
+        "trainjob",
+        "trainjob-torch",
+        "trainjob-torchrun",
+        "jobset",
+        "jobset-no-chief",
+        "jobset-torchrun",
+    ],
 )
 def test_programs_of_others_meet_and_train(api, kind, program, plan, n_worker, n_end) -> None:
     how, logs = played(api, kind, exported(api, kind, plan=plan, external=program))

@@ -94,6 +94,34 @@ def test_submit_starts_the_job_on_the_imported_plan(run, memory: MemoryCluster, 
     assert (spec.plan, spec.n_epoch) == (BETTER, 7)
 
 
+TRAINJOB = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: digits}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer: {image: "registry/digits:2", command: [torchrun, train.py], numNodes: 3}
+"""
+
+
+def test_a_trainjob_of_others_is_shown_and_started(run, memory: MemoryCluster, tmp_path: Path) -> None:
+    (tmp_path / "digits.yaml").write_text(TRAINJOB)
+    shown = str(run("import digits.yaml"))
+    for words in (
+        "torchrun train.py",
+        "registry/digits:2",
+        "another system",
+        "n_sample: a TrainJob does not",
+    ):
+        assert words in shown
+    assert "epochs" not in shown
+    assert run("import digits.yaml --submit").name == "digits"
+    spec = memory.links["digits"].state.spec
+    assert spec.plan.worker.count == 3
+    assert spec.foreign is not None
+    assert spec.foreign.worker.command == ("torchrun", "train.py")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -104,7 +132,7 @@ def test_submit_starts_the_job_on_the_imported_plan(run, memory: MemoryCluster, 
         ("import bad.yaml", "malformed YAML in line 2, column"),
         (
             "import foreign.yaml",
-            "an import reads ElasticJob, TFJob, PyTorchJob, RayJob, JobSet, ScalePlan, Pod, Job, got Deployment",
+            "an import reads ElasticJob, TFJob, PyTorchJob, TrainJob, RayJob, JobSet, ScalePlan, Pod, Job, got ",
         ),
         ("import --check foreign.yaml", "kind must be one of"),
         ("import --check empty.yaml", "empty.yaml is empty; expected exported YAML"),

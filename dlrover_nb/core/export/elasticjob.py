@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.export.nodes import MAIN, Options, program, top
+from dlrover_nb.core.export.nodes import MAIN, Options, meets_without_us, program, top
 from dlrover_nb.core.export.own_elasticjob import documents
 from dlrover_nb.core.export.provenance import (
     PREFIX,
@@ -72,11 +72,12 @@ def _documents(
     kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
     told = context(kind, job, plan, provenance, auto_scale=options.auto_scale)
-    return documents(told, options) if job.foreign is None else (_external(told, options),)
+    return documents(told, options) if told.job.foreign is None else (_external(told, options),)
 
 
 def _external(told: Context, options: Options) -> dict[str, object]:
     job = told.job
+    meets_without_us("an ElasticJob", job)
     chosen = {f"{PREFIX}auto-scale": FREE if options.auto_scale else FIXED}
     torch = told.job.foreign is not None and told.job.foreign.framework is Framework.TORCH
     spec: dict[str, object] = {"distributionStrategy": ALL_REDUCE if torch else PARAMETER_SERVER}

@@ -63,6 +63,7 @@ class Said:
     auto_scale: bool | None = None
     filed: JobSpec | None = None  # the job of a job file beside the resource: it is what runs
     jobs: list[str] = field(default_factory=list)
+    external: JobSpec | None = None  # of a TrainJob that others wrote
     differs: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 

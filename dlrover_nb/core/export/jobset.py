@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.groups import child, group, items
-from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, program, top
+from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, meets_without_us, program, top
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import Framework
@@ -36,12 +36,7 @@ _WHOLE = "job"  # the replicated Job of a job of ours
 _LONGEST = 63  # of a pod's name, which JobSet checks before it makes any
 RESTARTS = 3  # of the whole set: one restarted program alone could not rejoin the others
 _INDEX = "DLROVER_NB_INDEX"
-_OWN_NUMBER: dict[str, object] = {
-    "name": _INDEX,
-    "valueFrom": {
-        "fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
-    },
-}
+OWN_NUMBER = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
 
 
 def jobset(
@@ -52,29 +47,54 @@ def jobset(
     Raises
     ------
     InvalidValueError
-        When auto-scaling is set, or its code is in a notebook.
+        When auto-scaling is set, its programs need our master, its name is too long, or its code is in a
+        notebook.
     """
     fixed_plan("a JobSet", options)
     told = context("jobset", job, plan, provenance, auto_scale=False)
+    if told.job.foreign is None:
+        return job_file(told, options), _document(told, options, whole_set(told, options))
+    return (_document(told, options, programs_set(told, options)),)
+
+
+def whole_set(told: Context, options: Options, *, name: str = _WHOLE, main: str = MAIN) -> dict[str, object]:
+    """Return the spec of the JobSet that runs a job of ours in one pod.
+
+    Parameters
+    ----------
+    name, main
+        Names of the replicated Job and of its container.
+    """
+    check_name(told.job.name, {name: 1})
+    jobs = [replicated(told.job, name, 1, whole(told, options, name=main))]
+    return {"replicatedJobs": jobs, **ttl(told.job.kubernetes)}
+
+
+def programs_set(told: Context, options: Options) -> dict[str, object]:
+    """Return the spec of the JobSet that runs the roles of an external job.
+
+    Raises
+    ------
+    InvalidValueError
+        When its programs need our master, or its name is too long.
+    """
+    meets_without_us("a JobSet", told.job)
     external = told.job.foreign
-    if external is None:
-        _check_name(job.name, {_WHOLE: 1})
-        jobs = [_job(told.job, _WHOLE, 1, whole(told, options, name=MAIN))]
-        return job_file(told, options), _document(told, options, {"replicatedJobs": jobs})
-    counts = _counts(external, plan)
-    _check_name(job.name, counts)
-    jobs = [_job(told.job, name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
+    assert external is not None
+    counts = _counts(external, told.plan)
+    check_name(told.job.name, counts)
+    jobs = [replicated(told.job, name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
     last = CHIEF if CHIEF in counts else str(Role.WORKER)
-    spec: dict[str, object] = {
-        "network": {"enableDNSHostnames": True, "subdomain": job.name},
+    return {
+        "network": {"enableDNSHostnames": True, "subdomain": told.job.name},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": [last]},
         "failurePolicy": {"maxRestarts": RESTARTS},
         "replicatedJobs": jobs,
+        **ttl(told.job.kubernetes),
     }
-    return (_document(told, options, spec),)
 
 
-def _check_name(job: str, counts: dict[str, int]) -> None:
+def check_name(job: str, counts: dict[str, int]) -> None:
     """Refuse a name with which JobSet would refuse the set, for the names of its pods."""
     beside = max(len(f"-{name}-0-{n - 1}-xxxxx") for name, n in counts.items())
     if len(job) + beside > _LONGEST:
@@ -103,7 +123,7 @@ def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> 
     known = main.get("env")
     env = [
         *(known if isinstance(known, list) else []),
-        _OWN_NUMBER,
+        {"name": _INDEX, "valueFrom": OWN_NUMBER},
         *_rendezvous(told.job.name, external, name, counts),
     ]
     ports = [{"name": "program", "containerPort": external.port}]
@@ -135,7 +155,8 @@ def _rendezvous(
     return [{"name": "TF_CONFIG", "value": text.replace('"index": 0', f'"index": $({_INDEX})')}]
 
 
-def _job(told: JobSpec, name: str, n_pod: int, pod: dict[str, object]) -> dict[str, object]:
+def replicated(told: JobSpec, name: str, n_pod: int, pod: dict[str, object]) -> dict[str, object]:
+    """Return a replicated Job with so many pods."""
     job = {"parallelism": n_pod, "completions": n_pod, "completionMode": "Indexed", "backoffLimit": 0}
     return {"name": name, "replicas": 1, "template": {"spec": {**job, "template": pod_template(told, pod)}}}
 
@@ -145,7 +166,7 @@ def _document(told: Context, options: Options, spec: dict[str, object]) -> dict[
         "apiVersion": API_VERSION,
         "kind": "JobSet",
         "metadata": top(told, options),
-        "spec": {**spec, **ttl(told.job.kubernetes)},
+        "spec": spec,
     }
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
-from dlrover_nb.core.export.nodes import Options, fixed_plan, program, top
+from dlrover_nb.core.export.nodes import Options, fixed_plan, meets_without_us, program, top
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import Framework
@@ -98,6 +98,7 @@ def _exported(
         return job_file(told, options), _document(
             kind, told, options, {kind.first: _replica(told.job, 1, pod, "Never")}
         )
+    meets_without_us(f"a {kind.resource}", told.job)
     if external.framework is not kind.framework:
         raise InvalidValueError(
             f"the programs of job {job.name} are started by {external.framework}, which a {kind.resource} "

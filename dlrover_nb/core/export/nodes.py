@@ -10,6 +10,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.provenance import PREFIX, notes_of
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.podspec import container_of, image_of, variables, with_own
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import Role
 
@@ -72,6 +73,15 @@ def fixed_plan(what: str, options: Options) -> None:
     if options.auto_scale:
         raise InvalidValueError(
             f"{what} sets a plan and cannot let DLRover change it; export an elasticjob to let it plan"
+        )
+
+
+def meets_without_us(what: str, job: JobSpec) -> None:
+    """Refuse programs that ask our master for their peers where none is started; `what` is what is made."""
+    if job.foreign is not None and job.foreign.framework is Framework.DDP:
+        raise InvalidValueError(
+            f"the programs of job {job.name} ask this product's master for their peers (framework: ddp), and "
+            f"{what} starts none; export pods"
         )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import to_json, to_short_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
-from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - the context is decoded by its annotations
+from dlrover_nb.core.structs.job import JobSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - the same
 from dlrover_nb.core.structs.secrets import without_secrets
 from dlrover_nb.core.structs.snapshot import FitReport  # noqa: TC001 - the same
@@ -115,6 +115,8 @@ def context(
     InvalidValueError
         When the job's description is too large.
     """
+    if job.sync is Sync.ALLREDUCE:
+        job = replace(job, foreign=None)  # the programs of its workers are ours, and a submit adds them
     bare, left_out = without_secrets(job)
     if (n_byte := len(to_json(bare))) > MAX_JOB:
         raise InvalidValueError(

@@ -26,6 +26,8 @@ from dlrover_nb.core.export.gathering import (
 )
 from dlrover_nb.core.export.nodes import job_in
 from dlrover_nb.core.export.provenance import CONTEXT, Context, Provenance
+from dlrover_nb.core.export.read_trainjob import external_job, joined
+from dlrover_nb.core.manifests.kinds import TRAIN_JOB
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
@@ -48,7 +50,8 @@ class Imported:
     name
         The job's name; empty where the documents have none.
     job
-        The job as it was submitted; None where the documents do not contain it.
+        The job as it was submitted; of a TrainJob of others, the external job that it is; None where the
+        documents do not contain it.
     plan
         The plan to run; None where they contain only `parts` of it.
     parts
@@ -91,15 +94,24 @@ def read_export(text: str) -> Imported:
         For malformed YAML (with line and column), no document of a known kind, several jobs, or an invalid
         value.
     """
-    documents = documents_in(text)
+    documents = joined(documents_in(text))
     known = [d for d in documents if d.get("kind") in KINDS or holds_job_file(d)]
     if not known:
         got = ", ".join(str(d.get("kind", "a document without kind")) for d in documents[:3]) or "nothing"
         raise InvalidValueError(f"an import reads {', '.join(KINDS)}, got {got}")
     said = gather(known)
     told = _context(known, said)
+    if told is None and said.filed is None:
+        said.external = _external(known, said)
     said.unknown += [_other(d) for d in documents if d not in known and not is_companion(d, said)]
     return _merged(_kind(known, told), said, told)
+
+
+def _external(documents: Sequence[Group], said: Said) -> JobSpec | None:
+    """Return the external job that a TrainJob of others is, on its plan as far as it has one."""
+    jobs = (external_job(each, said.unknown) for each in documents if each["kind"] == TRAIN_JOB.name)
+    job = next(jobs, None)
+    return None if job is None else replace(job, plan=Pins(**said.parts).applied(job.plan))
 
 
 def _other(document: Group) -> str:
@@ -132,7 +144,7 @@ def _merged(kind: str, said: Said, told: Context | None) -> Imported:
     exported = told.plan if told else job.plan if job else None
     parts = Pins(**said.parts)
     plan = parts.applied(exported) if exported else _whole(parts)
-    _note_missing(said, parts, exported)
+    _note_missing(said, parts, exported, "by default" if said.external else "as exported")
     if exported is not None:
         _note_changes(said, parts, exported)
     name = said.names[0] if said.names else job.name if job else ""
@@ -153,9 +165,9 @@ def _merged(kind: str, said: Said, told: Context | None) -> Imported:
 
 
 def _job(said: Said, told: Context | None) -> JobSpec | None:
-    """Return the job: of a job file, else the exported one, else the one in the nodes' variables."""
+    """Return the job: of a job file, else as exported, else of a TrainJob, else of the nodes' variables."""
     if said.filed is None:
-        return told.job if told else _job_of_nodes(said)
+        return told.job if told else said.external or _job_of_nodes(said)
     if told is None:
         return said.filed
     exported = fixed(told.job, said.filed.plan, is_free=told.auto_scale)
@@ -203,11 +215,11 @@ def _whole(parts: Pins) -> ResourcePlan | None:
     return ResourcePlan(worker=RolePlan(*values[:3]), ps=RolePlan(*values[3:]))
 
 
-def _note_missing(said: Said, parts: Pins, exported: ResourcePlan | None) -> None:
+def _note_missing(said: Said, parts: Pins, exported: ResourcePlan | None, why: str) -> None:
     of = _fields(exported) if exported else {}
     for name, words in FIELDS.items():
         if getattr(parts, name) is None:
-            taken = f", {of[name]:g} as exported" if of else ""
+            taken = f", {of[name]:g} {why}" if of else ""
             said.unknown.append(f"{words}: not in the document{taken}")
 
 

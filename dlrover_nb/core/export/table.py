@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import elasticjob, jobset, kubeflow, rayjob
+from dlrover_nb.core.export import elasticjob, jobset, kubeflow, rayjob, read_trainjob
 from dlrover_nb.core.export.groups import Group, Replicas, replicas_under
 from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.export.pods import pods
 from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.export.scaleplan import scaleplan
+from dlrover_nb.core.export.trainjob import trainjob
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -78,6 +79,7 @@ EXPORTERS: Mapping[str, Exporter] = MappingProxyType(
         "pytorchjob": Exporter(
             kubeflow.pytorchjob, "PyTorchJob", _schema("pytorchjob"), replicas_under("pytorchReplicaSpecs")
         ),
+        "trainjob": Exporter(trainjob, "TrainJob", _schema("trainjob"), read_trainjob.replicas),
         "rayjob": Exporter(rayjob.rayjob, "RayJob", _schema("rayjob"), rayjob.replicas),
         "jobset": Exporter(jobset.jobset, "JobSet", _schema("jobset"), jobset.replicas),
         "pods": Exporter(pods, "Job"),

@@ -82,6 +82,8 @@ ELASTIC_JOB = Kind("ElasticJob", "elasticjobs", "elastic.iml.github.io", "v1alph
 SCALE_PLAN = Kind("ScalePlan", "scaleplans", "elastic.iml.github.io", "v1alpha1")
 TF_JOB = Kind("TFJob", "tfjobs", "kubeflow.org")
 PYTORCH_JOB = Kind("PyTorchJob", "pytorchjobs", "kubeflow.org")
+TRAIN_JOB = Kind("TrainJob", "trainjobs", "trainer.kubeflow.org", "v1alpha1")
+TRAINING_RUNTIME = Kind("TrainingRuntime", "trainingruntimes", "trainer.kubeflow.org", "v1alpha1")
 RAY_JOB = Kind("RayJob", "rayjobs", "ray.io")
 JOB_SET = Kind("JobSet", "jobsets", "jobset.x-k8s.io", "v1alpha2")
 

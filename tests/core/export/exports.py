@@ -70,7 +70,7 @@ decisions = st.builds(
     undoes=st.sampled_from(["", "d4"]),
 )
 coefficients = st.builds(Coefficient, texts, numbers, numbers, st.booleans())
-fits = st.builds(
+fit_reports = st.builds(
     FitReport,
     st.lists(coefficients, max_size=5).map(tuple),
     st.integers(0, 1000),
@@ -87,7 +87,7 @@ provenances = st.builds(
     st.none() | predictions,
     st.sampled_from(["", "p3"]),
     st.none() | plans,
-    st.none() | fits,
+    st.none() | fit_reports,
 )
 
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?", fullmatch=True)
@@ -242,6 +242,13 @@ _jobs = st.builds(
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,
 )
+
+
+def _external(job: JobSpec) -> JobSpec:
+    """Return an external job with one of the ways in which others train; all-reduce is our own program's."""
+    return replace(job, sync=Sync.BSP) if job.sync is Sync.ALLREDUCE else job
+
+
 _moments = st.none() | st.integers(1, 4_000_000_000).map(float)
 _dated = st.builds(
     lambda job, at_s: job if at_s is None else replace(job, deadline_s=None, deadline_at_s=at_s),
@@ -249,7 +256,7 @@ _dated = st.builds(
     _moments,
 )
 jobs = st.builds(
-    lambda job, admission: job if job.foreign else replace(job, admission=admission),
+    lambda job, admission: _external(job) if job.foreign else replace(job, admission=admission),
     _dated,
     st.sampled_from(list(Admission)),
 )
@@ -261,9 +268,13 @@ WRITTEN = tuple(kind for kind in EXPORTERS if kind != "rayjob")  # which is only
 def fits(kind: str, job: JobSpec) -> bool:
     """Whether a kind of export can say what a job runs."""
     framework = None if job.foreign is None else job.foreign.framework
+    if framework is Framework.DDP:  # whose programs need our master
+        return kind in {"pods", "scaleplan"}
     return {
         "tfjob": framework is not Framework.TORCH,
         "pytorchjob": framework is not Framework.TENSORFLOW,
+        "trainjob": len(job.name) <= 44
+        and not (framework is Framework.TENSORFLOW and job.kubernetes.priority_class),
         "jobset": len(job.name) <= 44,
     }.get(kind, True)
 

@@ -48,6 +48,7 @@ FITS = {
     "scaleplan": ("manifests_bases_crd.HEAD", "scaleplans.v0.4.0"),
     "tfjob": ("kubeflow.org_tfjobs",),
     "pytorchjob": ("kubeflow.org_pytorchjobs",),
+    "trainjob": ("trainer.kubeflow.org_trainjobs",),
     "rayjob": ("ray.io_rayjobs",),
     "jobset": ("jobset.x-k8s.io_jobsets",),
 }

@@ -14,13 +14,15 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Mode
+from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, Mode, Sync
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 TF_JOB, TORCH_JOB = replace(JOB, foreign=TENSORFLOW), replace(JOB, foreign=TORCH)
+DDP_JOB = replace(JOB, foreign=replace(TORCH, framework=Framework.DDP))
 THREE = replace(PLAN, worker=replace(PLAN.worker, count=3))
-WHOLE = ("tfjob", "pytorchjob", "jobset")
+WHOLE = ("tfjob", "pytorchjob", "jobset", "trainjob")
 RAYJOB_OF_0_1 = Path(__file__).with_name(
     "rayjob_of_0_1.yaml"
 )  # of `JOB` on `THREE`; none is written any more
@@ -100,6 +102,11 @@ def test_a_pytorchjob_has_a_master_and_workers_and_no_parameter_servers() -> Non
         ("rayjob", JOB, "Ray's dashboard, which is not in the images of this package; export pods"),
         ("jobset", replace(JOB, name="a" * 50), "a job name of at most 49 characters, got aaa"),
         ("jobset", replace(TF_JOB, name="a" * 48), "a job name of at most 46 characters, got aaa"),
+        ("tfjob", DDP_JOB, "for their peers (framework: ddp), and a TFJob starts none; export pods"),
+        ("pytorchjob", DDP_JOB, "a PyTorchJob starts none; export pods"),
+        ("jobset", DDP_JOB, "a JobSet starts none; export pods"),
+        ("elasticjob", DDP_JOB, "an ElasticJob starts none; export pods"),
+        ("trainjob", DDP_JOB, "a TrainJob starts none; export pods"),
         ("rayjob", TF_JOB, "runs images of its own, which Ray cannot start; export a tfjob"),
         (
             "jobset",
@@ -144,20 +151,28 @@ def test_torch_in_a_jobset_meets_at_its_first_worker() -> None:
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_a_job_of_ours_is_its_job_file_and_what_submits_it(kind: str) -> None:
-    file, document = _exported(kind, replace(JOB, mode=Mode.AUTO, warm_start=True))
+    file, *documents = _exported(kind, replace(JOB, mode=Mode.AUTO, warm_start=True))
     found = parse_job(file["data"]["job.yaml"])
     assert (found.plan, found.mode, found.warm_start) == (THREE, Mode.SUGGEST, False)
-    text = to_yaml(document)
+    text = to_yaml(*documents)
     words = ["python", "-m", "dlrover_nb.cli", "submit", "--file", "/dlrover-nb/file/job.yaml", "--wait"]
-    assert [each["command"] for each in _containers(document)] == [words]
+    assert [each["command"] for each in _containers(documents)] == [words]
     assert text.count("configMap") == 1
     assert f"name: {file['metadata']['name']}" in text
 
 
-@pytest.mark.parametrize("kind", ["tfjob", "pytorchjob", "jobset"])
+@pytest.mark.parametrize("kind", WHOLE)
+def test_an_all_reduce_job_of_ours_is_one_with_its_programs_too(kind: str) -> None:
+    job = replace(JOB, sync=Sync.ALLREDUCE)
+    running = replace(DDP_JOB, sync=Sync.ALLREDUCE)  # as its master runs it
+    assert _exported(kind, running) == _exported(kind, job)
+    assert read_export(to_yaml(*_exported(kind, running))).job == job
+
+
+@pytest.mark.parametrize("kind", WHOLE)
 def test_the_one_pod_holds_the_whole_plan(kind: str) -> None:
-    _, document = _exported(kind)
-    text = to_yaml(document)
+    _, *documents = _exported(kind)
+    text = to_yaml(*documents)
     # 3 x 0.5 + 0.4 cores, the master's 0.25 and the client's 0.1; 4 x 1024 MiB, the master's 768 and the client's 512
     assert text.count("cpu: 2250m") == 2
     assert text.count(f"memory: {4 * 1024 + 768 + 512}Mi") == 2

@@ -67,8 +67,7 @@ def test_they_stand_on_the_object_that_a_queue_reads(kind: str, job: str) -> Non
 
 @pytest.mark.parametrize(("kind", "job"), CASES)
 def test_they_stand_on_the_templates_that_keep_them(kind: str, job: str) -> None:
-    *_, document = _exported(kind, JOBS[job])
-    templates = list(_templates(document["spec"]))
+    templates = list(_templates(_exported(kind, JOBS[job])))
     assert templates
     prunes = kind == "elasticjob-0" or (kind == "elasticjob" and job == "own")
     for template in templates:
@@ -80,8 +79,8 @@ def test_they_stand_on_the_templates_that_keep_them(kind: str, job: str) -> None
 
 @pytest.mark.parametrize("kind", WITH_PODS)
 def test_a_job_that_says_none_has_templates_without_metadata_as_before(kind: str) -> None:
-    *_, document = _exported(kind, JOB)
-    assert kind == "pods" or all("metadata" not in each for each in _templates(document["spec"]))
+    documents = _exported(kind, JOB)
+    assert kind == "pods" or all("metadata" not in each for each in _templates(documents))
 
 
 def test_a_job_of_ours_and_all_its_pods_have_them_beside_ours() -> None:

@@ -20,9 +20,28 @@ if TYPE_CHECKING:
     from dlrover_nb.core.export.table import Exporter
 
 _CORE = ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding")
+_RUNTIME: dict[str, Any] = {  # the spec of a TrainingRuntime as far as exports use it, but its template
+    "type": "object",
+    "properties": {
+        "mlPolicy": {
+            "type": "object",
+            "properties": {
+                "numNodes": {"type": "integer", "minimum": 1},
+                "torch": {
+                    "type": "object",
+                    "properties": {"numProcPerNode": {"type": ["integer", "string"]}},
+                    "additionalProperties": False,
+                },
+            },
+            "additionalProperties": False,
+        }
+    },
+    "required": ["template"],
+    "additionalProperties": False,
+}
 KINDS = {  # resource -> schemas, one of which must match, the most common first
     **{resource: kinds for resource, kinds in BY_RESOURCE.items() if EXPORTERS[kinds[0]].schema is not None},
-    **{kind: (kind,) for kind in ("Pod", "Job", *_CORE)},
+    **{kind: (kind,) for kind in ("TrainingRuntime", "Pod", "Job", *_CORE)},
 }
 
 
@@ -31,8 +50,8 @@ def check(documents: Iterable[object], exporter: Exporter | None = None) -> tupl
 
     An ElasticJob is checked against the generation that it was exported for; without one, it must match
     either. The specs of a Pod and a Job are checked against Kubernetes' own, which the schemas of ElasticJob
-    and JobSet contain. The resource of another package's exporter is checked against the schema of that
-    exporter, if any.
+    and JobSet contain, and the template of a TrainingRuntime against JobSet's. The resource of another
+    package's exporter is checked against the schema of that exporter, if any.
     """
     return tuple(
         f"{_named(document, number)}: {problem}"
@@ -106,10 +125,24 @@ def _schema_of(kind: str) -> dict[str, Any]:
         case "Job":
             template = _part(_schema("jobset"), "spec.replicatedJobs.*.template")
             return _resource("jobset", "batch/v1", "Job", template["properties"]["spec"])
+        case "TrainingRuntime":
+            spec = {**_RUNTIME, "properties": {**_RUNTIME["properties"], "template": _template_of_sets()}}
+            return _resource("jobset", "trainer.kubeflow.org/v1alpha1", "TrainingRuntime", spec)
     if kind in _CORE:
         core: dict[str, Any] = _read(resources.files(__name__).joinpath("core.schema.json"))[kind]
         return core
     return _schema(kind)
+
+
+def _template_of_sets() -> dict[str, Any]:
+    """Return the schema of a template of JobSets."""
+    spec = _schema("jobset")["properties"]["spec"]
+    return {
+        "type": "object",
+        "properties": {"spec": spec},
+        "required": ["spec"],
+        "additionalProperties": False,
+    }
 
 
 @cache

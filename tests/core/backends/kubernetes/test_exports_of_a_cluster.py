@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SNAPSHOT = builders.snapshot(
     spec=JobSpec("clicks", data=DataSpec(DataFormat.PARQUET, "s3://bucket/day.parquet"))
 )
-KINDS = ("pods", "elasticjob", "elasticjob-0", "tfjob", "pytorchjob", "jobset")
+KINDS = ("pods", "elasticjob", "elasticjob-0", "tfjob", "pytorchjob", "trainjob", "jobset")
 
 
 class Api:

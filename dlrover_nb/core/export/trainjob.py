@@ -1,0 +1,178 @@
+"""A job with a plan as TrainJob, for clusters that run Kubeflow Trainer (the operator's second generation).
+
+A TrainJob names a runtime, a template of pods that administrators keep, and says what is its own: image,
+command, variables, nodes, and resources of each. Torch programs fit that: they run under the runtime
+``torch-distributed``, which comes with the operator. It sets torchrun's variables; those that
+``torch.distributed`` reads without torchrun are added here. Port and security settings are the runtime's.
+
+What a TrainJob cannot say in every release (overrides of pods were renamed twice while the API stayed
+``v1alpha1``) is in a TrainingRuntime of the job's own, beside it: volumes and other settings of pods, several
+roles, and the pod of a job of ours (`alone`). That needs the right to create one, which the operator's role
+for editors lacks; so torch jobs without such settings do without. Roles that read ``TF_CONFIG`` are the
+JobSet of the same job (`jobset`), since the operator makes exactly the JobSet of a runtime's template, under
+the TrainJob's name. Its counts stand in the template alone: a TrainJob that changed them would contradict
+``TF_CONFIG``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export.alone import job_file
+from dlrover_nb.core.export.jobset import (
+    OWN_NUMBER,
+    RESTARTS,
+    check_name,
+    programs_set,
+    replicated,
+    whole_set,
+)
+from dlrover_nb.core.export.nodes import (
+    Options,
+    fixed_plan,
+    head,
+    labels_of,
+    meets_without_us,
+    program,
+    top,
+)
+from dlrover_nb.core.export.provenance import Context, Provenance, context
+from dlrover_nb.core.manifests.kinds import TRAIN_JOB, TRAINING_RUNTIME
+from dlrover_nb.core.manifests.podspec import pod_spec, ttl
+from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.external import ExternalSpec
+    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.resources import ResourcePlan
+
+CLUSTER_RUNTIME = "ClusterTrainingRuntime"
+TORCH_RUNTIME = "torch-distributed"
+NODE = "node"  # the operator's name of the replicated Job and of the container that a TrainJob's trainer sets
+STEP, TRAINER = "trainer.kubeflow.org/trainjob-ancestor-step", "trainer"  # label of that Job
+PORT = 29500  # of the rendezvous, which the operator fixes
+RESERVED = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+_OF_TRAINER = {"command", "env", "resources"}  # fields of a container that a TrainJob's trainer says
+
+
+def trainjob(
+    job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
+) -> tuple[dict[str, object], ...]:
+    """Return the TrainJob that runs `job` on `plan`, after the runtime and the ConfigMap that it needs.
+
+    Raises
+    ------
+    InvalidValueError
+        When auto-scaling is set, its programs need our master, its settings are such that the operator would
+        refuse them, its name is too long, or its code is in a notebook.
+    """
+    fixed_plan("a TrainJob", options)
+    told = context("trainjob", job, plan, provenance, auto_scale=False)
+    meets_without_us("a TrainJob", told.job)
+    external = told.job.foreign
+    if external is None:
+        spec = whole_set(told, options, name=NODE, main=NODE)
+        runtime = _runtime(told, options, {"numNodes": 1}, _labelled(spec))
+        return job_file(told, options), runtime, _document(told, options)
+    if external.framework is Framework.TENSORFLOW:
+        _check_priority(told.job)
+        return _runtime(told, options, None, programs_set(told, options)), _document(told, options)
+    return _torch(told, options, external)
+
+
+def _check_priority(job: JobSpec) -> None:
+    if job.kubernetes.priority_class:
+        raise InvalidValueError(
+            f"a TrainJob of several roles cannot have a priority class, got {job.kubernetes.priority_class} "
+            f"(kubernetes.priority_class of job {job.name}); export a tfjob or jobset"
+        )
+
+
+def _torch(told: Context, options: Options, external: ExternalSpec) -> tuple[dict[str, object], ...]:
+    check_name(told.job.name, {NODE: told.plan.worker.count})
+    trainer, template = _trainer(told, options, external), _torch_set(told, options)
+    said = told.job.kubernetes
+    plain = replace(told.job, kubernetes=KubernetesSpec(image=said.image, env=said.env))
+    if template == _torch_set(replace(told, job=plain), options):
+        return (_document(told, options, TORCH_RUNTIME, CLUSTER_RUNTIME, trainer),)
+    policy: dict[str, object] = {"torch": {"numProcPerNode": external.n_process}}
+    return _runtime(told, options, policy, template), _document(told, options, trainer=trainer)
+
+
+def _torch_set(told: Context, options: Options) -> dict[str, object]:
+    """Return the template of a torch job: what a TrainJob's trainer does not say of its pods."""
+    main = program(told, Role.WORKER, options, name=NODE)
+    pod = pod_spec(told.job, {key: value for key, value in main.items() if key not in _OF_TRAINER})
+    jobs = [replicated(told.job, NODE, told.plan.worker.count, pod)]
+    policy = {"failurePolicy": {"maxRestarts": RESTARTS}, **ttl(told.job.kubernetes)}
+    return _labelled({**policy, "replicatedJobs": jobs})
+
+
+def _trainer(told: Context, options: Options, external: ExternalSpec) -> dict[str, object]:
+    main: dict[str, Any] = program(told, Role.WORKER, options, name=NODE)
+    own = {variable["name"]: variable for variable in main.get("env", ())}
+    if taken := sorted(own.keys() & set(RESERVED)):
+        raise InvalidValueError(
+            f"a TrainJob sets {', '.join(taken)} itself, and its operator refuses them in a job's variables; "
+            f"leave them out of job {told.job.name}"
+        )
+    env = {**_rendezvous(told, external), **own}
+    return {
+        "image": main["image"],
+        "command": main["command"],
+        "env": list(env.values()),
+        "numNodes": told.plan.worker.count,
+        "numProcPerNode": external.n_process,
+        "resourcesPerNode": main["resources"],
+    }
+
+
+def _rendezvous(told: Context, external: ExternalSpec) -> dict[str, dict[str, object]]:
+    """Return the variables of programs without torchrun; it sets them for its own processes."""
+    name = told.job.name
+    values: dict[str, dict[str, object]] = {
+        "MASTER_ADDR": {"value": f"{name}-{NODE}-0-0.{name}"},
+        "MASTER_PORT": {"value": str(PORT)},
+    }
+    if external.n_process == 1:
+        values |= {"WORLD_SIZE": {"value": str(told.plan.worker.count)}, "RANK": {"valueFrom": OWN_NUMBER}}
+    return {key: {"name": key, **value} for key, value in values.items()}
+
+
+def _labelled(spec: dict[str, Any]) -> dict[str, object]:
+    """Return a JobSet's spec whose one replicated Job is marked as what a TrainJob's trainer is about."""
+    (job,) = spec["replicatedJobs"]
+    template = {"metadata": {"labels": {STEP: TRAINER}}, **job["template"]}
+    return {**spec, "replicatedJobs": [{**job, "template": template}]}
+
+
+def _runtime(
+    told: Context, options: Options, policy: dict[str, object] | None, template: dict[str, object]
+) -> dict[str, object]:
+    return {
+        "apiVersion": TRAINING_RUNTIME.api_version,
+        "kind": TRAINING_RUNTIME.name,
+        "metadata": {**head(told.job.name, options), "labels": labels_of(told.job)},
+        "spec": {**({"mlPolicy": policy} if policy else {}), "template": {"spec": template}},
+    }
+
+
+def _document(
+    told: Context,
+    options: Options,
+    runtime: str = "",
+    kind: str = TRAINING_RUNTIME.name,
+    trainer: dict[str, object] | None = None,
+) -> dict[str, object]:
+    """Return the TrainJob; `runtime`: its name, by default that of the job."""
+    ref = {"apiGroup": TRAIN_JOB.group, "kind": kind, "name": runtime or told.job.name}
+    return {
+        "apiVersion": TRAIN_JOB.api_version,
+        "kind": TRAIN_JOB.name,
+        "metadata": top(told, options),
+        "spec": {"runtimeRef": ref, **({"trainer": trainer} if trainer else {})},
+    }
