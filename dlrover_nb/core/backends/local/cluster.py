@@ -29,7 +29,6 @@ from dlrover_nb.core.backends.local.record import (
     read_master,
     write_private,
 )
-from dlrover_nb.core.backends.programs.program_files import check_commands
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
@@ -130,7 +129,9 @@ class LocalCluster(OfThisAccount):
 
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
         """Start an external job, whose programs run where this process does."""
-        from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415 - few jobs are external
+        # few jobs are external, and their masters' modules are many
+        from dlrover_nb.core.backends.programs.program_files import check_commands  # noqa: PLC0415
+        from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415
 
         spec = checked(spec, model=model, data=data)
         check_commands(spec)

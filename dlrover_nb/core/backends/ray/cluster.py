@@ -21,8 +21,6 @@ from ray._private.services import resolve_ip_for_localhost
 from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 
-from dlrover_nb.core.backends.programs.program_files import check_commands
-from dlrover_nb.core.backends.programs.running import ProgramSetup
 from dlrover_nb.core.backends.ray.backend import clear_left, ray_capacity
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
@@ -57,6 +55,7 @@ from dlrover_nb.core.structs.summary import JobSummary, summarize
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.job import JobSpec
@@ -156,7 +155,11 @@ class RayCluster(OfThisAccount):
 
     def _setup(self, spec: JobSpec) -> ProgramSetup:
         """Return how programs are run: on this machine as this process would run them."""
-        return _setup_here(spec) if self._one_host() else ProgramSetup(secrets.token_urlsafe(32))
+        from dlrover_nb.core.backends.programs.running import ProgramSetup  # noqa: PLC0415 - as above
+
+        if not self._one_host():
+            return ProgramSetup(secrets.token_urlsafe(32))
+        return ProgramSetup(secrets.token_urlsafe(32), True, str(Path.cwd()), _inherited(spec))
 
     def _new_folder(self, spec: JobSpec) -> tuple[Path, Capacity]:
         """Return the run folder of a job that fits and may have its name, and the capacity."""
@@ -363,12 +366,13 @@ def _same_cluster(address: str) -> bool:
     return address in {"auto", ray.get_runtime_context().gcs_address}
 
 
-def _setup_here(spec: JobSpec) -> ProgramSetup:
-    """Return how programs run on this machine: with the folder and the variables of this process."""
+def _inherited(spec: JobSpec) -> dict[str, str]:
+    """Return the variables of programs on this machine: those of this process; refuse a missing program."""
+    from dlrover_nb.core.backends.programs.program_files import check_commands  # noqa: PLC0415 - as above
+
     check_commands(spec)
     ours = ray_environment()
-    inherited = {key: value for key, value in os.environ.items() if ours.get(key) != value}
-    return ProgramSetup(secrets.token_urlsafe(32), True, str(Path.cwd()), inherited)
+    return {key: value for key, value in os.environ.items() if ours.get(key) != value}
 
 
 def _is_reachable() -> bool:
