@@ -193,11 +193,17 @@ def _sync_folder(folder: str) -> None:
         os.close(handle)
 
 
+def _own_folder() -> str:
+    """Return a folder of this run: from one that it shares it would load what another run left, rows too."""
+    joined = session()
+    return os.path.join("checkpoints", "" if joined is None else str(joined.state()["memory"]))
+
+
 _savers: dict[tuple[int, str], _Saver] = {}
 
 
 def _saver(folder: str | None) -> _Saver:
-    place = os.path.abspath(folder or os.environ.get(FOLDER_VAR) or "checkpoints")
+    place = os.path.abspath(folder or os.environ.get(FOLDER_VAR) or _own_folder())
     key = os.getpid(), place
     if key not in _savers:
         _savers[key] = _Saver(place, memory_of(session(), place))
@@ -217,8 +223,9 @@ def save(state: bytes | Callable[[], bytes], step: int, *, folder: str | None = 
     step
         Number of the step, as `load` returns it.
     folder
-        Where files are kept; by default the variable ``DLROVER_NB_CHECKPOINTS``, else ``checkpoints``. One
-        process saves there: where several do, each has a folder of its own.
+        Where files are kept; by default the variable ``DLROVER_NB_CHECKPOINTS``, else a folder of the run in
+        ``checkpoints``. One process saves there: where several do, each has a folder of its own. A run that
+        names the folder of another one goes on where that stopped.
     """
     _saver(folder).save(state, int(step))
 

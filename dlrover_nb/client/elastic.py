@@ -86,6 +86,21 @@ class RowsOf:
         self._n_taken = self._n_done
 
 
+def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return the parameters whose gradients are summed, in one tensor."""
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not found:
+        raise ValueError("the model needs parameters to train, got none with requires_grad")
+    device = next(iter(found.values())).device
+    for name, p in found.items():
+        if p.dtype is not torch.float32 or p.device != device:
+            raise ValueError(
+                f"parameters must be float32 on one device, got {name} with {p.dtype} on {p.device}; use "
+                "model.float() and model.to(device) before the optimizer is made"
+            )
+    return list(found.values())
+
+
 class Elastic:
     """Trains a model in as many processes as the job has.
 
@@ -123,7 +138,7 @@ class Elastic:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._model, self._optimizer, self._batch_size = model, optimizer, batch_size
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._parameters = _trained(model)
         self._n = sum(p.numel() for p in self._parameters)
         self._device = self._parameters[0].device
         self._rows = Rows(Source(n_row, epochs=epochs), partial(RowsOf, is_shuffled=shuffle))
@@ -172,6 +187,11 @@ class Elastic:
                 if rows is not None:
                     self._taken, self._since_s = rows, time.perf_counter()
                     yield rows
+                    if len(self._taken):
+                        raise RuntimeError(
+                            "rows of job.batches were not trained by job.step; give it their loss, and leave "
+                            "out steps of your own optimizer or trainer (to skip rows: job.step(0 * loss))"
+                        )
                 else:
                     is_over = self._complete()
             self._is_complete = is_over
@@ -191,6 +211,7 @@ class Elastic:
             Mean over the rows that `batches` has yielded last.
         """
         n_row, first = len(self._taken), self._parameters[0].grad
+        self._taken = self._taken[:0]
         if first is None or first.data_ptr() != self._flat.data_ptr():
             raise RuntimeError("gradients are cleared by job.step alone; leave out optimizer.zero_grad")
         torch.autograd.backward(loss * n_row)

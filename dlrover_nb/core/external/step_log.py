@@ -46,7 +46,7 @@ class StepLog:
         self._told, self._step = StepsDone(told.node, f"{LOG}-{n_run + 1}", at_s=told.at_s), None
 
     def read(self, text: str, at_s: float) -> StepsDone | None:
-        """Return the new totals of a line; None where it has none.
+        """Return the new totals of a line; None where it has none, or has those of the line before.
 
         The first step, also after a restart, counts as one: the number of steps before it is unknown.
         """
@@ -55,7 +55,9 @@ class StepLog:
             return None
         values = found.groupdict()
         step = _value(values.get("step"), float)
-        if step is not None and self._step is not None and step <= self._step:
+        if step is not None and step == self._step:
+            return None  # progress bars write their last state twice
+        if step is not None and self._step is not None and step < self._step:
             self.restart()
         before, self._step = self._step, step
         n_step = 1 if step is None or before is None else round(step - before)

@@ -7,6 +7,7 @@ that cannot be flattened, a buffer that changes, an error of the user's own code
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
@@ -56,11 +57,27 @@ def build(factory: object, columns: Columns) -> Built:
     name = name_of(factory)
     if not callable(factory):
         raise InvalidValueError(f"expected a class or function that makes a module, got {name}")
+    _check_takes(name, factory, "(columns)", columns)
     module = _guarded(f"{name}(columns)", lambda: factory(columns))
     if not isinstance(module, nn.Module):
         raise InvalidValueError(f"{name}(columns) must return a torch.nn.Module, got {type(module).__name__}")
+    _check_takes(f"forward of {name}", module.forward, "(embedded, dense)", None, None)
     _check_parameters(name, module)
     return Built(module, getattr(factory, LOSS, None) or _own_loss(module))
+
+
+def _check_takes(name: str, function: Callable[..., object], wanted: str, *arguments: object) -> None:
+    """Refuse what is not made for these arguments, as models of other libraries are not."""
+    try:
+        taken = signature(function)
+    except (TypeError, ValueError):  # not known: calling it tells
+        return
+    try:
+        taken.bind(*arguments)
+    except TypeError as error:
+        raise InvalidValueError(
+            f"{name} must take {wanted}: {error}; wrap it in a module of your own that does"
+        ) from error
 
 
 def _own_loss(module: nn.Module) -> Loss:
@@ -159,6 +176,7 @@ def _logits(name: str, module: nn.Module, columns: Columns, n_row: int) -> torch
         raise InvalidValueError(
             f"{name} must return float32 logits of shape ({n_row},) for {n_row} rows, got {_shown(logits)}"
             + ("; add .squeeze(1)" if getattr(logits, "shape", ()) == (n_row, 1) else "")
+            + ("; return the logits alone" if isinstance(logits, dict | tuple | list) else "")
         )
     return logits
 

@@ -61,6 +61,17 @@ for shard in client.shards(600):
 (place / "seen.json").write_text(json.dumps(seen))
 """
 )
+OWN_FOLDER = (
+    HEAD
+    + """
+os.chdir(place)
+found = client.checkpoint.load()
+(place / f"{sys.argv[3]}.found").write_text(repr(found))
+for shard in client.shards(600):
+    shard.done()
+    client.checkpoint.save(b"state", shard.stop)
+"""
+)
 POLITE = (
     HEAD
     + """
@@ -192,6 +203,26 @@ def test_parameters_of_a_checkpoint_have_seen_each_row_once_whatever_is_killed(j
     assert end.train.n_sample_done == 1200
     assert len(list((tmp_path / "checkpoints").glob("*.dlnb"))) == 2
     assert not list((tmp_path / "checkpoints").glob("*.tmp"))
+
+
+def test_another_run_in_the_same_working_folder_begins_anew(tmp_path):
+    for name in ("first", "second"):
+        running = ForeignJob(
+            tmp_path / name,
+            foreign(OWN_FOLDER, tmp_path, "0", name),
+            plan=plan(1),
+            batch_size=10,
+            shard_batches=4,
+            n_epoch=2,
+        )
+        running.driver.start()
+        try:
+            end = running.until_end()
+        finally:
+            running.close()
+        assert end.phase is JobPhase.SUCCEEDED, end.message
+        assert (tmp_path / f"{name}.found").read_text() == "None"
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
 
 
 @pytest.mark.parametrize("kind", [("sampler",), ("dataset", "0"), ("dataset", "2")], ids="-".join)

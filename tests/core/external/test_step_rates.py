@@ -105,6 +105,19 @@ def test_a_step_that_goes_back_is_of_another_program():
     assert after.n_iter == 1
 
 
+def test_a_step_that_is_written_twice_is_one():
+    log, meter = StepLog(r"(?P<step>\d+)it \[", 32, "worker-0"), StepRates(OWN)
+    bar = ["1it [00:01,  1.00s/it]", "3it [00:03,  1.00s/it]", "3it [00:03,  1.01s/it]"]
+    told = [log.read(text, at_s) for at_s, text in enumerate([*bar, *bar], 1)]
+    assert [None if each is None else (each.program, each.n_iter) for each in told] == [
+        *[("log-0", 1), ("log-0", 3), None],
+        *[("log-1", 1), ("log-1", 3), None],
+    ]
+    for each in told:
+        assert each is None or meter.record(each, WORKERS, Role.WORKER, 10.0) is not None
+    assert meter.n_done == 6 * 32
+
+
 def test_a_machine_whose_clock_is_set_back_loses_no_steps_and_no_more_time_than_between_two_lines():
     log, meter = StepLog(r"step (?P<step>\d+)", 32, "worker-0"), StepRates(OWN)
     times = [100.0, 101.0, -3499.0, -3498.0, -3497.0, 103.5, 104.5]

@@ -120,6 +120,21 @@ class Sparse(Logistic):
         ).squeeze(1)
 
 
+class OfLists(Logistic):  # as models of other libraries are built
+    def __init__(self, columns, deep_columns):
+        super().__init__([*columns, *deep_columns])
+
+
+class OfOne(Logistic):
+    def forward(self, inputs):
+        return super().forward(*inputs)
+
+
+class Named(Logistic):
+    def forward(self, embedded, dense):
+        return {"y_pred": super().forward(embedded, dense)}
+
+
 def no_module(columns):
     return columns
 
@@ -165,6 +180,12 @@ def test_a_model_that_returns_probabilities_is_said():
         (Vector, r"the loss of Vector must be one number as a tensor, got torch.float32 of shape \(8,\)"),
         (Endless, r"the loss of Endless on random rows must be finite"),
         (Sparse, r"gradients of Sparse must be dense, but more.weight has sparse ones"),
+        (
+            OfLists,
+            r"OfLists must take \(columns\): missing .*'deep_columns'; wrap it",
+        ),
+        (OfOne, r"forward of OfOne must take \(embedded, dense\): too many .*; wrap it"),
+        (Named, r"Named must return .* got dict; return the logits alone"),
         (no_module, r"no_module\(columns\) must return a torch.nn.Module, got Columns"),
         (raising, r"raising\(columns\) failed: RuntimeError: no data today \(line \d+, in raising\)"),
         (3, r"expected a class or function that makes a module, got int"),

@@ -2,9 +2,12 @@
 
 A line has no time of its own here: those that are found together get times spread evenly over the time since
 the look before, so that the speed of steps in a log is right on average. No two lines of a node have the same
-time, and a small file beside the log holds which byte belongs to the last line of each of the last looks. So
-the master that replaces this one, which saved the time of the last line it read, goes on with the next line,
-and gives lines that were read before the same times again.
+time, and a small file beside the log holds which byte belongs to the last line of each of the last looks, and
+the time after which its lines were written. So the master that replaces this one, which saved the time of the
+last line it read, goes on with the next line, and gives lines that were read before the same times again.
+
+A carriage return ends a line too: a progress bar writes a step after each of them, and a newline only when it
+is full, which may be hours later.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.backends.programs.program_files import write_whole
 from dlrover_nb.core.structs.external import Written
@@ -23,6 +26,14 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 20  # of one look
 LONG_BYTES = 16 << 20  # a longer file is emptied once it was read
 _N_PLACE = 64  # looks whose places are kept: a master saves its state after each look
+
+
+class _Place(NamedTuple):
+    """Where a look ended: time and end of its last line, and when there was nothing new before it."""
+
+    at_ns: int
+    n_byte: int
+    looked_ns: int = 0  # not in older files
 
 
 class ProgramLog:
@@ -41,28 +52,30 @@ class ProgramLog:
 
     def __init__(self, node: str, path: Path, began_ns: int, *, since_ns: int | None = None) -> None:
         self._node, self._path, self._places = node, path, path.with_suffix(".places")
-        self._kept: deque[tuple[int, int]] = deque(maxlen=_N_PLACE)
-        self._again: deque[tuple[int, int]] = deque()  # looks whose lines are read once more
+        self._kept: deque[_Place] = deque(maxlen=_N_PLACE)
+        self._again: deque[_Place] = deque()  # looks whose lines are read once more
         self._at_ns, self._n_byte, self._since_ns = began_ns, 0, since_ns or 0
         self._looked_ns = 0  # when there was nothing new: later lines were written after that
         if since_ns is not None and (places := _read_places(self._places)):
-            self._kept.extend(each for each in places if each[0] <= since_ns)
-            self._again.extend(each for each in places if each[0] > since_ns)
-            self._at_ns, self._n_byte = self._kept[-1] if self._kept else (began_ns, 0)
+            self._kept.extend(each for each in places if each.at_ns <= since_ns)
+            self._again.extend(each for each in places if each.at_ns > since_ns)
+            if self._kept:
+                self._at_ns, self._n_byte = self._kept[-1].at_ns, self._kept[-1].n_byte
         elif since_ns is not None:
             self._at_ns = max(began_ns, since_ns)
 
     def take(self, now_ns: int, *, is_last: bool = False) -> list[Written]:
         """Return new lines; with `is_last` an unfinished one too, as the program has ended."""
         while self._again:
-            at_ns, n_byte = self._again.popleft()
-            texts = _texts(self._read(n_byte - self._n_byte))
-            lines, self._n_byte, self._at_ns = self._lines(texts, at_ns), n_byte, at_ns
-            self._kept.append((at_ns, n_byte))
+            place = self._again.popleft()
+            texts = _texts(self._read(place.n_byte - self._n_byte))
+            self._looked_ns = place.looked_ns
+            lines, self._n_byte, self._at_ns = self._lines(texts, place.at_ns), place.n_byte, place.at_ns
+            self._kept.append(place)
             if new := [line for line in lines if line.at_ns > self._since_ns]:
                 return new  # else the file was emptied since
         data = self._read(MOST_BYTES)
-        end = data.rfind(b"\n") + 1
+        end = _end(data)
         if (is_last and len(data) < MOST_BYTES) or (not end and len(data) == MOST_BYTES):
             end = len(data)  # the last line, or one that is longer than all that is read at once
         texts = _texts(data[:end])
@@ -103,19 +116,22 @@ class ProgramLog:
                 self._n_byte = 0
 
     def _keep_place(self) -> None:
-        self._kept.append((self._at_ns, self._n_byte))
+        self._kept.append(_Place(self._at_ns, self._n_byte, self._looked_ns))
         with contextlib.suppress(OSError):  # on a full disk lines may be read twice by the next master
-            write_whole(self._places, "".join(f"{at_ns} {n_byte}\n" for at_ns, n_byte in self._kept))
+            write_whole(self._places, "".join(f"{p.at_ns} {p.n_byte} {p.looked_ns}\n" for p in self._kept))
+
+
+def _end(data: bytes) -> int:
+    """Return where the last complete line ends; a last carriage return may be the first half of an end."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
 
 
 def _texts(data: bytes) -> list[str]:
     return data.decode(errors="replace").splitlines()
 
 
-def _read_places(path: Path) -> list[tuple[int, int]]:
-    """Return times of lines and the bytes that end them."""
+def _read_places(path: Path) -> list[_Place]:
     try:
-        rows = [line.split() for line in path.read_text().splitlines()]
-        return [(int(at_ns), int(n_byte)) for at_ns, n_byte in rows]
-    except (OSError, ValueError):
+        return [_Place(*map(int, line.split())) for line in path.read_text().splitlines()]
+    except (OSError, ValueError, TypeError):
         return []

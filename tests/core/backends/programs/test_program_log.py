@@ -6,14 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.backends.programs import program_log
 from dlrover_nb.core.backends.programs.program_log import ProgramLog
 
 PIECES = st.lists(
-    st.one_of(st.text("ab é\n", max_size=12), st.just("look"), st.just("next master")), max_size=30
+    st.one_of(st.text("ab é\r\n", max_size=12), st.just("look"), st.just("next master")), max_size=30
 )
 
 
@@ -25,6 +25,8 @@ def read(log, now_ns):
 
 
 @given(PIECES)
+@example(["look", "\n\n\n"])  # nothing new at first
+@example(["\r", "look", "\n", "look"])  # one end of a line
 def test_every_line_is_read_once_also_by_the_next_master(pieces):
     with TemporaryDirectory() as folder:
         path = Path(folder) / "worker-0.log"
@@ -36,7 +38,7 @@ def test_every_line_is_read_once_also_by_the_next_master(pieces):
                 log = ProgramLog("worker-0", path, 0, since_ns=found[-1].at_ns if found else None)
             else:
                 written += piece
-                with path.open("a") as file:
+                with path.open("a", newline="") as file:
                     file.write(piece)
         while lines := log.take(10**6, is_last=True):
             found += lines
@@ -45,6 +47,13 @@ def test_every_line_is_read_once_also_by_the_next_master(pieces):
         for n, line in enumerate(found):  # a master that saved less reads the same lines, with the same times
             again = read(ProgramLog("worker-0", path, 0, since_ns=line.at_ns), 10**9)
             assert again == found[n + 1 :]
+
+
+def test_steps_of_a_progress_bar_are_read_before_it_is_full(tmp_path):
+    path = tmp_path / "worker-0.log"
+    path.write_text("cpu\n\r0it [00:00, ?it/s]\r12it [00:03,  4.00it/s]\r15it [00:0", newline="")
+    log = ProgramLog("worker-0", path, 0)
+    assert [line.text for line in log.take(10**9)][-2:] == ["0it [00:00, ?it/s]", "12it [00:03,  4.00it/s]"]
 
 
 def test_a_long_file_is_emptied_once_it_is_read_and_the_program_writes_on(tmp_path, monkeypatch):
