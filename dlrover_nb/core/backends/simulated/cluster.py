@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.simulated.load import simulated_load
 from dlrover_nb.core.backends.simulated.quota_sharing import QuotaSharing
+from dlrover_nb.core.backends.simulated.refusals import check_simulated
 from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
 from dlrover_nb.core.client.cluster import OfThisAccount, no_job
@@ -123,14 +124,7 @@ class SimulatedCluster(OfThisAccount):
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
-        if model is not None or data is not None:
-            raise InvalidValueError(
-                "a simulated cluster does not run your own code; name a built-in model, or connect ray"
-            )
-        if spec.start_from is not None:
-            raise InvalidValueError(
-                "a simulated job has no parameters to begin with; leave start_from out, or connect local"
-            )
+        check_simulated(spec, has_code=model is not None or data is not None)
         job = self._assume(spec.counted_from(SystemClock().now_s()))
         self.add(job)
         bounds = completed(spec.bounds, self.capacity(), spec.plan)
