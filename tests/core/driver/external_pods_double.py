@@ -188,9 +188,18 @@ class ForeignJob:
 
 
 def close_server(server, thread):
-    server.close()
+    """Close a server with all of its connections, in its own thread: another one would take sockets from it."""
+
+    def close():
+        for channel in [*server.active_channels.values()]:
+            channel.handle_close()
+        server.close()
+
+    with contextlib.suppress(OSError):  # it may be awake, and close before it is woken
+        server.trigger.pull_trigger(close)
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
     server.task_dispatcher.shutdown()
-    thread.join()
 
 
 def plan(n_worker=2, n_ps=1):
