@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlrover_nb.core.backends.ray.cluster import _create_master
-from dlrover_nb.core.backends.ray.master import RayLink
+from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, create_master
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import BackendError, NotFoundError
@@ -54,7 +53,7 @@ def test_a_master_that_cannot_write_its_run_folder_says_so_to_its_clients(cluste
     spec = JobSpec("nowhere", plan=PLAN)
     features = make_features(spec.data, spec.model)
     folder = Path("/dev/null/run")
-    actor = _create_master("nowhere", to_json(spec), to_json(features), folder, one_host=True)
+    actor = create_master(RayMaster, "nowhere", to_json(spec), to_json(features), str(folder), one_host=True)
     with pytest.raises(
         BackendError, match=r"job nowhere could not begin: cannot write to /dev/null/run: Not"
     ) as told:
