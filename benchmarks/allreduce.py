@@ -48,6 +48,7 @@ BATCH, N_ROW, N_EPOCH = 512, 400_000, 8
 CORES = 8.0  # offered, so that no process is held back by its plan
 T = TypeVar("T")
 N_FIELD = 5  # of a step's line
+STEADY_S = 2.0  # of training around what is done to a job
 WARM_STEPS, LIMIT_S, TORCHRUN_LIMIT_S = 50, 240.0, 60.0
 
 
@@ -102,7 +103,7 @@ def elastic_speed(cluster: Cluster, folder: Path, seconds: float) -> None:
     """Let two members train for some seconds."""
     handle = submit(cluster, folder, 2, "--seconds", str(seconds), n_epoch=1000)
     until(lambda: len(read_steps(folder)) == 2, "both members", every_s=0.2)
-    time.sleep(seconds)
+    time.sleep(seconds)  # nothing looks at the processes while they are measured
     until(lambda: len(ended(folder, seconds)) == 2, "the end of both members", every_s=0.5)
     cluster.delete(handle.name, force=True)
 
@@ -163,15 +164,15 @@ def changes(cluster: Cluster, home: Path) -> dict[str, object]:
 
 def change(handle: JobHandle, folder: Path, n_member: int) -> float:
     """Change the number of members; return the pause of those that stay."""
-    time.sleep(2.0)
+    time.sleep(STEADY_S)  # the usual step before it
     begun_s = time.monotonic()
     handle.scale(plan(n_member))
     trains(handle, folder, n_member)
-    time.sleep(2.0)
+    time.sleep(STEADY_S)  # and after it
     pauses = []
     for steps in read_steps(folder).values():
         if steps[0][0] < begun_s < steps[-1][0] - 1.0:
-            times = [step[0] for step in steps if step[0] > begun_s - 2.0]
+            times = [step[0] for step in steps if step[0] > begun_s - STEADY_S]
             gaps = [after - before for before, after in itertools.pairwise(times)]
             pauses.append(max(gaps) - statistics.median(gaps))
     return max(pauses)
@@ -180,7 +181,7 @@ def change(handle: JobHandle, folder: Path, n_member: int) -> float:
 def kill_one(folder: Path) -> tuple[float, float, float]:
     """Kill a member; return when, when the others trained again, and when there were three again."""
     living = [pid for pid in read_steps(folder) if psutil.pid_exists(pid)]
-    time.sleep(1.0)
+    time.sleep(STEADY_S)  # all of them train
     os.kill(living[-1], signal.SIGKILL)
     killed_s = time.monotonic()
     others = living[:-1]
@@ -209,7 +210,7 @@ def torchrun_recovery(home: Path) -> dict[str, object]:
     run = subprocess.Popen([*command, *arguments("ddp", folder)], start_new_session=True, env=environment())
     try:
         until(lambda: len(read_steps(folder)) == 2, "torchrun's processes")
-        time.sleep(2.0)
+        time.sleep(STEADY_S)  # both train
         before = set(read_steps(folder))
         os.kill(max(before), signal.SIGKILL)
         killed_s = time.monotonic()

@@ -76,6 +76,7 @@ class Slow:
     def wait(self) -> None:
         """Wait after a forward pass."""
         if self._is_on:
+            # it stands for computing that a slower processor would do
             time.sleep(self.backward * (time.perf_counter() - self._since_s))
 
 

@@ -67,7 +67,7 @@ def run(cluster: Cluster, folder: Path, solution: SolutionName | None, seconds: 
     more = ("--seconds", str(seconds), "--slow", "worker-1")
     handle = submit(cluster, folder, 2, *more, n_epoch=1000, global_batch=2 * BATCH, stragglers=solution)
     until(lambda: len(read_steps(folder)) == 2, "both members", every_s=0.2)
-    time.sleep(seconds)
+    time.sleep(seconds)  # as in allreduce.py
     until(lambda: len(ended(folder, seconds)) == 2, "the end of both members", every_s=0.5)
     cluster.delete(handle.name, force=True)
 

@@ -11,6 +11,8 @@ form that SLAQ and Optimus assume, which is in their favour.
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,8 +76,9 @@ class EachInterval(Steering):
         plan = self.watched[name].plan
         return [] if plan is None else plan_needs(plan)
 
+    @abstractmethod
     def decide(self, states: Mapping[str, JobState], room: Capacity) -> dict[str, ResourcePlan]:
-        raise NotImplementedError
+        """Return the next plan of each job that gets another one."""
 
 
 class Optimus(EachInterval):
@@ -107,12 +110,13 @@ class Slaq(EachInterval):
         return self._losses[name][-1][0] if self._losses[name] else 0.0
 
     def decide(self, states: Mapping[str, JobState], room: Capacity) -> dict[str, ResourcePlan]:
-        gains, losses = [], []
+        gains: list[tuple[float, str, ResourcePlan]] = []
+        losses: list[tuple[float, str, ResourcePlan]] = []
         for name, state in states.items():
             n_measured = len({(s.plan.worker.count, s.plan.ps.count) for s in state.samples})
             probe = optimus(state, step=self.step, n_probe=N_PROBE) if n_measured < N_PROBE else None
             if probe is not None:
-                gains.append((np.inf, name, probe))
+                gains.append((math.inf, name, probe))
                 continue
             for sign, ranked in ((1, gains), (-1, losses)):
                 ranked += [(self._value(name, state, plan), name, plan) for plan in self._steps(state, sign)]

@@ -33,7 +33,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -55,10 +55,10 @@ BASELINES = ("fcfs", "optimus", "slaq")
 def ways(seed: int, *, with_default: bool) -> dict[str, tuple[Setting, Steering]]:
     """Return all ways to plan; variants of a baseline are named after it."""
     queue = BrainSettings(order="qore", shrink=True)
-    auto = {"mode": Mode.AUTO, "knows_past": True}
+    auto: dict[str, Any] = {"mode": Mode.AUTO, "knows_past": True}
     found: dict[str, tuple[Setting, Steering]] = {
         "qore": (
-            Setting(BrainSettings(method="qore", order="qore", shrink=True), policy="qore", **auto),  # type: ignore[arg-type]
+            Setting(BrainSettings(method="qore", order="qore", shrink=True), policy="qore", **auto),
             Steering(),
         ),
         "fcfs": (Setting(BrainSettings(start_share=1.0)), Steering()),
@@ -68,7 +68,7 @@ def ways(seed: int, *, with_default: bool) -> dict[str, tuple[Setting, Steering]
         "slaq, 2 nodes": (Setting(BrainSettings()), Slaq(2, seed)),
     }
     if with_default:
-        found["default"] = (Setting(queue, policy="throughput-model", **auto), Steering())  # type: ignore[arg-type]
+        found["default"] = (Setting(queue, policy="throughput-model", **auto), Steering())
     return found
 
 
@@ -136,12 +136,12 @@ def line_of(
     return line | {"variants": {n: round(row["deadline_satisfaction"], 4) for n, row in whole.items()}}
 
 
-def show(line: dict[str, object]) -> None:
+def show(line: dict[str, Any]) -> None:
     """Print a table of the policies at each load."""
-    tables = {"all loads": line["policies"], **line["by_load"]}  # type: ignore[dict-item]
+    tables = {"all loads": line["policies"], **line["by_load"]}
     for load, rows in tables.items():
         print(f"\nload {load}\n{'':10}{'in time':>9}{'time-out':>10}{'U':>7}{'cores':>7}{'core h':>8}")
-        for name, row in rows.items():  # type: ignore[attr-defined]
+        for name, row in rows.items():
             cells = [f"{row[k]:.1%}" for k in ("deadline_satisfaction", "mean_timeout")]
             use = [f"{row[k]:.2f}" for k in ("utilisation", "cores")]
             print(f"{name:10}{cells[0]:>9}{cells[1]:>10}{use[0]:>7}{use[1]:>7}{row['core_h']:>8.0f}")

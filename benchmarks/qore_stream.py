@@ -12,7 +12,7 @@ import math
 import statistics
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from policies import traits_of
@@ -252,7 +252,8 @@ class _Cluster:
         self._world, self._steering = world, steering
         self._is_manual = setting.mode is Mode.MANUAL
         self._clock = ManualClock()
-        self._rounds = Rounds(self, "bench", setting.brain, lasts_s=10 * ROUND_S, clock=self._clock)  # type: ignore[arg-type]
+        part: Any = self  # a round uses no more of a cluster than this has
+        self._rounds = Rounds(part, "bench", setting.brain, lasts_s=10 * ROUND_S, clock=self._clock)
         self._runs: dict[str, SimulatedRun] = {}
         self._told: list[tuple[str, Allotment]] = []
 
