@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import checkpoint
 from .exchange import Steps, note_busy
 from .group import TIMEOUT_S, Group, LeftError
 from .rows import Rows
@@ -148,16 +147,14 @@ class Elastic:
                 joined,
                 dump=self._dump,
                 load=self._load,
-                begin=self._restore,
                 seek=self._rows.seek,
+                checkpoints=checkpoints,
                 backend=backend,
                 device=self._device,
                 timeout_s=timeout_s,
             )
-            self._steps = Steps(
-                self._group, self._rows, bind=self._bind, save=self._save, save_every_s=checkpoint_every_s
-            )
-        self._checkpoints, self._has_left, self._is_complete = checkpoints, False, False
+            self._steps = Steps(self._group, self._rows, bind=self._bind, save_every_s=checkpoint_every_s)
+        self._has_left = self._is_complete = False
         self._flat = torch.zeros(0)
         self._taken = torch.zeros(0)
         self._n_row = self._n_batch = 0  # of this step
@@ -271,17 +268,6 @@ class Elastic:
     def _n_accumulate(self) -> int:
         joined = session()
         return 1 if joined is None else max(int(joined.state()["n_accumulate"]), 1)
-
-    def _restore(self) -> int:
-        found = checkpoint.load(folder=self._checkpoints)
-        if found is None:
-            return 0
-        self._load(torch.frombuffer(bytearray(found.state), dtype=torch.uint8))
-        return found.step
-
-    def _save(self) -> None:
-        assert self._group is not None
-        checkpoint.save(self._dump().numpy().tobytes, self._group.step, folder=self._checkpoints)
 
     def _dump(self) -> torch.Tensor:
         kept = io.BytesIO()

@@ -37,8 +37,8 @@ class Steps:
         The members, and the rows of this process.
     bind
         Called in each new world: make a buffer for gradients with room for `Group.n_tail` numbers at its end.
-    save, save_every_s
-        Keeps the state as a checkpoint; called by rank 0, after as many seconds. 0: never.
+    save_every_s
+        Seconds between checkpoints, which rank 0 keeps; 0: none.
     """
 
     def __init__(
@@ -47,11 +47,10 @@ class Steps:
         rows: Rows[Any],
         *,
         bind: Callable[[], None],
-        save: Callable[[], None],
         save_every_s: float,
     ) -> None:
         self._group, self._rows, self._bind = group, rows, bind
-        self._save, self._save_every_s = save, save_every_s
+        self._save_every_s = save_every_s
         self._save_at_s = time.monotonic() + save_every_s
         self._unsure = 0, 0  # the place after the last step that was applied
 
@@ -114,14 +113,8 @@ class Steps:
             self._keep()
 
     def _keep(self) -> None:
-        """Keep a checkpoint with all rows that its parameters contain, and no others.
-
-        No other member can get further than the next step while this one is here, and it counts a step's rows
-        only after that; so with the places of all members the master's account is that of these parameters.
-        """
         if self._save_every_s:
-            self._group.tell_reached()
-            self._save()
+            self._group.keep()
         self._save_at_s = time.monotonic() + self._save_every_s
 
     def _wait(self) -> None:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from . import checkpoint
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -84,11 +86,11 @@ class Group:
         The way to the master.
     dump, load
         Return what others need to go on from this process's state, and take it over: a tensor of bytes.
-    begin
-        Called where nobody has parameters: loads the newest checkpoint, if there is one; returns its step.
     seek
         Called with the grant and the rows of it up to which this process's rows are done, as the state of the
         new world contains them.
+    checkpoints
+        Folder of checkpoints, as of `dlrover_nb.client.checkpoint`.
     backend, device
         torch's backend, and where the tensors of its collectives lie.
     timeout_s
@@ -108,14 +110,14 @@ class Group:
         *,
         dump: Callable[[], torch.Tensor],
         load: Callable[[torch.Tensor], None],
-        begin: Callable[[], int],
         seek: Callable[[int, int], None],
+        checkpoints: str | None = None,
         backend: str = "gloo",
         device: torch.device | str = "cpu",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._session, self._dump, self._load = session, dump, load
-        self._begin, self._seek = begin, seek
+        self._seek, self._checkpoints = seek, checkpoints
         self._backend, self._device = backend, device
         self._timeout = timedelta(seconds=timeout_s)
         self.step, self.member = NO_STATE, Member(0, 0, 0)
@@ -251,9 +253,14 @@ class Group:
         if self._is_outdated:
             self.join()
 
-    def tell_reached(self) -> None:
-        """Let the master count all rows as done that this process's state contains."""
+    def keep(self) -> None:
+        """Keep a checkpoint with all rows that its parameters contain, and no others; by one member.
+
+        No other member can get further than the next step while this one is here, and it counts a step's rows
+        only after that; so with the places of all members the master's account is that of these parameters.
+        """
         self._session.tell_reached(self._places())
+        checkpoint.save(self._dump().numpy().tobytes, self.step, folder=self._checkpoints)
 
     def close(self) -> None:
         """Leave the present world."""
@@ -289,11 +296,10 @@ class Group:
     def _agree(self, answer: dict[str, Any]) -> None:
         """Give all members the state of the one that is furthest, and their places in the data."""
         steps = [int(step) for step in answer["steps"]]
-        newest = max(steps)
-        source = steps.index(newest)
+        newest, source = max(steps), int(answer["source"])
         is_source = self.member.rank == source
         if newest == NO_STATE and is_source:
-            self.step = self._begin()
+            self.step = self._restored()
         if min(steps) < newest or newest == NO_STATE:
             self.step = self._send_state(source, is_source=is_source)
         reached = {str(each["owner"]): (int(each["grant"]), int(each["n_row"])) for each in answer["reached"]}
@@ -305,6 +311,14 @@ class Group:
 
     def _described(self) -> tuple[int, int, int, int]:
         return self.member.number, self.member.rank, self.member.size, self.step
+
+    def _restored(self) -> int:
+        """Take over the newest checkpoint, where nobody has parameters; return its step, 0: there is none."""
+        found = checkpoint.load(folder=self._checkpoints)
+        if found is None:
+            return 0
+        self._load(torch.frombuffer(bytearray(found.state), dtype=torch.uint8))
+        return found.step
 
     def _send_state(self, source: int, *, is_source: bool) -> int:
         """Broadcast the source's state; return its step."""

@@ -33,9 +33,9 @@ def wanted(state: ExternalState) -> tuple[str, ...]:
     """Return the workers that are to train: of those that are up the oldest, as many as the plan has."""
     plan = state.target.worker
     up = [n.id for n in state.node_set.nodes if _is_up(n) and n.role is Role.WORKER and n.has_shape(plan)]
-    members = state.worlds.now.members
-    kept = [node for node in members if node in up]
-    return tuple([*kept, *(node for node in up if node not in kept)][: plan.count])
+    there = set(up)
+    kept = [node for node in state.worlds.now.members if node in there]
+    return tuple(dict.fromkeys([*kept, *up]))[: plan.count]
 
 
 def store_of(state: ExternalState) -> ExternalNode | None:
@@ -108,7 +108,7 @@ def hear_speed(state: ExternalState, node: str, n_row: int, busy_s: float) -> No
 
 def _made(node: str, world: World, store: str) -> WorldMade:
     rank = world.members.index(node)
-    return WorldMade(world.number, rank, world.programs, world.steps, store, world.reached)
+    return WorldMade(world.number, rank, world.programs, world.steps, world.source, store, world.reached)
 
 
 def _may_begin(state: ExternalState, names: Sequence[str], at_s: float) -> bool:

@@ -12,15 +12,13 @@ it the place of each member in the data: what its state contains is done, whatev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.services import Reached  # noqa: TC001 - a record is decoded by its annotations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-NO_STATE = -1  # step of a process that has no parameters yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class World:
     programs
         The process of each.
     steps
-        The step that each had applied; `NO_STATE` for one without parameters.
+        The step that each had applied; -1 for one without parameters.
     reached
         How far the state of the furthest is in the data.
     """
@@ -46,6 +44,11 @@ class World:
     programs: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
     reached: tuple[Reached, ...] = ()
+
+    @property
+    def source(self) -> int:
+        """Rank of the member whose state all others get: the first one of those that are furthest."""
+        return self.steps.index(max(self.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,8 @@ class Worlds:
     """
 
     def __init__(self, now: World | None = None) -> None:
-        self.now = now or World()
         self._requests: dict[str, Request] = {}
+        self._set(now or World())
 
     def ask(self, node: str, request: Request) -> None:
         """Note that a node's process asks; a repeated request changes nothing."""
@@ -81,9 +84,8 @@ class Worlds:
 
     def found(self, node: str, request: Request) -> World | None:
         """Return the world of a process that asks, once it is made; None: it has to wait, or is in none."""
-        now = self.now
-        is_newer = now.number > request.seen and node in now.members
-        return now if is_newer and now.programs[now.members.index(node)] == request.program else None
+        is_in = self._program.get(node) == request.program
+        return self.now if is_in and self.now.number > request.seen else None
 
     def is_outdated(self, wanted: Sequence[str]) -> bool:
         """Whether another world than the present one is due.
@@ -93,9 +95,8 @@ class Worlds:
         wanted
             The nodes that are to train, oldest first; one that has not asked yet begins when it does.
         """
-        there = [node for node in wanted if node in self.now.members or self._asks(node)]
-        left = [node for node in self.now.members if self._asks(node)]
-        return set(there) != set(self.now.members) or bool(left)
+        there = {node for node in wanted if node in self._program or self._asks(node)}
+        return there != self._program.keys() or any(map(self._asks, self._program))
 
     def advance(self, wanted: Sequence[str], *, awaited: Collection[str] = ()) -> tuple[Reached, ...] | None:
         """Make the next world if one is due and all that are to be in it have asked.
@@ -114,23 +115,25 @@ class Worlds:
         """
         if not self.is_outdated(wanted):
             return None
-        old = [node for node in self.now.members if node in wanted]
-        new = [node for node in wanted if node not in old and self._asks(node)]
+        known = set(wanted)
+        old = [node for node in self.now.members if node in known]
+        new = [node for node in wanted if node not in self._program and self._asks(node)]
         members = (*old, *new)
         if not members or not all(map(self._asks, members)) or not set(awaited) <= set(members):
             return None
         asked = [self._requests[node] for node in members]
         steps = tuple(each.step for each in asked)
-        reached = asked[steps.index(max(steps))].reached
-        programs = tuple(each.program for each in asked)
-        self.now = World(self.now.number + 1, members, programs, steps, reached)
-        return reached
+        made = World(self.now.number + 1, members, tuple(each.program for each in asked), steps)
+        self._set(replace(made, reached=asked[made.source].reached))
+        return self.now.reached
 
     def _asks(self, node: str) -> bool:
         """Whether a node's process waits for a world after the present one."""
         asked = self._requests.get(node)
         if asked is None:
             return False
-        now = self.now
-        is_known = node in now.members and now.programs[now.members.index(node)] == asked.program
-        return asked.seen >= now.number or not is_known
+        return asked.seen >= self.now.number or self._program.get(node) != asked.program
+
+    def _set(self, world: World) -> None:
+        self.now = world
+        self._program = dict(zip(world.members, world.programs, strict=True))

@@ -281,6 +281,8 @@ class WorldMade:
         Name of each member as an owner of leases.
     steps
         The step that each has applied; -1: none.
+    source
+        Rank of the member whose state all others get.
     store
         ``HOST:PORT`` of the store where they meet.
     reached
@@ -291,6 +293,7 @@ class WorldMade:
     rank: int
     owners: tuple[str, ...]
     steps: tuple[int, ...]
+    source: int
     store: str
     reached: tuple[Reached, ...] = ()
 

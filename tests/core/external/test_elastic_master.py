@@ -91,9 +91,9 @@ def test_nodes_get_variables_that_never_change_and_a_world_once_all_have_asked()
     }
     assert isinstance(job.ask("worker-0"), WorldLater)
     made = job.ask("worker-1")
-    assert made == WorldMade(1, 1, (owner("worker-0"), owner("worker-1")), (-1, -1), made.store)
+    assert made == WorldMade(1, 1, (owner("worker-0"), owner("worker-1")), (-1, -1), 0, made.store)
     assert made.store.endswith(":2222")
-    assert job.ask("worker-0") == WorldMade(1, 0, made.owners, (-1, -1), made.store)
+    assert job.ask("worker-0") == WorldMade(1, 0, made.owners, (-1, -1), 0, made.store)
     job.exit("worker-1")
     job.take(job.master.tick(20.0))
     assert not [each for each in job.of(SendEnvironment) if not each.text], "nobody is told to end"

@@ -6,16 +6,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dlrover_nb.core.external.worlds import NO_STATE, Reached, Request, World, Worlds
+from dlrover_nb.core.external.worlds import Reached, Request, World, Worlds
+
+NO_STATE = -1
 
 
 def request(node, *, seen=0, step=NO_STATE, run=0, reached=()):
     return Request(f"{node}-{run}", seen, step, tuple(reached))
-
-
-def source(world):
-    """Return the rank whose state others get: the first one of those that are furthest (`client.group`)."""
-    return world.steps.index(max(world.steps))
 
 
 def made(worlds, *nodes, **fields):
@@ -44,7 +41,7 @@ def test_a_member_that_comes_is_last_and_gets_the_state_of_the_furthest():
     worlds.ask("a", request("a", seen=1, step=7, reached=[Reached("a", 3, 10)]))
     worlds.ask("b", request("b", seen=1, step=8, reached=[Reached("a", 3, 20)]))
     assert worlds.advance(["c", "a", "b"]) == (Reached("a", 3, 20),)
-    assert (worlds.now.members, source(worlds.now)) == (("b", "a", "c"), 0)
+    assert (worlds.now.members, worlds.now.source) == (("b", "a", "c"), 0)
 
 
 def test_those_who_stay_go_on_without_one_that_is_lost():
@@ -67,7 +64,7 @@ def test_another_process_of_a_node_has_no_state_and_keeps_its_rank():
     worlds.ask("b", request("b", seen=1, step=4))
     worlds.advance(["a", "b"])
     assert worlds.now.members == ("a", "b")
-    assert source(worlds.now) == 1
+    assert worlds.now.source == 1
     assert worlds.found("a", request("a")) is None, "that process has ended"
 
 
@@ -135,7 +132,7 @@ class Processes(RuleBasedStateMachine):
         kept = [node for node in before.members if node in now.members]
         assert list(now.members[: len(kept)]) == kept, "ranks change as little as possible"
         newest = max(self.alive[node][1] for node in now.members)
-        assert self.alive[now.members[source(now)]][1] == newest
+        assert self.alive[now.members[now.source]][1] == newest
         for node in now.members:
             state = self.alive[node]
             assert state[2], "nobody is taken out of a step"

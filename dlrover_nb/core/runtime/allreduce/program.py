@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from dlrover_nb.client import checkpoint
 from dlrover_nb.client.exchange import Steps, note_busy
 from dlrover_nb.client.group import Group, LeftError
 from dlrover_nb.client.rows import Rows
@@ -119,17 +117,15 @@ class Training:
             joined,
             dump=self._replica.dump,
             load=self._replica.load,
-            begin=self._restore,
             seek=self._rows.seek,
+            checkpoints=str(folder / CHECKPOINTS),
         )
         self._steps = Steps(
             self._group,
             self._rows,
             bind=lambda: self._replica.bind(self._group.n_tail),
-            save=self._save,
             save_every_s=self._spec.checkpoint_every_s,
         )
-        self._checkpoints = str(folder / CHECKPOINTS)
         self._n_skipped = 0
 
     def run(self) -> None:
@@ -180,17 +176,6 @@ class Training:
         if gathered is not None:
             self._replica.apply(total.n_row, gathered)
         return gathered is not None
-
-    def _restore(self) -> int:
-        """Take over the newest checkpoint; return its step."""
-        found = checkpoint.load(folder=self._checkpoints)
-        if found is None:
-            return 0
-        self._replica.load(torch.frombuffer(bytearray(found.state), dtype=torch.uint8))
-        return int(found.step)
-
-    def _save(self) -> None:
-        checkpoint.save(self._replica.dump().numpy().tobytes, self._group.step, folder=self._checkpoints)
 
     def _evaluate(self) -> None:
         """Score the held-out rows, and tell the master their quality."""

@@ -1,0 +1,98 @@
+"""When a step counts: once all have begun the next one, and never where it was given up."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dlrover_nb.client.exchange import Steps
+from dlrover_nb.client.group import LeftError, Member, Sum
+
+
+class Group:
+    """Members that do what a test says."""
+
+    def __init__(self):
+        self.member, self.sums, self.n_kept = Member(1, 0, 2), [], 0
+        self.leaves = False
+
+    def join(self):
+        self.member = Member(self.member.number + 1, 0, 1)
+
+    def sum(self, *_, **__):
+        total = self.sums.pop(0)
+        if total is None:
+            self.join()
+        return total
+
+    def applied(self):
+        if self.leaves:
+            raise LeftError("the job ends")
+
+    def keep(self):
+        self.n_kept += 1
+
+
+class Rows:
+    """Rows that are taken ten at a time."""
+
+    def __init__(self):
+        self.place, self.confirmed, self.is_over = (1, 0), (0, 0), False
+
+    def take(self):
+        self.place = 1, self.place[1] + 10
+
+    def confirm(self, place):
+        self.confirmed = max(self.confirmed, place)
+
+    def rewind(self):
+        self.place = self.confirmed
+
+
+@pytest.fixture
+def made():
+    group, rows = Group(), Rows()
+    return group, rows, Steps(group, rows, bind=lambda: None, save_every_s=60.0)
+
+
+def step(made, total, *, counts=True):
+    group, rows, steps = made
+    rows.take()
+    group.sums.append(total)
+
+    def update(_):
+        if not counts:
+            group.join()  # as `Group.gather` does when a member is lost
+        return counts
+
+    return steps.complete(torch.zeros(4), 10, 1.0, update)
+
+
+def test_a_step_counts_once_the_next_one_is_summed(made):
+    step(made, Sum(20, is_over=False))
+    assert made[1].confirmed == (0, 0)
+    step(made, Sum(20, is_over=False))
+    assert made[1].confirmed == (1, 10)
+
+
+@pytest.mark.parametrize(("total", "counts"), [(None, True), (Sum(20, is_over=False), False)])
+def test_a_step_that_is_given_up_is_taken_again_and_never_counts(made, total, counts):
+    _, rows, _ = made
+    step(made, Sum(20, is_over=False))
+    step(made, Sum(20, is_over=False))
+    step(made, total, counts=counts)
+    before = rows.confirmed
+    assert before[1] in {10, 20}
+    assert rows.place == before, "from there on rows are taken again"
+    step(made, Sum(20, is_over=False))
+    assert rows.confirmed == before, "nothing that was not applied is counted"
+    step(made, Sum(20, is_over=False))
+    assert rows.confirmed == (1, before[1] + 10)
+
+
+def test_the_oldest_keeps_a_checkpoint_when_the_job_stops(made):
+    group, _, _ = made
+    group.leaves = True
+    with pytest.raises(LeftError):
+        step(made, Sum(20, is_over=False))
+    assert group.n_kept == 1
