@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.job_commands import JobCommands
 from dlrover_nb.core.client.master_link import RemoteRunFolder
+from dlrover_nb.core.client.trainer_sender import sender_of
 from dlrover_nb.core.client.until import Until, is_reached, waited_for
 from dlrover_nb.core.errors import AwayError
 from dlrover_nb.core.structs import _check
@@ -154,18 +155,22 @@ class JobHandle(JobCommands):
         """Block until the job has ended (or what `until` names has come about), or `timeout_s` has passed.
 
         An interrupt does not affect the job. `InvalidValueError` when `timeout_s` is not a valid time.
+        In a pod of Kubeflow Trainer a wait for the end sends the job's progress there.
         """
         if timeout_s is not None:
             _check.at_least(
                 "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
             )
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while not is_reached(snapshot := self._awaited(end), until):
+        sender = sender_of(os.environ) if until is Until.END else None
+        while True:
+            snapshot = self._awaited(end)
+            if sender is not None:
+                sender.offer(snapshot)
+            if is_reached(snapshot, until) or (end is not None and time.monotonic() >= end):
+                return snapshot
             tell(waited_for(snapshot, until))
-            if end is not None and time.monotonic() >= end:
-                break
             time.sleep(POLL_S)
-        return snapshot
 
     def _awaited(self, end_s: float | None) -> JobSnapshot:
         """Return a snapshot; a cluster that is away for a while does not end the wait for a job."""
