@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _MOST_NODES = 24  # of a table in a saved notebook
 
 
-def jobs_view(jobs: Sequence[JobSummary]) -> View:
-    """Return the list of jobs."""
+def jobs_view(jobs: Sequence[JobSummary], others: Sequence[Block] = ()) -> View:
+    """Return the list of jobs, with the blocks of those of others below."""
     head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
     rows = tuple(_job_row(job) for job in jobs)
     note = "Open: a proposal, or an action against stragglers, that waits for a decision."
@@ -44,13 +44,13 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
         for job in jobs
         if job.phase is JobPhase.FAILED and job.message
     )
-    empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
-    return View(
-        "Jobs",
-        (Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note), *why)
-        if jobs
-        else empty,
+    blocks: tuple[Block, ...] = (
+        Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note),
+        *why,
     )
+    if not jobs:
+        blocks = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
+    return View("Jobs", (*blocks, *others))
 
 
 def _is_past(job: JobSummary) -> bool:

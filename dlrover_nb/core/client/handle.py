@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.job_commands import JobCommands
 from dlrover_nb.core.client.master_link import RemoteRunFolder
-from dlrover_nb.core.client.trainer_sender import sender_of
 from dlrover_nb.core.client.until import Until, is_reached, waited_for
 from dlrover_nb.core.errors import AwayError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.commands import Action, Command
+from dlrover_nb.core.structs.reported import URL_VAR
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.trainer_sender import TrainerSender
     from dlrover_nb.core.structs.bounds import PlanBounds
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
@@ -46,6 +47,13 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def _sender() -> TrainerSender | None:
+    """Return what sends a job's progress to Kubeflow Trainer, in a pod of it; few processes are."""
+    from dlrover_nb.core.client.trainer_sender import sender_of  # noqa: PLC0415 - as above
+
+    return sender_of(os.environ)
 
 
 class JobHandle(JobCommands):
@@ -162,7 +170,7 @@ class JobHandle(JobCommands):
                 "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
             )
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        sender = sender_of(os.environ) if until is Until.END else None
+        sender = _sender() if until is Until.END and URL_VAR in os.environ else None
         while True:
             snapshot = self._awaited(end)
             if sender is not None:

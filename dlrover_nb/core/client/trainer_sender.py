@@ -24,9 +24,15 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from dlrover_nb.core.client.trainer_status import write_status
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.external.program import CERTIFICATE_VAR, TOKEN_FILE_VAR, URL_VAR
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.reported import MOST_METRICS, MOST_S, TrainerStatus
+from dlrover_nb.core.structs.reported import (
+    CERTIFICATE_VAR,
+    MOST_METRICS,
+    MOST_S,
+    TOKEN_FILE_VAR,
+    URL_VAR,
+    TrainerStatus,
+)
 from dlrover_nb.core.structs.summary import left_of
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from dlrover_nb.core.client.link import CallHandler
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.trainer_reports import take_status
 from dlrover_nb.core.errors import BackendError, WireError
-from dlrover_nb.core.external.program import TRAINER_PATH
 from dlrover_nb.core.manifests.objects import READY_PATH
 from dlrover_nb.core.structs.call_rights import METHOD_OF, METHODS, CallRight, access_token
 from dlrover_nb.core.structs.external import StepsDone
 from dlrover_nb.core.structs.pods import CHECK_HEADER, CHECK_PATH, CodeTried
+from dlrover_nb.core.structs.reported import TRAINER_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

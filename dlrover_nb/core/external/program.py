@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external.rendezvous import NAMES
 from dlrover_nb.core.structs.pods import NODE_VAR
+from dlrover_nb.core.structs.reported import CERTIFICATE_VAR, TOKEN_FILE_VAR, TRAINER_PATH, URL_VAR
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
 
 CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
 REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"
-TRAINER_PATH = "/v1/trainer"  # of the master's HTTP, for the protocol of Kubeflow Trainer
-URL_VAR, CERTIFICATE_VAR, TOKEN_FILE_VAR = (
-    "KUBEFLOW_TRAINER_SERVER_URL",
-    "KUBEFLOW_TRAINER_SERVER_CA_CERT",
-    "KUBEFLOW_TRAINER_SERVER_TOKEN",
-)  # of that protocol: an address, and paths
 CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

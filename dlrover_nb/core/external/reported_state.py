@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TRAINER = "trainer"  # programs of totals that come this way: ``trainer-1`` after the first rendezvous, …
 STEP_METRICS = ("current_step", "global_step", "step")  # the first is Transformers'
 LOSS_METRICS = ("loss", "train_loss")
+MOST_STEPS = 1 << 31  # a larger number counts something else, and its samples might not fit into 64 bits
 
 
 class ReportedState(ExternalState):
@@ -42,7 +43,9 @@ class ReportedState(ExternalState):
     def _steps(self, node: str, status: TrainerStatus) -> StepsDone | None:
         step = status.number(*STEP_METRICS)
         others = (each for each in self._meter.told if each.node == node)
-        if step is None or step < 0 or any(not each.program.startswith(TRAINER) for each in others):
+        if step is None or not 0 <= step <= MOST_STEPS:
+            return None
+        if any(not each.program.startswith(TRAINER) for each in others):
             return None
         program, n_iter = f"{TRAINER}-{self._n_rendezvous}", round(step)
         return StepsDone(

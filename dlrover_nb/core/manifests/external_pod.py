@@ -13,7 +13,6 @@ from dlrover_nb.core.external.program import (
     CLUSTER_VAR,
     REPORT_FILE_VAR,
     REPORT_TOKEN_VAR,
-    TOKEN_FILE_VAR,
     image,
     program,
     role_of,
@@ -28,6 +27,7 @@ from dlrover_nb.core.structs.pods import (
     POD_FOLDER,
     REPORT_FOLDER,
 )
+from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc

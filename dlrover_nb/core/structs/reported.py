@@ -12,6 +12,12 @@ from dataclasses import dataclass
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.structs import _check
 
+TRAINER_PATH = "/v1/trainer"  # of a master's HTTP: where programs of its job report in this form
+URL_VAR, CERTIFICATE_VAR, TOKEN_FILE_VAR = (
+    "KUBEFLOW_TRAINER_SERVER_URL",
+    "KUBEFLOW_TRAINER_SERVER_CA_CERT",
+    "KUBEFLOW_TRAINER_SERVER_TOKEN",
+)  # by which a program is told an address, and the paths of a certificate and of a token
 MOST_METRICS, MOST_CHARS = 256, 64  # of one status; of a metric's name, and of its value
 MOST_S = (1 << 31) - 1  # of the remaining time: 32 bits with a sign
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
@@ -23,11 +24,18 @@ TOKEN = "header.claims.signature"
 class StatusServer(ThreadingHTTPServer):
     """Keeps the accepted statuses; answers with `faults` first, one each."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, host: str) -> None:
+        super().__init__((host, 0), _Handler)
         self.statuses: list[dict[str, Any]] = []
         self.faults: list[int] = []
         self.token = TOKEN
+        self.audience = ""  # of a token that the cluster signs, instead of `token`
+
+    def allows(self, authorization: str) -> bool:
+        if not self.audience:
+            return authorization == f"Bearer {self.token}"
+        claims = authorization.removeprefix("Bearer ").split(".")[1]
+        return self.audience in json.loads(base64.urlsafe_b64decode(claims + "=="))["aud"]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(code := self.server.faults.pop(0), _failure("Internal error", "InternalError", code))
         elif self.path != PATH:
             self._answer(404, _failure("Not found", "NotFound", 404))
-        elif self.headers["Authorization"] != f"Bearer {self.server.token}":
+        elif not self.server.allows(self.headers["Authorization"]):
             self._answer(403, _failure("Forbidden", "Forbidden", 403))
         elif len(body) > 1 << 16:
             self._answer(413, _failure("Payload too large", "RequestEntityTooLarge", 413))
@@ -91,21 +99,21 @@ def _invalid(told: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def status_server(folder: Path) -> Iterator[tuple[StatusServer, dict[str, str]]]:
+def status_server(folder: Path, host: str = "127.0.0.1") -> Iterator[tuple[StatusServer, dict[str, str]]]:
     """Serve with a certificate of its own; give the server, and the variables that the controller sets."""
     key, certificate, token = folder / "tls.key", folder / "ca.crt", folder / "token"
     made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    named = ["-subj", "/CN=trainer", "-addext", "subjectAltName=IP:127.0.0.1"]
+    named = ["-subj", "/CN=trainer", "-addext", f"subjectAltName=IP:{host}"]
     out = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", *made, *named, *out], check=True, capture_output=True)
     token.write_text(f"{TOKEN}\n")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server = StatusServer()
+    server = StatusServer(host)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    url = f"https://127.0.0.1:{server.server_port}{PATH}"
+    url = f"https://{host}:{server.server_port}{PATH}"
     try:
         yield (
             server,

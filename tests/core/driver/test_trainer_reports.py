@@ -15,8 +15,7 @@ from dlrover_nb.core.client.trainer_status import read_status, write_status
 from dlrover_nb.core.driver.service import SERVER, MasterService
 from dlrover_nb.core.driver.trainer_reports import MOST_BYTES
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.external.program import TRAINER_PATH
-from dlrover_nb.core.structs.reported import MOST_S, TrainerReport, TrainerStatus
+from dlrover_nb.core.structs.reported import MOST_S, TRAINER_PATH, TrainerReport, TrainerStatus
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=64)
 statuses = st.builds(

@@ -84,7 +84,8 @@ def test_steps_that_the_program_reports_to_us_too_count_once(master):
 
 
 @pytest.mark.parametrize(
-    "metrics", [{}, {"current_step": "soon"}, {"current_step": "nan"}, {"current_step": -1}]
+    "metrics",
+    [{}, {"current_step": "soon"}, {"current_step": "nan"}, {"current_step": -1}, {"current_step": 1e300}],
 )
 def test_without_a_step_nothing_is_measured(master, metrics):
     for at_s in (10.0, 11.0):

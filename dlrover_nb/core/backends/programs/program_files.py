@@ -15,11 +15,11 @@ from dlrover_nb.core.external.program import (
     CLUSTER_VAR,
     REPORT_FILE_VAR,
     REPORT_TOKEN_VAR,
-    TOKEN_FILE_VAR,
     role_of,
 )
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.pods import NODE_VAR
+from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
