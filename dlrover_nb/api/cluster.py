@@ -159,12 +159,15 @@ class Cluster(Records):
     def unmanaged_job(self, name: str) -> UnmanagedJobView:
         """Find a job that other tools manage, such as a Ray job by its submission; it is only read.
 
+        Parameters
+        ----------
+        name
+            Its name, as `jobs` lists it.
+
         Raises
         ------
         NotFoundError
             When there is none of that name.
-        BackendError
-            When their system does not answer.
 
         Examples
         --------
