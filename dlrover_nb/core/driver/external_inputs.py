@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.external import SendAnswer
 from dlrover_nb.core.runtime.flash import free_run
+from dlrover_nb.core.structs.reported import TrainerReport
 
 if TYPE_CHECKING:
     import queue
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.questions import LogLine
     from dlrover_nb.core.structs.services import ServiceCall
 
-StepReports: TypeAlias = "queue.SimpleQueue[StepsDone]"
+StepReports: TypeAlias = "queue.SimpleQueue[StepsDone | TrainerReport]"
 
 
 class ExternalInputs:
@@ -32,7 +33,7 @@ class ExternalInputs:
     master, backend, logs, clock
         The master that decides, the backend, the programs' logs, and the clock.
     reports
-        Steps that programs report; filled by other threads, read on the next tick.
+        What programs report; filled by other threads, read on the next tick.
     calls
         Calls of programs, which wait for their answers.
     """
@@ -99,8 +100,9 @@ class ExternalInputs:
         self._logs.close(at_s)
         free_run(self._master.memory)
 
-    def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
-        return self._master.on_steps(steps, self._clock.now_s())
+    def _on_report(self, told: StepsDone | TrainerReport) -> tuple[ExternalOrder, ...]:
+        steps = self._master.hear(told) if isinstance(told, TrainerReport) else told
+        return () if steps is None else self._master.on_steps(steps, self._clock.now_s())
 
     def _of_node(self, call: ServiceCall) -> ServiceCall:
         """Return the call as one of a node that the master knows."""

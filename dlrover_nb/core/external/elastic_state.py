@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external import elastic
-from dlrover_nb.core.external.state import ExternalState
+from dlrover_nb.core.external.reported_state import ReportedState
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
 
 
-class ElasticState(ExternalState):
+class ElasticState(ReportedState):
     """See `ExternalState`."""
 
     def settle_world(self, at_s: float) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import CountedError
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.reported import TrainerStatus
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.services import Caller
     from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
@@ -105,6 +106,7 @@ class ExternalState:
         self.memory = ""  # prefix of the names of the job's shared memory, which programs are told
         self._stop: StopRecord | None = None  # None: nobody has asked the job to stop
         self.evaluation: Evaluation | None = None  # as a program told it
+        self.reported: TrainerStatus | None = None  # the same, by the protocol of Kubeflow Trainer
         self.worlds = Worlds()  # of an elastic job
         self.parts: dict[str, Part] = {}  # of a step, by node, where they follow speeds
         self.speeds = Speeds()
@@ -191,6 +193,7 @@ class ExternalState:
             self.worlds.now,
             tuple(self._left),
             self.evaluation,
+            self.reported,
         )
 
     # what handlers of programs' calls and of users' choices may know
@@ -301,7 +304,8 @@ class ExternalState:
         self._meter = StepRates(self._external, record.n_done, record.told)
         services = record.services
         self.batch_sizes, self._stop = services.batch_sizes, services.stop
-        self.worlds, self.evaluation = Worlds(services.world), services.evaluation
+        self.worlds = Worlds(services.world)
+        self.evaluation, self.reported = services.evaluation, services.reported
         self.parts = even(self._spec, services.world.members)
         self._left = list(services.left)
         self.account.revive(services.restored, services.processes, at_s)

@@ -156,6 +156,11 @@ class JobMaster:
         return self._state.evaluation
 
     @property
+    def reported(self) -> None:
+        """Nothing: our own workers tell their steps."""
+        return
+
+    @property
     def n_dropped(self) -> int:
         """Messages that nodes could not decode."""
         return self._state.n_dropped

@@ -18,6 +18,7 @@ JOB_FOLDER = "/dlrover-nb/job"  # the job's Secret
 JOB_FILE = f"{JOB_FOLDER}/job.json"
 CODE_FOLDER = "/dlrover-nb/code"  # the Secret with the user's code
 POD_FOLDER = "/dlrover-nb/pod"  # metadata of the pod, from the kubelet
+REPORT_FOLDER = "/dlrover-nb/report"  # the token of reports, of external programs
 MASTER_FILE = f"{POD_FOLDER}/master"  # an endpoint, which changes when a restarted master has another address
 END_FILE = "/dev/termination-log"  # terminationMessagePath: one line why a pod failed
 

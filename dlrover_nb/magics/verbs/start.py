@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dlrover_nb.api.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
 from dlrover_nb.core.structs.early_stopping import Metric
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
@@ -222,9 +223,12 @@ def jobs(commands: Commands) -> JobsView:
     return commands.jobs()
 
 
-def status(commands: Commands, *, job: str | None) -> StatusView:
+def status(commands: Commands, *, job: str | None) -> StatusView | UnmanagedJobView:
     """Show a job's state."""
-    shown = commands.job(job).status()
+    found = commands.any_job(job)
+    if isinstance(found, UnmanagedJobView):
+        return found
+    shown = found.status()
     commands.session.note_shown(shown.snapshot)
     return shown
 

@@ -46,11 +46,12 @@ from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
-from dlrover_nb.core.structs.external import StepsDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
+
+    from dlrover_nb.core.driver.external_inputs import StepReports
 
 
 logger = logging.getLogger(__name__)
@@ -82,7 +83,8 @@ def _resumed(setup: own_job.RunSetup) -> own_job.OwnJob:
 def _programs_driver(
     folder: Path, submission: Submission, service: MasterService, url: str
 ) -> external_job.ExternalJob:
-    token, reports = submission.report_token, queue.SimpleQueue[StepsDone]()
+    reports: StepReports = queue.SimpleQueue()
+    token = submission.report_token
     service.take_reports(token, reports.put)
     backend = LocalPrograms(
         folder, token=token, working_folder=submission.working_folder, cpus=submission.cpus
