@@ -5,6 +5,8 @@ master does. So the worker waits for both at once. Without an answer within some
 repeated (the PS identifies it by its step). If an order of the master arrives while PS are silent, they get a
 short grace time; then the step is dropped, which is safe because nothing of it was acknowledged. The
 connection is closed then, so that nothing of the step can arrive later; `Train` opens a new one.
+
+With a PS on the same host arrays are exchanged in shared memory (`slab`), and messages only say where.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import zmq
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.exchange import (
+    NO_SLAB,
     DenseReady,
     Exchange,
     ExchangeCost,
@@ -32,25 +35,29 @@ from dlrover_nb.core.runtime.exchange import (
     NotMember,
     Probe,
     Probed,
+    SlabTaken,
     StaleEpoch,
     exchange_cost,
 )
+from dlrover_nb.core.runtime.slab import OfferedSlab
 from dlrover_nb.core.runtime.store import dense_slice
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode, n_byte
+from dlrover_nb.core.runtime.wire import JobKeys, aligned, carried_bytes, connect_dealer, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.exchange import FromPs
+    from dlrover_nb.core.runtime.slab import SlabPlace
     from dlrover_nb.core.runtime.trainer import Push
-    from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.runtime.wire import Context, SharedArray, Socket
     from dlrover_nb.core.structs.messages import Train
 
     Floats = NDArray[np.float32]
     Arrays = list[NDArray[Any]]
+    Parts = Sequence[NDArray[Any] | SharedArray]
     _Question = tuple[int, type[Any]]  # to which PS, and what answers it
 
 _log = logging.getLogger(__name__)
@@ -84,6 +91,8 @@ class PsClient:
         Of the flat vector.
     patience_s
         Seconds to wait for a silent PS; infinite unless an order of the master is pending.
+    slabs
+        Where memory may be shared with PS of this host; None: nowhere.
     """
 
     def __init__(  # noqa: PLR0913 - the composition of a worker's parts
@@ -96,6 +105,7 @@ class PsClient:
         train: Train,
         dense_length: int,
         patience_s: Callable[[], float],
+        slabs: SlabPlace | None = None,
     ) -> None:
         n_ps = len(train.endpoints)
         self.layout = BucketLayout(np.array(train.bucket_owner, np.int64), n_ps)
@@ -105,6 +115,9 @@ class PsClient:
         self._sockets = [connect_dealer(context, at, identity, keys) for at in train.endpoints]
         for socket in self._sockets:
             agent.watch(socket)
+        owner = identity.replace("/", ".")
+        self._slabs = [OfferedSlab(slabs, f"{owner}.ps{i}") for i in range(n_ps)]
+        self._row_bytes = 0  # of a row in an answer; 0: there was none yet
         self._step = 0
         self._pending: dict[_Question, list[Any]] = {}  # unanswered requests and their frames
         self._answered: dict[_Question, tuple[Any, Arrays]] = {}
@@ -116,6 +129,11 @@ class PsClient:
     def interrupted(self) -> bool:
         """Whether an order of the master other than to train is pending."""
         return self._patience_s() < math.inf
+
+    @property
+    def n_slab(self) -> int:
+        """Number of PS that memory is shared with."""
+        return sum(slab.is_used for slab in self._slabs)
 
     @property
     def was_late(self) -> bool:
@@ -180,11 +198,31 @@ class PsClient:
         rate = 1.0 if push is None else push.rate
         for i in range(len(self._sockets)):
             pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
-            request = Exchange(self._epoch, self._step, done, rate)
-            self._ask(i, Exchanged, request, [*self._gradients(i, push), pull_rows])
+            arrays = [*self._gradients(i, push), pull_rows]
+            parts, answer_at = self._shared(i, arrays, self._answer_bytes(i, len(pull_rows)))
+            self._ask(i, Exchanged, Exchange(self._epoch, self._step, done, rate, answer_at), parts)
+
+    def _answer_bytes(self, i: int, n_row: int) -> int:
+        """Return the bytes that the answer of PS i takes of a slab; -1: not known before the first one."""
+        if n_row and not self._row_bytes:
+            return -1
+        part = self._slices[i]
+        return aligned(n_row * self._row_bytes) + aligned(4 * (part.stop - part.start))
+
+    def _shared(self, i: int, arrays: Arrays, answer_bytes: int) -> tuple[Parts, int]:
+        """Put the arrays of a request into the slab of PS i if they fit; return them, and where answers go.
+
+        Else a slab is offered in which such a request will fit.
+        """
+        if answer_bytes < 0:
+            return arrays, NO_SLAB
+        if (offer := self._slabs[i].offer(arrays, answer_bytes)) is not None:
+            _send(self._sockets[i], encode(offer))
+        return self._slabs[i].put(arrays, answer_bytes)
 
     def _rows(self, dense: Floats) -> Floats:
         answers = self._answers(Exchanged)
+        self._row_bytes = self._row_bytes or 4 * answers[0][1][0].shape[1]
         for part, (_, (_, values)) in zip(self._slices, answers, strict=True):
             dense[part] = values
         self._measure(answers)
@@ -203,6 +241,8 @@ class PsClient:
         for socket in self._sockets:
             self._agent.unwatch(socket)
             socket.close(linger=0)
+        for slab in self._slabs:
+            slab.close()
 
     def _gradients(self, i: int, push: Push | None) -> Arrays:
         """Return the rows that are pushed to PS i, their gradients, and that of its dense slice."""
@@ -211,11 +251,11 @@ class PsClient:
         mine = _part(push.batch, i)
         return [push.batch.rows[mine], push.rows[mine], push.dense[self._slices[i]]]
 
-    def _ask(self, i: int, kind: type[Any], request: object, arrays: Iterable[NDArray[Any]] = ()) -> None:
+    def _ask(self, i: int, kind: type[Any], request: object, arrays: Parts = ()) -> None:
         """Send a request to PS i that a message of this kind answers."""
         frames = encode(request, arrays)
         self._pending[i, kind] = frames
-        self._n_byte_sent += n_byte(frames)
+        self._n_byte_sent += carried_bytes(frames, arrays)
         _send(self._sockets[i], frames)
 
     def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
@@ -246,8 +286,12 @@ class PsClient:
             _send(self._sockets[i], frames)
 
     def _read(self, i: int) -> None:
-        message, arrays = decode(self._sockets[i].recv_multipart(copy=False))
+        frames = self._sockets[i].recv_multipart(copy=False)
+        message, arrays = decode(frames, self._slabs[i].block)
         question = i, type(message)
+        if isinstance(message, SlabTaken):
+            self._slabs[i].on_taken(message)
+            return
         if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
         if isinstance(message, Fenced):

@@ -6,6 +6,9 @@ sender's mapping of rows to PS may be stale. Requests of a worker that the maste
 others train its shards (`core.runtime.fencing`). A repeated request is identified by its step and answered
 again without applying it twice.
 
+The arrays of a worker on this host may lie in its slab (`slab`): gradients are read there, and rows and dense
+parameters are written there. The same code serves both ways.
+
 In BSP gradients are kept until their round has ended (`rounds`). On the PS of index 0 `round_barrier` decides
 which workers may continue; a waiting worker is answered when a message of another one releases it.
 """
@@ -15,10 +18,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, assert_never
 
+import numpy as np
 import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import (
+    NO_SLAB,
     Arrive,
     BarrierMessage,
     ChunkTaken,
@@ -34,9 +39,11 @@ from dlrover_nb.core.runtime.exchange import (
     Leave,
     MoveChunk,
     NotMember,
+    OfferSlab,
     Probe,
     Probed,
     Proceed,
+    SlabTaken,
     StaleEpoch,
     ToPs,
 )
@@ -46,22 +53,25 @@ from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.wire import encode, n_byte
+from dlrover_nb.core.runtime.wire import SharedArray, aligned, carried_bytes, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.slab import AttachedSlabs
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.runtime.wire import Socket
     from dlrover_nb.core.structs.job import JobSpec
 
     Arrays = list[NDArray[Any]]
+    AnyArray = NDArray[Any] | SharedArray
 
 _log = logging.getLogger(__name__)
 
 NO_EPOCH = -1
+_FLOAT = np.dtype(np.float32)
 _REQUESTS_IN_A_ROW = 64  # then check for orders of the master
 _EXCHANGE_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 1), ("int64", 1))
 _CHUNK_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 2))
@@ -80,11 +90,21 @@ class Serving:
         Of the node, for the log.
     spec
         Kind of synchronization.
+    slabs
+        Memory shared with workers.
     """
 
-    def __init__(self, router: Socket, accounting: TimeAccounting, name: str, spec: JobSpec) -> None:
+    def __init__(
+        self,
+        router: Socket,
+        accounting: TimeAccounting,
+        name: str,
+        spec: JobSpec,
+        slabs: AttachedSlabs,
+    ) -> None:
         self._router, self._accounting, self._name, self._spec = router, accounting, name, spec
-        self._decoder = MessageDecoder(name, ToPs | MoveChunk)
+        self._slabs = slabs
+        self._decoder = MessageDecoder(name, ToPs | MoveChunk | OfferSlab)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
@@ -142,10 +162,10 @@ class Serving:
             yield identity.bytes, frames
 
     def _serve(self, identity: bytes, frames: list[zmq.Frame]) -> None:
-        self._accounting.count_bytes(0, n_byte(frames))
-        request = self._decoder.read(frames, identity)
+        request = self._decoder.read(frames, identity, self._slabs.block(identity))
         if request is None:
             return
+        self._accounting.count_bytes(0, carried_bytes(frames, request[1]))
         try:
             self._answer(identity, *request)
         except WireError as error:
@@ -153,12 +173,14 @@ class Serving:
             self._send(identity, ExchangeRefused(str(error)))
         self._accounting.switch(Part.OTHER)
 
-    def _send(self, identity: bytes, answer: object, beside: Arrays | None = None) -> None:
-        out = encode(answer, beside or [])
-        self._router.send_multipart([identity, *out], copy=False)
-        self._accounting.count_bytes(n_byte(out), 0)
+    def _send(self, identity: bytes, answer: object, beside: Sequence[AnyArray] = ()) -> list[Any]:
+        """Send an answer; return its frames."""
+        frames = encode(answer, beside)
+        self._router.send_multipart([identity, *frames], copy=False)
+        self._accounting.count_bytes(carried_bytes(frames, beside), 0)
+        return frames
 
-    def _answer(self, identity: bytes, message: ToPs | MoveChunk, arrays: Arrays) -> None:
+    def _answer(self, identity: bytes, message: ToPs | MoveChunk | OfferSlab, arrays: Arrays) -> None:
         if isinstance(message, MoveChunk):
             ids, table, dense = _expect(arrays, _CHUNK_ARRAYS)
             part = StorePart(ids, table, message.dense_offset, dense)
@@ -167,6 +189,9 @@ class Serving:
         if (worker := worker_of(identity)) in self._forgotten:
             _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
             self._send(identity, Fenced(self.epoch))
+            return
+        if isinstance(message, OfferSlab):
+            self._send(identity, SlabTaken(message.number, self._slabs.attach(identity, message)))
             return
         if self.store is None or message.ps_epoch != self.epoch:
             self._send(identity, StaleEpoch(self.epoch))
@@ -178,12 +203,7 @@ class Serving:
                 self.store.init_dense(*_expect(arrays, (("float32", 1),)))
                 self._send(identity, DenseReady(self.epoch))
             case KeepGradients():
-                rows, gradients, dense = _expect(arrays, _EXCHANGE_ARRAYS[:3])
-                if not message.is_skipped:
-                    self.store.check_push(rows, gradients, dense)
-                kept = None if message.is_skipped else (rows, gradients, dense)
-                self._rounds.keep(message.round, message.worker, kept)
-                self._send(identity, GradientsKept(self.epoch, message.step))
+                self._keep(identity, message, arrays, self.store)
             case Probe():
                 self._send(identity, Probed(self.epoch), _expect(arrays, (("int64", 1),)))
             case Join() | Arrive() | Leave():
@@ -210,8 +230,27 @@ class Serving:
             identity, step = self._asked[each.worker]
             self._send(identity, Proceed(self.epoch, step, each.go))
 
+    def _keep(self, identity: bytes, request: KeepGradients, arrays: Arrays, store: ParameterStore) -> None:
+        if self._answers_again(identity, request.step, in_slab=request.in_slab):
+            return
+        rows, row_gradients, dense_gradient = _expect(arrays, _EXCHANGE_ARRAYS[:3])
+        kept = None
+        if not request.is_skipped:
+            if request.in_slab:  # the next request of the worker lies in the same place
+                row_gradients, dense_gradient = row_gradients.copy(), dense_gradient.copy()
+            store.check_push(rows, row_gradients, dense_gradient)
+            kept = rows, row_gradients, dense_gradient
+        self._rounds.keep(request.round, request.worker, kept)
+        frames = self._send(identity, GradientsKept(self.epoch, request.step))
+        if request.in_slab:
+            self._slabs.keep_answer(identity, request.step, frames)
+
     def _exchange(self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore) -> None:
+        in_slab = request.answer_at != NO_SLAB
+        if self._answers_again(identity, request.step, in_slab=in_slab):
+            return
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
+        places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
         update_s = 0.0
         if request.step > self._applied.get(identity, -1):
             self._accounting.switch(Part.UPDATE)
@@ -225,10 +264,39 @@ class Serving:
             self._applied[identity] = request.step
             update_s = self._accounting.switch(Part.LOOKUP)
         self._accounting.switch(Part.LOOKUP)
-        rows, dense = store.pull(pull_rows), store.dense  # copies: frames in transit must not change
+        beside: Sequence[AnyArray]
+        if places is None:
+            beside = store.pull(pull_rows), store.dense  # copies: frames in transit must not change
+        else:
+            store.pull(pull_rows, places[0].array)
+            store.read_dense(places[1].array)
+            beside = places
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
-        self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
+        frames = self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), beside)
+        if in_slab:
+            self._slabs.keep_answer(identity, request.step, frames)
+
+    def _answers_again(self, identity: bytes, step: int, *, in_slab: bool) -> bool:
+        """Repeat the answer to a request in a slab, if there is one: the slab may hold a later request."""
+        frames = self._slabs.answer(identity, step) if in_slab else None
+        if frames is None:
+            return False
+        self._router.send_multipart([identity, *frames], copy=False)
+        return True
+
+    def _places(
+        self, identity: bytes, at: int, n_row: int, store: ParameterStore
+    ) -> tuple[SharedArray, SharedArray]:
+        """Return where in the worker's slab the rows and the dense slice of an answer go."""
+        block = self._slabs.block(identity)
+        if block is None:
+            raise WireError("an answer shall go into shared memory, which is not mapped here")
+        width, n_dense = store.answer_shape
+        rows = block.view(at, _FLOAT, (n_row, width))
+        dense_at = at + aligned(rows.nbytes)
+        dense = block.view(dense_at, _FLOAT, (n_dense,))
+        return SharedArray(block.number, at, rows), SharedArray(block.number, dense_at, dense)
 
 
 def worker_of(identity: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +32,9 @@ from dlrover_nb.core.runtime.exchange import (
     Proceed,
     StaleEpoch,
 )
+from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.serving import Serving
+from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import decode, encode
@@ -109,7 +112,8 @@ def frames_of(request: object, arrays: list[np.ndarray]) -> list[bytes]:
 )
 def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, list[np.ndarray]]]) -> None:
     router = Router()
-    serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync))  # type: ignore[arg-type]
+    slabs = AttachedSlabs(SlabPlace(run_name("fuzz", "fuzz"), shm=Path("/nowhere")))
+    serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync), slabs)  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
     serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]
     for identity, request, arrays in requests:
