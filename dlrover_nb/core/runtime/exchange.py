@@ -189,6 +189,24 @@ class SlabTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSession:
+    """Node to PS, over CURVE: open a sealed session (`sealed`) for what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """PS to node, over CURVE: a session, the port that carries it, its password, and its key in base64."""
+
+    endpoint: str
+    password: str
+    session: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"SessionOpened(endpoint={self.endpoint!r}, session={self.session!r}, key=...)"
+
+
+@dataclass(frozen=True, slots=True)
 class Exchanged:
     """PS to worker: the gradients of `step` are applied; the requested values are attached.
 
@@ -278,8 +296,8 @@ class ChunkTaken:
 
 
 BarrierMessage = Join | Arrive | Leave
-ToPs = Exchange | InitDense | KeepGradients | Join | Arrive | Leave | Probe
-Slabs = OfferSlab | SlabTaken
+OfEpoch = Exchange | InitDense | KeepGradients | Join | Arrive | Leave | Probe  # refused in another one
+ToPs = OfEpoch | OpenSession | OfferSlab
 FromPs = (
     Exchanged
     | DenseReady
@@ -287,6 +305,8 @@ FromPs = (
     | Proceed
     | NotMember
     | Probed
+    | SessionOpened
+    | SlabTaken
     | StaleEpoch
     | Fenced
     | ExchangeRefused

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.wire import SharedBlock, Socket
+    from dlrover_nb.core.runtime.shared_block import SharedBlock
+    from dlrover_nb.core.runtime.wire import Socket
 
 _log = logging.getLogger(__name__)
 

@@ -11,19 +11,16 @@ With a PS on the same host arrays are exchanged in shared memory (`slab`), and m
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.exchange import (
-    NO_SLAB,
     DenseReady,
     Exchange,
     ExchangeCost,
@@ -35,13 +32,13 @@ from dlrover_nb.core.runtime.exchange import (
     NotMember,
     Probe,
     Probed,
-    SlabTaken,
     StaleEpoch,
     exchange_cost,
 )
-from dlrover_nb.core.runtime.slab import OfferedSlab
+from dlrover_nb.core.runtime.ps_link import PsLink
+from dlrover_nb.core.runtime.shared_block import aligned
 from dlrover_nb.core.runtime.store import dense_slice
-from dlrover_nb.core.runtime.wire import JobKeys, aligned, carried_bytes, connect_dealer, decode, encode
+from dlrover_nb.core.runtime.wire import carried_bytes, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,9 +47,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.exchange import FromPs
+    from dlrover_nb.core.runtime.shared_block import SharedArray
     from dlrover_nb.core.runtime.slab import SlabPlace
     from dlrover_nb.core.runtime.trainer import Push
-    from dlrover_nb.core.runtime.wire import Context, SharedArray, Socket
+    from dlrover_nb.core.runtime.wire import Context, JobKeys, Socket
     from dlrover_nb.core.structs.messages import Train
 
     Floats = NDArray[np.float32]
@@ -112,11 +110,10 @@ class PsClient:
         self._agent, self._epoch, self._patience_s = agent, train.ps_epoch, patience_s
         self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
         self._no_dense = np.empty(0, np.float32)
-        self._sockets = [connect_dealer(context, at, identity, keys) for at in train.endpoints]
-        for socket in self._sockets:
-            agent.watch(socket)
-        owner = identity.replace("/", ".")
-        self._slabs = [OfferedSlab(slabs, f"{owner}.ps{i}") for i in range(n_ps)]
+        self._links = [
+            PsLink(context, at, identity=identity, keys=keys, agent=agent, slabs=slabs, number=i)
+            for i, at in enumerate(train.endpoints)
+        ]
         self._row_bytes = 0  # of a row in an answer; 0: there was none yet
         self._step = 0
         self._pending: dict[_Question, list[Any]] = {}  # unanswered requests and their frames
@@ -133,7 +130,7 @@ class PsClient:
     @property
     def n_slab(self) -> int:
         """Number of PS that memory is shared with."""
-        return sum(slab.is_used for slab in self._slabs)
+        return sum(link.slab.is_used for link in self._links)
 
     @property
     def was_late(self) -> bool:
@@ -196,29 +193,18 @@ class PsClient:
         self._step += 1
         self._asked_s = time.monotonic()
         rate = 1.0 if push is None else push.rate
-        for i in range(len(self._sockets)):
+        for i in range(len(self._links)):
             pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
             arrays = [*self._gradients(i, push), pull_rows]
-            parts, answer_at = self._shared(i, arrays, self._answer_bytes(i, len(pull_rows)))
+            parts, answer_at = self._links[i].share(arrays, self._answer_bytes(i, len(pull_rows)))
             self._ask(i, Exchanged, Exchange(self._epoch, self._step, done, rate, answer_at), parts)
 
-    def _answer_bytes(self, i: int, n_row: int) -> int:
-        """Return the bytes that the answer of PS i takes of a slab; -1: not known before the first one."""
+    def _answer_bytes(self, i: int, n_row: int) -> int | None:
+        """Return the bytes that the answer of PS i takes of a slab; None: not known before the first one."""
         if n_row and not self._row_bytes:
-            return -1
+            return None
         part = self._slices[i]
         return aligned(n_row * self._row_bytes) + aligned(4 * (part.stop - part.start))
-
-    def _shared(self, i: int, arrays: Arrays, answer_bytes: int) -> tuple[Parts, int]:
-        """Put the arrays of a request into the slab of PS i if they fit; return them, and where answers go.
-
-        Else a slab is offered in which such a request will fit.
-        """
-        if answer_bytes < 0:
-            return arrays, NO_SLAB
-        if (offer := self._slabs[i].offer(arrays, answer_bytes)) is not None:
-            _send(self._sockets[i], encode(offer))
-        return self._slabs[i].put(arrays, answer_bytes)
 
     def _rows(self, dense: Floats) -> Floats:
         answers = self._answers(Exchanged)
@@ -238,11 +224,8 @@ class PsClient:
 
     def close(self) -> None:
         """Close the sockets; what was not sent is dropped."""
-        for socket in self._sockets:
-            self._agent.unwatch(socket)
-            socket.close(linger=0)
-        for slab in self._slabs:
-            slab.close()
+        for link in self._links:
+            link.close()
 
     def _gradients(self, i: int, push: Push | None) -> Arrays:
         """Return the rows that are pushed to PS i, their gradients, and that of its dense slice."""
@@ -256,15 +239,18 @@ class PsClient:
         frames = encode(request, arrays)
         self._pending[i, kind] = frames
         self._n_byte_sent += carried_bytes(frames, arrays)
-        _send(self._sockets[i], frames)
+        self._links[i].send(frames)
 
     def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
         """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
         again_at_s = time.monotonic() + ASK_AGAIN_S
         wanted_since_s: float | None = None
         while any(question[1] is kind for question in self._pending):
-            for socket in self._agent.wait(_POLL_EVERY_S):
-                self._read(self._sockets.index(socket))
+            ready = self._agent.wait(_POLL_EVERY_S)
+            for i, link in enumerate(self._links):
+                for socket in link.sockets:
+                    if socket in ready and not socket.closed:
+                        self._read(i, socket)
             now_s = time.monotonic()
             if self.interrupted and wanted_since_s is None:
                 wanted_since_s = now_s
@@ -283,15 +269,14 @@ class PsClient:
     def _ask_again(self) -> None:
         for (i, kind), frames in self._pending.items():
             _log.info("PS %d sent no %s for %g s: request repeated", i, kind.__name__, ASK_AGAIN_S)
-            _send(self._sockets[i], frames)
+            self._links[i].unseal()
+            self._links[i].send(frames)
 
-    def _read(self, i: int) -> None:
-        frames = self._sockets[i].recv_multipart(copy=False)
-        message, arrays = decode(frames, self._slabs[i].block)
-        question = i, type(message)
-        if isinstance(message, SlabTaken):
-            self._slabs[i].on_taken(message)
+    def _read(self, i: int, socket: Socket) -> None:
+        if (answer := self._links[i].read(socket)) is None:
             return
+        message, arrays = answer
+        question = i, type(message)
         if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
         if isinstance(message, Fenced):
@@ -306,14 +291,9 @@ class PsClient:
 
     def _is_of_now(self, message: FromPs) -> bool:
         """Whether it answers the current request, not a repeated one."""
-        of_epoch = not isinstance(message, ExchangeRefused) and message.ps_epoch == self._epoch
+        of_epoch = getattr(message, "ps_epoch", None) == self._epoch
         return of_epoch and getattr(message, "step", self._step) == self._step
 
 
 def _part(batch: PreparedBatch, i: int) -> slice:
     return slice(batch.bounds[i], batch.bounds[i + 1])
-
-
-def _send(socket: Socket, frames: list[Any]) -> None:
-    with contextlib.suppress(zmq.Again):  # full, as the PS is away: repeated later
-        socket.send_multipart(frames, zmq.NOBLOCK, copy=False)

@@ -39,7 +39,9 @@ from dlrover_nb.core.runtime.exchange import (
     Leave,
     MoveChunk,
     NotMember,
+    OfEpoch,
     OfferSlab,
+    OpenSession,
     Probe,
     Probed,
     Proceed,
@@ -51,15 +53,17 @@ from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
+from dlrover_nb.core.runtime.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.wire import SharedArray, aligned, carried_bytes, encode
+from dlrover_nb.core.runtime.wire import carried_bytes, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.slab import AttachedSlabs
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.runtime.wire import Socket
@@ -92,6 +96,8 @@ class Serving:
         Kind of synchronization.
     slabs
         Memory shared with workers.
+    sealed
+        Carries sealed sessions; it belongs to the caller. None: on one host nothing is encrypted.
     """
 
     def __init__(
@@ -101,10 +107,12 @@ class Serving:
         name: str,
         spec: JobSpec,
         slabs: AttachedSlabs,
+        *,
+        sealed: SealedRouter | None = None,
     ) -> None:
         self._router, self._accounting, self._name, self._spec = router, accounting, name, spec
-        self._slabs = slabs
-        self._decoder = MessageDecoder(name, ToPs | MoveChunk | OfferSlab)
+        self._slabs, self._sealed = slabs, sealed
+        self._decoder = MessageDecoder(name, ToPs | MoveChunk)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
@@ -130,7 +138,20 @@ class Serving:
 
     def serve(self) -> None:
         """Answer the pending requests."""
-        for identity, frames in self._requests():
+        for identity, frames in _pending(self._router):
+            if self._sealed is not None:
+                self._sealed.answer_in_clear(identity)
+            self._serve(identity, frames)
+
+    def serve_sealed(self) -> None:
+        """Answer the pending requests of sealed sessions."""
+        assert self._sealed is not None
+        for session, message in _pending(self._sealed.socket):
+            try:
+                identity, frames = self._sealed.unseal(session, message)
+            except WireError as error:
+                self._decoder.drop(str(error), session)
+                continue
             self._serve(identity, frames)
 
     @property
@@ -153,15 +174,7 @@ class Serving:
         _log.info("%s: rounds end without their last %d members", self._name, n)
         self._send_releases(self._barrier.set_backups(n))
 
-    def _requests(self) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
-        for _ in range(_REQUESTS_IN_A_ROW):
-            try:
-                identity, *frames = receive(self._router, copy=False)
-            except zmq.Again:
-                return
-            yield identity.bytes, frames
-
-    def _serve(self, identity: bytes, frames: list[zmq.Frame]) -> None:
+    def _serve(self, identity: bytes, frames: Sequence[Any]) -> None:
         request = self._decoder.read(frames, identity, self._slabs.block(identity))
         if request is None:
             return
@@ -176,26 +189,30 @@ class Serving:
     def _send(self, identity: bytes, answer: object, beside: Sequence[AnyArray] = ()) -> list[Any]:
         """Send an answer; return its frames."""
         frames = encode(answer, beside)
-        self._router.send_multipart([identity, *frames], copy=False)
+        self._post(identity, frames)
         self._accounting.count_bytes(carried_bytes(frames, beside), 0)
         return frames
 
-    def _answer(self, identity: bytes, message: ToPs | MoveChunk | OfferSlab, arrays: Arrays) -> None:
+    def _post(self, identity: bytes, frames: list[Any]) -> None:
+        if self._sealed is None or not self._sealed.send(identity, frames):
+            self._router.send_multipart([identity, *frames], copy=False)
+
+    def _answer(self, identity: bytes, message: ToPs | MoveChunk, arrays: Arrays) -> None:
         if isinstance(message, MoveChunk):
             ids, table, dense = _expect(arrays, _CHUNK_ARRAYS)
             part = StorePart(ids, table, message.dense_offset, dense)
             self._send(identity, self.take_chunk(message, part))
             return
-        if (worker := worker_of(identity)) in self._forgotten:
-            _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
-            self._send(identity, Fenced(self.epoch))
+        if isinstance(message, OpenSession):
+            self._open_session(identity)
             return
         if isinstance(message, OfferSlab):
             self._send(identity, SlabTaken(message.number, self._slabs.attach(identity, message)))
             return
-        if self.store is None or message.ps_epoch != self.epoch:
-            self._send(identity, StaleEpoch(self.epoch))
+        if (refusal := self._refusal(identity, message)) is not None:
+            self._send(identity, refusal)
             return
+        assert self.store is not None
         match message:
             case Exchange():
                 self._exchange(identity, message, arrays, self.store)
@@ -210,6 +227,18 @@ class Serving:
                 self._handle_barrier(identity, message)
             case _:
                 assert_never(message)
+
+    def _refusal(self, identity: bytes, message: OfEpoch) -> Fenced | StaleEpoch | None:
+        if (worker := worker_of(identity)) in self._forgotten:
+            _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
+            return Fenced(self.epoch)
+        is_stale = self.store is None or message.ps_epoch != self.epoch
+        return StaleEpoch(self.epoch) if is_stale else None
+
+    def _open_session(self, identity: bytes) -> None:
+        if self._sealed is None:
+            raise WireError("this PS encrypts nothing, as its socket is on its own host")
+        self._send(identity, self._sealed.open_session(identity))
 
     def _handle_barrier(self, identity: bytes, message: BarrierMessage) -> None:
         """Handle a barrier message; the worker is released now, or when its peers have arrived."""
@@ -282,7 +311,7 @@ class Serving:
         frames = self._slabs.answer(identity, step) if in_slab else None
         if frames is None:
             return False
-        self._router.send_multipart([identity, *frames], copy=False)
+        self._post(identity, frames)
         return True
 
     def _places(
@@ -297,6 +326,15 @@ class Serving:
         dense_at = at + aligned(rows.nbytes)
         dense = block.view(dense_at, _FLOAT, (n_dense,))
         return SharedArray(block.number, at, rows), SharedArray(block.number, dense_at, dense)
+
+
+def _pending(router: Socket) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
+    for _ in range(_REQUESTS_IN_A_ROW):
+        try:
+            identity, *frames = receive(router, copy=False)
+        except zmq.Again:
+            return
+        yield identity.bytes, frames
 
 
 def worker_of(identity: bytes) -> str:

@@ -125,8 +125,8 @@ class BspClient(SspClient):
         self._step += 1
         if push is not None:
             is_skipped = push.refusal is not None
-            for i in range(len(self._sockets)):
-                parts, at = self._shared(i, self._gradients(i, push), 0)
+            for i, link in enumerate(self._links):
+                parts, at = link.share(self._gradients(i, push), 0)
                 keep = KeepGradients(
                     self._epoch, self._step, self._worker, self._go.round, is_skipped, at != NO_SLAB
                 )

@@ -20,9 +20,10 @@ from waiting import until
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import Exchange, Exchanged, ExchangeRefused, KeepGradients, OfferSlab
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_run, run_name, sweep_memory
+from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock
 from dlrover_nb.core.runtime.slab import AttachedSlabs, OfferedSlab, SlabPlace
 from dlrover_nb.core.runtime.slab.memory import Slab, make_slab
-from dlrover_nb.core.runtime.wire import SharedArray, SharedBlock, decode, encode
+from dlrover_nb.core.runtime.wire import decode, encode
 
 N_BYTE = 1 << 16
 
@@ -216,7 +217,7 @@ def test_no_place_in_a_message_ends_a_ps_or_is_written_outside(offsets, rows, an
             assert len(router.sent) + n_dropped == 1
             assert world.slabs[0].n_byte == size
             if router.sent:
-                answer, found = decode(router.sent[0][1:], client._slabs[0].block)
+                answer, found = decode(router.sent[0][1:], client._links[0].slab.block)
                 assert isinstance(answer, ExchangeRefused) or keeps or isinstance(answer, Exchanged)
                 assert all(len(array) in (rows, N_DENSE) for array in found)
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.runtime.flash.names import SHM, is_slab_of, slabs_of
-from dlrover_nb.core.runtime.wire import SharedBlock
+from dlrover_nb.core.runtime.shared_block import SharedBlock
 
 if TYPE_CHECKING:
     from pathlib import Path

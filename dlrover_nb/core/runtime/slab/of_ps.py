@@ -14,7 +14,7 @@ from dlrover_nb.core.runtime.slab.memory import Slab, SlabPlace, open_slab
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange import OfferSlab
-    from dlrover_nb.core.runtime.wire import SharedBlock
+    from dlrover_nb.core.runtime.shared_block import SharedBlock
 
 _log = logging.getLogger(__name__)
 

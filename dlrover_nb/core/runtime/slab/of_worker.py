@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dlrover_nb.core.runtime.exchange import NO_SLAB, OfferSlab, SlabTaken
+from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock, aligned
 from dlrover_nb.core.runtime.slab.memory import HEAD_BYTES, Slab, SlabPlace, free_abandoned, make_slab
-from dlrover_nb.core.runtime.wire import SharedArray, SharedBlock, aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
