@@ -36,9 +36,9 @@ from dlrover_nb.core.runtime.exchange import (
     exchange_cost,
 )
 from dlrover_nb.core.runtime.ps_link import PsLink
-from dlrover_nb.core.runtime.shared_block import aligned
+from dlrover_nb.core.runtime.shared_block import aligned, carried_bytes
 from dlrover_nb.core.runtime.store import dense_slice
-from dlrover_nb.core.runtime.wire import carried_bytes, encode
+from dlrover_nb.core.runtime.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,9 +128,9 @@ class PsClient:
         return self._patience_s() < math.inf
 
     @property
-    def n_slab(self) -> int:
-        """Number of PS that memory is shared with."""
-        return sum(link.slab.is_used for link in self._links)
+    def carrier(self) -> str:
+        """What carries arrays to the PS, in words."""
+        return ", ".join(dict.fromkeys(link.carrier for link in self._links))
 
     @property
     def was_late(self) -> bool:

@@ -74,13 +74,23 @@ class PsLink:
         self._socket = connect_dealer(context, endpoint, identity, keys)
         self._sealed: tuple[Seal, Socket] | None = None
         agent.watch(self._socket)
-        if is_between_hosts(endpoint):
+        self._is_between_hosts = is_between_hosts(endpoint)
+        if self._is_between_hosts:
             _send(self._socket, encode(OpenSession()))
 
     @property
     def is_sealed(self) -> bool:
         """Whether requests use a sealed session now."""
         return self._sealed is not None
+
+    @property
+    def carrier(self) -> str:
+        """What carries arrays now, in words."""
+        if self.slab.is_used:
+            return "shared memory"
+        if self._is_between_hosts:
+            return "TCP with AES-GCM" if self.is_sealed else "TCP with CURVE"
+        return "unix socket"
 
     @property
     def sockets(self) -> tuple[Socket, ...]:

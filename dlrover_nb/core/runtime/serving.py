@@ -56,7 +56,7 @@ from dlrover_nb.core.runtime.rounds import Rounds
 from dlrover_nb.core.runtime.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.wire import carried_bytes, encode
+from dlrover_nb.core.runtime.wire import encode, n_byte
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,10 +75,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NO_EPOCH = -1
-_FLOAT = np.dtype(np.float32)
+_IDS, _FLOAT = np.dtype(np.int64), np.dtype(np.float32)
 _REQUESTS_IN_A_ROW = 64  # then check for orders of the master
-_EXCHANGE_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 1), ("int64", 1))
-_CHUNK_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 2))
+_EXCHANGE_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 1), (_IDS, 1))
+_CHUNK_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 2))
 
 
 class Serving:
@@ -175,10 +175,10 @@ class Serving:
         self._send_releases(self._barrier.set_backups(n))
 
     def _serve(self, identity: bytes, frames: Sequence[Any]) -> None:
+        self._accounting.count_bytes(0, n_byte(frames))
         request = self._decoder.read(frames, identity, self._slabs.block(identity))
         if request is None:
             return
-        self._accounting.count_bytes(0, carried_bytes(frames, request[1]))
         try:
             self._answer(identity, *request)
         except WireError as error:
@@ -190,7 +190,7 @@ class Serving:
         """Send an answer; return its frames."""
         frames = encode(answer, beside)
         self._post(identity, frames)
-        self._accounting.count_bytes(carried_bytes(frames, beside), 0)
+        self._accounting.count_bytes(n_byte(frames), 0)
         return frames
 
     def _post(self, identity: bytes, frames: list[Any]) -> None:
@@ -217,12 +217,12 @@ class Serving:
             case Exchange():
                 self._exchange(identity, message, arrays, self.store)
             case InitDense():
-                self.store.init_dense(*_expect(arrays, (("float32", 1),)))
+                self.store.init_dense(*_expect(arrays, ((_FLOAT, 1),)))
                 self._send(identity, DenseReady(self.epoch))
             case KeepGradients():
                 self._keep(identity, message, arrays, self.store)
             case Probe():
-                self._send(identity, Probed(self.epoch), _expect(arrays, (("int64", 1),)))
+                self._send(identity, Probed(self.epoch), _expect(arrays, ((_IDS, 1),)))
             case Join() | Arrive() | Leave():
                 self._handle_barrier(identity, message)
             case _:
@@ -346,13 +346,14 @@ def _take_nothing(chunk: MoveChunk, _part: StorePart) -> ChunkTaken:
     raise WireError(f"chunk {chunk.sequence} of {chunk.source} is not for this node")
 
 
-def _expect(arrays: Arrays, kinds: tuple[tuple[str, int], ...]) -> Arrays:
+def _expect(arrays: Arrays, kinds: tuple[tuple[np.dtype[Any], int], ...]) -> Arrays:
     """Return `arrays` when they are of these types and dimensions; an empty one may be of any shape."""
-    found = tuple((array.dtype.name, array.ndim) for array in arrays)
     fits = len(arrays) == len(kinds) and all(
-        array.dtype.name == name and (array.ndim == n_dimension or not array.size)
-        for array, (name, n_dimension) in zip(arrays, kinds, strict=True)
+        array.dtype == dtype and (array.ndim == n_dimension or not array.size)
+        for array, (dtype, n_dimension) in zip(arrays, kinds, strict=True)
     )
     if not fits:
-        raise WireError(f"expected arrays {kinds}, got {found}")
+        found = [(array.dtype.name, array.ndim) for array in arrays]
+        expected = [(dtype.name, n_dimension) for dtype, n_dimension in kinds]
+        raise WireError(f"expected arrays {expected}, got {found}")
     return arrays

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.errors import WireError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -57,3 +59,8 @@ class SharedArray:
 def aligned(n_byte: int) -> int:
     """Return the bytes that an array takes of a shared block."""
     return -(-n_byte // _LINE_BYTES) * _LINE_BYTES
+
+
+def carried_bytes(frames: Sequence[Any], arrays: Iterable[NDArray[Any] | SharedArray]) -> int:
+    """Return how many bytes a message and the arrays beside it hold, wherever these lie."""
+    return len(frames[0]) + sum(array.nbytes for array in arrays)

@@ -219,9 +219,9 @@ def encode(message: object, arrays: Iterable[NDArray[Any] | SharedArray] = ()) -
     return [first, *frames]
 
 
-def carried_bytes(frames: Sequence[Any], arrays: Iterable[NDArray[Any] | SharedArray]) -> int:
-    """Return how many bytes a message and the arrays beside it hold, wherever these lie."""
-    return len(frames[0]) + sum(array.nbytes for array in arrays)
+def n_byte(frames: Sequence[Any]) -> int:
+    """Return how many bytes the frames of a message hold."""
+    return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
 
 
 def decode(frames: Sequence[Any], shared: SharedBlock | None = None) -> tuple[Any, list[NDArray[Any]]]:

@@ -22,6 +22,7 @@ import math
 import os
 import re
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -365,6 +366,8 @@ class Worker:
         self._prefetcher.rewind()
 
     def _describe(self, sample: NodeSample) -> Report:
+        if self._client is not None:
+            sample = replace(sample, carrier=self._client.carrier)
         return Report(sample, *self._prefetcher.position)
 
 

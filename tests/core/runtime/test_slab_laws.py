@@ -89,7 +89,7 @@ def test_the_slab_is_used_from_the_third_exchange_on_and_messages_are_short(fold
     with both(folder, 2) as (shared, frames):
         for world in (shared, frames):
             exchanges(world, 2)
-        assert (shared.client("w0").n_slab, frames.client("w0").n_slab) == (2, 0)
+        assert (shared.client("w0").carrier, frames.client("w0").carrier) == ("shared memory", "unix socket")
         rng = np.random.default_rng(0)
         for world in (shared, frames):
             world.client("w0").start(world.push(rng, 100), world.batch(rng, 100))
@@ -113,7 +113,7 @@ def test_a_larger_batch_makes_a_larger_slab(folder):
     with both(folder, 1) as (shared, frames):
         for size in (10, N_ID, 10):
             np.testing.assert_array_equal(exchanges(shared, 3, size), exchanges(frames, 3, size))
-            assert shared.client("w0").n_slab == 1
+            assert shared.client("w0").carrier == "shared memory"
         large = shared.slabs[0].n_byte
         assert large > 3 * 4 * N_ID * MODEL.row_width
         exchanges(shared, 3, 10)
@@ -143,7 +143,7 @@ def test_a_host_without_room_for_a_slab_exchanges_by_frames(folder, monkeypatch,
     monkeypatch.setattr(os, "posix_fallocate", full)
     with both(folder, 1) as (shared, frames):
         np.testing.assert_array_equal(exchanges(shared, 4), exchanges(frames, 4))
-        assert shared.client("w0").n_slab == 0
+        assert shared.client("w0").carrier == "unix socket"
         assert not list((folder / "shm").iterdir())
     assert "No space left" in caplog.text
 
@@ -151,7 +151,7 @@ def test_a_host_without_room_for_a_slab_exchanges_by_frames(folder, monkeypatch,
 def test_workers_without_shared_memory_exchange_by_frames(folder):
     with World(folder / "s", folder / "absent", 1) as shared, World(folder / "f", None, 1) as frames:
         np.testing.assert_array_equal(exchanges(shared, 4), exchanges(frames, 4))
-        assert shared.client("w0").n_slab == 0
+        assert shared.client("w0").carrier == "unix socket"
 
 
 def test_a_ps_that_sees_another_dev_shm_declines_and_frames_are_used(folder):
@@ -159,5 +159,5 @@ def test_a_ps_that_sees_another_dev_shm_declines_and_frames_are_used(folder):
     with World(folder / "s", folder / "shm", 1) as shared, World(folder / "f", None, 1) as frames:
         shared.slabs[0]._place = type(shared.place)(shared.place.run, folder / "f")
         np.testing.assert_array_equal(exchanges(shared, 4), exchanges(frames, 4))
-        assert shared.client("w0").n_slab == 0
+        assert shared.client("w0").carrier == "unix socket"
         assert not list((folder / "shm").iterdir())
