@@ -41,21 +41,20 @@ from dlrover_nb.core.runtime.store import dense_slice
 from dlrover_nb.core.runtime.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.exchange import FromPs
-    from dlrover_nb.core.runtime.shared_block import SharedArray
     from dlrover_nb.core.runtime.slab import SlabPlace
+    from dlrover_nb.core.runtime.slab.of_worker import Parts
     from dlrover_nb.core.runtime.trainer import Push
     from dlrover_nb.core.runtime.wire import Context, JobKeys, Socket
     from dlrover_nb.core.structs.messages import Train
 
     Floats = NDArray[np.float32]
     Arrays = list[NDArray[Any]]
-    Parts = Sequence[NDArray[Any] | SharedArray]
     _Question = tuple[int, type[Any]]  # to which PS, and what answers it
 
 _log = logging.getLogger(__name__)

@@ -265,7 +265,7 @@ class Serving:
         rows, row_gradients, dense_gradient = _expect(arrays, _EXCHANGE_ARRAYS[:3])
         kept = None
         if not request.is_skipped:
-            if request.in_slab:  # the next request of the worker lies in the same place
+            if self._slabs.block(identity) is not None:  # the next request lies in the same place
                 row_gradients, dense_gradient = row_gradients.copy(), dense_gradient.copy()
             store.check_push(rows, row_gradients, dense_gradient)
             kept = rows, row_gradients, dense_gradient

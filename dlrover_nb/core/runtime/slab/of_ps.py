@@ -65,8 +65,8 @@ class AttachedSlabs:
 
     def keep_answer(self, identity: bytes, step: int, frames: list[Any]) -> None:
         """Keep the answer to a request that came through a slab."""
-        attached = self._attached[identity]
-        attached.step, attached.answer = step, frames
+        if (attached := self._attached.get(identity)) is not None:
+            attached.step, attached.answer = step, frames
 
     def answer(self, identity: bytes, step: int) -> list[Any] | None:
         """Return the frames of the answer that a repeated request got; None: it is new."""
