@@ -3,8 +3,9 @@
 On the same synthetic, Criteo-like batches and the same models: ours, hogwild (n processes on tables in shared
 memory, no messages: the limit), one process without any communication, and TensorFlow's parameter servers
 (where `--venv-tf` names its environment). Ours is measured by the peers' own training loop, which calls real
-PS processes through our client, once through shared memory and once through messages (`frames`); no CPU limits. All take turns within one run. The results are medians of the
-ratios within a round, and CPU milliseconds per step (all processes).
+PS processes through our client, once through shared memory and once through messages (`frames`); no CPU
+limits. All take turns within one run. The results are medians of the ratios within a round, and CPU
+milliseconds per step (all processes).
 
 First our loss after some steps, with one worker and no overlap, must equal that of one process: the PS begin
 with the peers' initial rows, which they load from a checkpoint. Our PS hold the rows that were trained (0.5

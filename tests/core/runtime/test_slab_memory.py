@@ -277,6 +277,15 @@ def test_a_worker_that_is_killed_before_a_ps_knows_its_slab_leaves_it_to_the_nex
     assert list(place.shm.iterdir()) == []
 
 
+@pytest.mark.parametrize("n_byte", [0, 100, N_BYTE])
+def test_what_a_kill_between_two_calls_leaves_is_freed_too(place, n_byte):
+    place.path("of-a-dead-worker").write_bytes(bytes(n_byte))  # made, and not locked, filled or marked yet
+    survivor = OfferedSlab(place, "next")
+    offer = survivor.offer([np.zeros(9)], 9)
+    assert [path.name for path in place.shm.iterdir()] == [offer.name]
+    survivor.close()
+
+
 def test_the_slab_of_a_living_worker_is_left_alone_by_the_next(place):
     first, second = OfferedSlab(place, "first"), OfferedSlab(place, "second")
     assert first.offer([np.zeros(9)], 9).name
