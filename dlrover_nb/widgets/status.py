@@ -316,7 +316,8 @@ def _network(node: NodeView) -> str:
     if node.last is None:
         return units.MISSING
     n_byte = node.last.n_byte_sent + node.last.n_byte_received
-    return f"{units.number(n_byte / node.last.window_s / 1e6)} MB/s"
+    by = f" by {node.last.carrier}" if node.last.carrier else ""
+    return f"{units.number(n_byte / node.last.window_s / 1e6)} MB/s{by}"
 
 
 def _limits_note(nodes: Sequence[NodeView]) -> str:

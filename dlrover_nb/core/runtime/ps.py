@@ -18,10 +18,11 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
-from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted
+from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted, run_name
 from dlrover_nb.core.runtime.load_window import LoadWindow
 from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.serving import Serving
+from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, is_between_hosts
@@ -87,7 +88,10 @@ class ParameterServer:
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
         self._sealed = _sealed_router(context, config.listen) if is_between_hosts(self.endpoint) else None
-        self._serving = Serving(self._router, accounting, config.node, config.spec, self._sealed)
+        self._slabs = AttachedSlabs(SlabPlace(run_name(job, config.folder)))
+        self._serving = Serving(
+            self._router, accounting, config.node, config.spec, self._slabs, sealed=self._sealed
+        )
         features, model = config.features, config.spec.model
         self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
         self._migration = PsMigration(config.node, self._n_dense, self._new_store, between=agent.tick)
@@ -130,6 +134,7 @@ class ParameterServer:
         """
         self._agent.unwatch_descriptor(self._flash.fileno())
         self._flash.close(unlink=self._stopped)
+        self._slabs.close()
         self._chunk_sender.close()
         self._agent.unwatch(self._router)
         self._router.close()
@@ -173,9 +178,14 @@ class ParameterServer:
         self._agent.resize(order)
 
     def _describe(self, sample: NodeSample) -> Report:
-        """Add the memory of parameters; leave out copies, which are freed when parameters need memory."""
+        """Add the memory of parameters; leave out what is not its own.
+
+        Copies of parameters are freed when parameters need memory, and slabs are of workers.
+        """
         self._flash.give_way()
-        sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
+        self._slabs.release()
+        n_other = self._flash.n_byte + self._slabs.n_byte
+        sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - n_other / _MIB))
         load = self._load_window.extend(sample, self._serving.store, self._serving.epoch)
         store, n_dropped = self._migration.store, self._serving.n_dropped
         if store is None:
@@ -188,7 +198,7 @@ class ParameterServer:
 
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""
-        n_used = self._accounting.n_byte() - self._flash.n_byte
+        n_used = self._accounting.n_byte() - self._flash.n_byte - self._slabs.n_byte
         return round(self._config.memory_mib * _MIB * _MOST_USED) - n_used
 
     # moves

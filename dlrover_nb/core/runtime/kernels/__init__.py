@@ -59,8 +59,8 @@ class Kernel(Protocol):
         """Return the first values of rows."""
         ...
 
-    def gather(self, table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
-        """Return the values of rows; first values where a slot is -1."""
+    def gather(self, table: Floats, slots: Slots, ids: Ids, out: Floats, seed: int) -> None:
+        """Write the values of rows into `out`, packed [n, width]; first values where a slot is -1."""
         ...
 
     def update_rows(

@@ -69,13 +69,12 @@ class Compiled:
         )
         return out
 
-    def gather(self, table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
-        """Return the values of rows; first values where a slot is -1."""
-        ids, out = _packed(ids, np.int64), np.empty((len(ids), width), np.float32)
+    def gather(self, table: Floats, slots: Slots, ids: Ids, out: Floats, seed: int) -> None:
+        """Write the values of rows into `out`; first values where a slot is -1."""
+        ids, width = _packed(ids, np.int64), out.shape[1]
         start = numpy_kernel.seed_bits(seed)
         stride = table.shape[1]
         self._c.gather(_at(out), _at(table), stride, _at(slots), _at(ids), len(ids), width, start, _AMPLITUDE)
-        return out
 
     def update_rows(
         self, table: Floats, slots: Slots, gradients: Floats, rule: Rule, corrections: Floats | None

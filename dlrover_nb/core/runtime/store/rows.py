@@ -95,9 +95,9 @@ class RowTable:
         if len(ids) and int(ids.view(np.uint64).max()) >= limit:  # unsigned: catches below 0 too
             raise WireError(f"rows must be in [0, {limit}), got [{ids.min()}, {ids.max()}]")
 
-    def gather(self, ids: Ids) -> Floats:
-        """Return the values of rows, float32 [n, width]; no row is created."""
-        return self._kernel.gather(self.table, self.find(ids), ids, self.width, self._seed)
+    def gather(self, ids: Ids, out: Floats) -> None:
+        """Write the values of rows into `out`, float32 [n, width]; no row is created."""
+        self._kernel.gather(self.table, self.find(ids), ids, out, self._seed)
 
     def find_or_create(self, ids: Ids, *, fill: bool = True) -> Slots:
         """Return the slots of distinct ids; `fill`: initialize new rows."""
