@@ -21,7 +21,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define LINE 16 /* floats of a cache line */
 
-enum { AHEAD = 16, PLACES_AHEAD = 16, LINES_AHEAD = 16 };
+enum { AHEAD = 16, PLACES_AHEAD = 16, LINES_AHEAD = 32 };
 enum { LANES = 12 }; /* of a line of a map */
 enum { SGD, ADAGRAD, ADAM };
 

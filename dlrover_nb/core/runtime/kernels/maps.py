@@ -181,18 +181,15 @@ class HashMap:
         lines, tags_of = self._lines.array, _tags(self._lines.array)
         at, tags = self._homes(ids)
         while len(at):
-            used = tags_of[at]
-            lane = used.argmin(axis=1)
-            has_room = used[np.arange(len(at)), lane] == 0
-            np.add.at(lines[:, _PASSED], at[~has_room], 1)
-            at[~has_room] = _next(at[~has_room])
-            _, firsts = np.unique(at[has_room], return_index=True)  # of several that want one lane
-            won = np.flatnonzero(has_room)[firsts]
-            tags_of[at[won], lane[won]] = tags[won]
-            lines[at[won], _SLOTS + lane[won]] = slots[won]
-            waits = np.ones(len(at), np.bool_)
-            waits[won] = False
-            at, tags, slots = at[waits], tags[waits], slots[waits]
+            free = np.cumsum(tags_of[at] == 0, axis=1, dtype=np.int8)  # up to each lane
+            turn = _turns(at)
+            fits = turn < free[:, -1]
+            here, lane = at[fits], (free[fits] > turn[fits, None]).argmax(axis=1)
+            tags_of[here, lane] = tags[fits]
+            lines[here, _SLOTS + lane] = slots[fits]
+            at, tags, slots = at[~fits], tags[~fits], slots[~fits]
+            np.add.at(lines[:, _PASSED], at, 1)
+            at = _next(at)
 
     def _replace(self, ids: Ids, slots: Slots, to: Slots) -> None:
         lines, tags_of = self._lines.array, _tags(self._lines.array)
@@ -218,6 +215,15 @@ def _most() -> int:
 def _tags(lines: Slots) -> NDArray[np.uint8]:
     """Return the tags of lines, a view."""
     return lines.view(np.uint8)[:, :_N_LANE]
+
+
+def _turns(at: Ids) -> Ids:
+    """Return how many elements before each one are equal to it."""
+    order = np.argsort(at, kind="stable")
+    first = np.flatnonzero(np.diff(at[order], prepend=-1))
+    turns = np.empty_like(at)
+    turns[order] = np.arange(len(at)) - np.repeat(first, np.diff(first, append=len(at)))
+    return turns
 
 
 def _next(at: Ids) -> Ids:

@@ -20,7 +20,7 @@ import numpy as np
 
 Number = TypeVar("Number", bound=np.generic)
 
-_SMALL_BYTES = 4 << 20  # at the beginning, without huge pages: a small table takes no more than it needs
+_SMALL_BYTES = 16 << 20  # at the beginning, without huge pages: a small table takes no more than it needs
 _LEAST_BYTES = 1 << 20  # reserved where the system refuses more; an array that grows beyond is copied
 # Not one byte of it counts as used before it is touched; Python names the flag from 3.13 on.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
