@@ -84,7 +84,7 @@ def test_a_growing_map_is_a_dictionary(pool, seed):
         np.testing.assert_array_equal(table.slots.find(held, table.held), np.arange(table.n))
         assert (table.slots.find(np.setdiff1d(pool, held), table.held) == -1).all()
         assert table.slots._n_row.sum() == table.n
-        assert (table.slots._n_row <= maps._most()).all()
+        assert (table.slots._n_row <= maps._most(maps._MOST_USED)).all()
     table.drop(np.arange(table.n))
     assert not table.pieces[:, : maps._SLOTS].any()
 
@@ -102,7 +102,7 @@ def test_an_insertion_moves_rows_of_full_pieces_only_and_those_fit_in_one(sizes,
         split.clear()
         moved.clear()
         table.insert(ids[table.n : table.n + size])
-        assert max(moved[:-1], default=0) <= maps._most()
+        assert max(moved[:-1], default=0) <= maps._most(maps._MOST_USED)
         assert len(table.slots._n_row) == n_piece + len(split)
         untouched = np.setdiff1d(np.arange(n_piece), split)
         assert (table.slots._n_row[untouched] >= before[untouched]).all()

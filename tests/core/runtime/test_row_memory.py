@@ -70,12 +70,12 @@ def n_piece_of(n_row):
     pieces, depth, shares = 0, 3, [(8, 3)]
     while shares:
         entries, of = shares.pop()
-        if n_row * entries / 2**of <= maps._most():
+        if n_row * entries / 2**of <= maps._most(maps._EARLY):
             pieces, depth = pieces + 1, max(depth, of)
             continue
         while entries < maps._LEAST_RANGE:
             entries, of = 2 * entries, of + 1
-        low = 2 * entries // maps._LEAST_RANGE
+        low = 2 * entries // 5
         shares += [(low, of), (entries - low, of)]
     return pieces, 2**depth
 
@@ -89,9 +89,11 @@ def map_bytes(n_row):
 def test_the_calculation_is_that_of_a_real_map(n_row):
     slots, held = kernel().hash_map(n_row), np.arange(n_row)
     for start in range(0, n_row, 5000):
+        n_piece = len(slots._n_row)
         slots.insert(held[start : start + 5000], start, held)
+        assert len(slots._n_row) <= n_piece + 1 + 5000 // maps._ROWS_PER_SPLIT
     np.testing.assert_array_equal(slots.find(held, held), held)
-    assert len(slots._n_row) == pytest.approx(n_piece_of(n_row)[0], rel=0.1, abs=2)
+    assert len(slots._n_row) == pytest.approx(n_piece_of(n_row)[0], rel=0.15, abs=2)
     assert slots.n_byte <= 1.2 * map_bytes(n_row) + 300_000
 
 

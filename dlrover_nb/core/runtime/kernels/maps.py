@@ -7,9 +7,9 @@ It grows without a pause: a rehash of all places at once takes a second at 8 mil
 limit of a heartbeat at 270 million. So it consists of pieces of 128 KiB, and a full one is split, which reads
 its own 20,000 ids (extendible hashing, Fagin et al. 1979). The first bits of a mixed id give its piece by way
 of a directory, its last ones the line in the piece, the same in each, and a tag. A piece is split in parts of
-two and three fifths: split in halves, all would be full, and then half empty, at the same time, and the table
-would grow in bursts. So some are full while others are not, and the map takes 8 to 11 bytes a row at any
-number of rows.
+two and three fifths: split in halves, all would be full, and then half empty, at the same time. So some are
+full while others are not, and the map takes 9 to 12 bytes a row at any number of rows; and as several may
+still fill in one call, the fullest is split a little early, one in each call of 4,000 new rows.
 
 A line is one of the cache: tags of 12 slots, how many ids passed it as it was full, and the slots (F14 of
 folly, Bronson and Shi 2019). A look-up compares the tags at once, reads one id (12/255 more of them in vain),
@@ -36,7 +36,10 @@ _N_LANE = 12  # slots of a line
 _LINE = 16  # numbers of a line: 3 of tags, one of those that passed, slots
 _PASSED, _SLOTS = 3, 4
 N_LINE = 2048  # of a piece: splitting one takes a third of a millisecond
-_MOST_USED = 0.85  # share of a piece's slots
+_EARLY, _MOST_USED = 0.82, 0.92  # shares of its slots from which a piece may be, and must be split
+_ROWS_PER_SPLIT = (
+    1 << 12
+)  # new rows for each of which one piece is split early; on average a piece takes 10,000
 _LEAST_RANGE = 5  # entries of the directory of a piece that is split: so its parts can be 2 and 3
 _MOST_ENTRIES = 1 << 10  # of the directory for each piece; ids have four or so
 _LINES_PER_ROW = 0.25  # for which address space is reserved; there are 0.14
@@ -116,9 +119,10 @@ class HashMap:
         WireError
             When more ids than a piece holds begin alike even when mixed, which no honest ids do.
         """
+        self._split_early(1 + len(ids) // _ROWS_PER_SPLIT, held)
         while True:
             n_new = self._counted(ids)
-            full = np.flatnonzero(self._n_row + n_new > _most())
+            full = np.flatnonzero(self._n_row + n_new > _most(_MOST_USED))
             if not len(full):
                 break
             for piece in full.tolist():
@@ -131,12 +135,22 @@ class HashMap:
         self._n_row -= self._counted(ids[to < 0])
         self._replace(ids, slots, to)
 
+    def _split_early(self, most: int, held: Ids) -> None:
+        """Split the fullest pieces, at most so many: when many fill at the same time, they are in turn."""
+        for _ in range(most):
+            piece = int(self._n_row.argmax())
+            has_entries = self._stop[piece] - self._start[piece] >= _LEAST_RANGE
+            may_double = _LEAST_RANGE * len(self._directory) <= _MOST_ENTRIES * len(self._n_row)
+            if self._n_row[piece] <= _most(_EARLY) or not (has_entries or may_double):
+                return
+            self._split(piece, held)
+
     def _split(self, piece: int, held: Ids) -> None:
         """Give three fifths of a piece's prefixes to a new piece, with the ids that begin so."""
         while self._stop[piece] - self._start[piece] < _LEAST_RANGE:
             self._double_directory()
         start, stop, fresh = int(self._start[piece]), int(self._stop[piece]), len(self._n_row)
-        middle = start + 2 * (stop - start) // _LEAST_RANGE
+        middle = start + 2 * (stop - start) // 5
         self._stop[piece] = middle
         self._start, self._stop = np.append(self._start, middle), np.append(self._stop, stop)
         self._directory[middle:stop] = fresh
@@ -152,8 +166,8 @@ class HashMap:
     def _double_directory(self) -> None:
         if len(self._directory) >= _MOST_ENTRIES * len(self._n_row):
             raise WireError(
-                f"expected ids that differ when mixed, got more than {_most():,} that agree in their first "
-                f"{self._depth} bits; they were made to slow this server down"
+                f"expected ids that differ when mixed, got more than {_most(_MOST_USED):,} that agree in "
+                f"their first {self._depth} bits; they were made to slow this server down"
             )
         self._depth += 1
         self._directory = np.repeat(self._directory, 2)
@@ -207,9 +221,9 @@ class HashMap:
         tags_of[at[goes], lane[goes]] = 0
 
 
-def _most() -> int:
-    """Return the most rows of a piece."""
-    return int(_MOST_USED * _N_LANE * N_LINE)
+def _most(share: float) -> int:
+    """Return how many rows take this share of a piece's slots."""
+    return int(share * _N_LANE * N_LINE)
 
 
 def _tags(lines: Slots) -> NDArray[np.uint8]:

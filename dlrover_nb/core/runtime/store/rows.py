@@ -7,7 +7,7 @@ PS, and evaluation allocates nothing.
 Rows are in the order of their first push, values and optimizer state side by side (an update touches one run
 of memory); a map gives their slots. Their arrays grow in place (`kernels.reserved`): there is never a second
 copy of the parameters, and what is behind the last row is returned to the system. With Adagrad, dimension 16
-and hashed ids a row takes 156 bytes at most: 136 of parameters, its id, a mark, and 8 to 11 of the map.
+and hashed ids a row takes 157 bytes at most: 136 of parameters, its id, a mark, and 9 to 12 of the map.
 """
 
 from __future__ import annotations
