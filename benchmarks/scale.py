@@ -12,9 +12,9 @@ map_bytes_per_row   of the map from ids to slots alone, as the store counts it
 growth_pause_ms     longest exchange (push, then pull) of all while the store grew
 growth_pause_cpu_ms the same in CPU time: what it is on a machine that does nothing else
 exchange_ms         median time, for comparison, and exchange_cpu_ms
-growth_row_ns       CPU time of all exchanges for each row that they made, and growth_row_user_ns without that
-                    of the system, which finds memory for it: its time depends on what is free, and on the
-                    host of a virtual machine
+growth_row_ns       CPU time of all exchanges for each row that they made
+growth_system_ns    the part of it in which the system finds memory: it depends on what is free, and on
+                    the host of a virtual machine
 pull_ns, push_ns    CPU time of one row by kind of ids; `push` of `new` rows makes them
 
     python benchmarks/scale.py [--rows 20e6 --dim 16 --optimizer adagrad --kernel c]
@@ -76,7 +76,7 @@ def ids_of(rows: Ids) -> Ids:
 def grow(store: ParameterStore, n_row: int, gradients: NDArray[np.float32]) -> dict[str, float]:
     """Push new and known rows until there are `n_row`; return pauses and the highest memory in bytes."""
     rng, seconds, cpu_seconds, peak = np.random.default_rng(0), [], [], 0
-    user_s = os.times().user
+    system_s = os.times().system
     for start in range(0, n_row, NEW_ROWS):
         new = np.arange(start, min(start + NEW_ROWS, n_row))
         known = np.unique(rng.integers(0, start, KNOWN_ROWS)) if start else new[:0]
@@ -93,7 +93,7 @@ def grow(store: ParameterStore, n_row: int, gradients: NDArray[np.float32]) -> d
         "exchange_ms": MS * statistics.median(seconds),
         "exchange_cpu_ms": MS * statistics.median(cpu_seconds),
         "growth_row_ns": NS * sum(cpu_seconds) / n_row,
-        "growth_row_user_ns": NS * (os.times().user - user_s) / n_row,
+        "growth_system_ns": NS * (os.times().system - system_s) / n_row,
         "peak": peak,
     }
 

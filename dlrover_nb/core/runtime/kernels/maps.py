@@ -9,7 +9,7 @@ its own 20,000 ids (extendible hashing, Fagin et al. 1979). The first bits of a 
 of a directory, its last ones the line in the piece, the same in each, and a tag. A piece is split in parts of
 two and three fifths: split in halves, all would be full, and then half empty, at the same time. So some are
 full while others are not, and the map takes 9 to 12 bytes a row at any number of rows; and as several may
-still fill in one call, the fullest is split a little early, one in each call of 4,000 new rows.
+still fill in one call, the fullest are split a little early, a few in each call.
 
 A line is one of the cache: tags of 12 slots, how many ids passed it as it was full, and the slots (F14 of
 folly, Bronson and Shi 2019). A look-up compares the tags at once, reads one id (12/255 more of them in vain),
@@ -37,9 +37,7 @@ _LINE = 16  # numbers of a line: 3 of tags, one of those that passed, slots
 _PASSED, _SLOTS = 3, 4
 N_LINE = 2048  # of a piece: splitting one takes a third of a millisecond
 _EARLY, _MOST_USED = 0.82, 0.92  # shares of its slots from which a piece may be, and must be split
-_ROWS_PER_SPLIT = (
-    1 << 12
-)  # new rows for each of which one piece is split early; on average a piece takes 10,000
+_ROWS_PER_SPLIT = 1 << 12  # new rows for which a piece is split early; it takes 10,000 between two
 _LEAST_RANGE = 5  # entries of the directory of a piece that is split: so its parts can be 2 and 3
 _MOST_ENTRIES = 1 << 10  # of the directory for each piece; ids have four or so
 _LINES_PER_ROW = 0.25  # for which address space is reserved; there are 0.14
