@@ -129,9 +129,9 @@ def direct_map(n_id: int) -> DirectMap:
     return DirectMap(n_id)
 
 
-def hash_map() -> HashMap:
-    """Return an empty map of any ids >= 0."""
-    return HashMap()
+def hash_map(most: int) -> HashMap:
+    """Return an empty map of any ids >= 0, with address space for `most` of them."""
+    return HashMap(most)
 
 
 def distinct(ids: Ids) -> tuple[Ids, Ids]:
