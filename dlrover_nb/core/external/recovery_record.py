@@ -47,6 +47,7 @@ class ServicesRecord:
     world: World = field(default_factory=World)
     left: tuple[tuple[str, bool], ...] = ()
     evaluation: Evaluation | None = None
+    batch_times: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
