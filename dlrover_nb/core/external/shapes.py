@@ -84,9 +84,11 @@ def n_to_start(state: ExternalState, role: Role) -> int:
 
 def in_the_way(state: ExternalState) -> tuple[ExternalNode, ...]:
     """Return the nodes of another shape that end now, as their successors need the room."""
+    if state.waits_since_s is None or state.resizes_in_place is None:
+        return ()
     old = state.node_set.misfits(state.target)
-    if state.waits_since_s is None or state.external.framework is not Framework.DDP:
-        return () if state.waits_since_s is None else old
+    if state.external.framework is not Framework.DDP:
+        return old
     waiting = [n for n in state.node_set.nodes if n.waits_for and not n.has_made_room]
     ending = [n for n in old if n.role is Role.WORKER and n.address]
     if not waiting or not ending or len(_up(state, Role.WORKER)) == 1:
