@@ -24,18 +24,21 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.score_sums import ScoreSums
+from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
-from dlrover_nb.core.runtime.checkpoint import image_of
+from dlrover_nb.core.runtime.checkpoint import image_of, part_of
 from dlrover_nb.core.runtime.flash import (
     Layout,
     as_checkpoint_error,
     checkpoint_root,
     part_url,
     place_of,
+    read_url,
     write_url,
 )
 from dlrover_nb.core.runtime.limits import thread_count
+from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import node_config, read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
@@ -123,6 +126,8 @@ class Training:
         folder = self._folder = Path(config.folder)
         self._reader = ShardReader(self._spec.data, self._features, folder=folder)
         self._replica = Replica(self._spec, self._features, folder=folder)
+        if self._spec.start_from is not None:
+            self._begin_from(from_json((folder / ORIGIN_FILE).read_bytes(), Manifest))
         self._rows = Rows(Source(self._features.n_train), self._opened)
         self._group = Group(
             joined,
@@ -187,6 +192,11 @@ class Training:
         if gathered is not None:
             self._replica.apply(total.n_row, gathered)
         return gathered is not None
+
+    def _begin_from(self, manifest: Manifest) -> None:
+        """Take over the parameters of a checkpoint; newer ones of the job itself replace them later."""
+        for url, sha256 in manifest.files:
+            self._replica.take(part_of(read_url(url, sha256)))
 
     def _keep(self) -> None:
         """Write the trained parameters as a checkpoint, from which models are loaded and jobs begin."""

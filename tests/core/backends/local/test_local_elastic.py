@@ -18,6 +18,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models import metrics
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
+from dlrover_nb.core.runtime.allreduce.job import with_workers
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.sharding.continued import n_sample_of
@@ -25,8 +26,9 @@ from dlrover_nb.core.structs.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.start_from import StartFrom
 
 # Its parameters count how often each row was trained: no row is twice in a step, so ceil of its gradient is 1.
 COUNTS = """
@@ -212,6 +214,17 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     assert manifest is not None
     assert manifest.trained is not None
     assert n_sample_of(manifest.ledger) == 99_000
+    for name, sync in (("again", Sync.ALLREDUCE), ("served", Sync.ASP)):
+        still = ModelSpec(learning_rate=1e-9)  # what comes out is what it began with
+        start = StartFrom(str(handle.link.folder))
+        other = JobSpec(name, plan=plan(2), model=still, sync=sync, mode=Mode.MANUAL, start_from=start)
+        begun = local.submit(other)
+        until(lambda begun=begun: begun.snapshot().phase.is_final, what="the end")
+        then = begun.snapshot()
+        assert then.phase is JobPhase.SUCCEEDED, then.message
+        assert then.began_from is not None
+        assert abs(then.evaluation.auc - now.evaluation.auc) < 1e-4
+        local.delete(name)
     local.delete("ours")
 
 
@@ -219,3 +232,6 @@ def test_what_all_reduce_cannot_do_is_refused(local):
     spec = JobSpec("refused", sync=Sync.ALLREDUCE, early_stopping=EarlyStopping())
     with pytest.raises(InvalidValueError, match="cannot have early_stopping yet; set epochs"):
         local.submit(spec)
+    rows = JobSpec("refused", sync=Sync.ALLREDUCE, start_from=StartFrom("ours", rows=True))
+    with pytest.raises(InvalidValueError, match="cannot have the rows of a checkpoint yet"):
+        with_workers(rows, validate_job(JobSpec("x")).features, python=sys.executable)
