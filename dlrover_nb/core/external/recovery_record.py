@@ -49,6 +49,7 @@ class ServicesRecord:
     left: tuple[tuple[str, bool], ...] = ()
     evaluation: Evaluation | None = None
     reported: TrainerStatus | None = None
+    batch_times: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import Due, chances
+from dlrover_nb.core.planner.restarts import restart_words
 from dlrover_nb.core.planner.situation import Situation, gains, transition_s, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
@@ -99,7 +100,8 @@ class Completion:
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
         why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
-        return replace(bare, breakdown=breakdown, reason=why)
+        restarts = restart_words(s.spec, bare.scale)
+        return replace(bare, breakdown=breakdown, reason=f"{why} {restarts}" if restarts else why)
 
 
 def bare_candidate(

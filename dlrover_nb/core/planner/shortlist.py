@@ -20,7 +20,7 @@ from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.exact import layers
 from dlrover_nb.core.pareto.solve import solve
 from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list_plans, neighbours, strides
-from dlrover_nb.core.perf.terms import all_columns, axes_of
+from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ class Rough:
     def __call__(self, axes: Array) -> tuple[Array, Array]:
         """Return `Candidate.cost` and throughput of each row (w, p, lambda_w, lambda_p)."""
         m, batch = self.model, batch_sizes(self.situation.spec, axes)
-        columns = all_columns(axes, batch, dense_bytes=m.dense_bytes, embedding_dim=m.embedding_dim)
-        iter_s = np.maximum(columns @ m.coefficients_, LEAST_S)
+        iter_s = np.maximum(m.columns(axes, batch) @ m.coefficients_, LEAST_S)
         return self.cost(axes), axes[:, 0] * batch / iter_s  # (eq. 1)
 
     def cost(self, axes: Array) -> Array:

@@ -12,9 +12,13 @@ import psutil
 import pytest
 from waiting import until
 
+from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.structs.actions import AdjustBatches
+from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.summary import summarize
 
@@ -253,6 +257,32 @@ class ProgramsConformance:
             trains(handle, n_worker)
             words = f"of {n_worker} in {Path.cwd()} by ada own"
             until(lambda words=words: words in texts(handle, "worker-0"), what=words)
+        (tmp_path / "end").touch()
+        assert ended(handle).phase is JobPhase.SUCCEEDED
+
+    def test_nodes_of_another_size_take_the_place_of_the_old_ones(self, submitted, tmp_path, monkeypatch):
+        monkeypatch.setenv("USERS", "own")
+        handle = submitted("sized", torch_job(tmp_path))
+        before = {node.id for node in trains(handle, 2).nodes}
+        wanted = ResourcePlan(RolePlan(2, 0.75, 640), RolePlan(1, 0.25, 512))
+        handle.scale(wanted)
+        now = until(lambda: (now := handle.snapshot()).running == wanted and now, what="the other size")
+        sizes = {node.id: (node.cpu, node.memory_mib) for node in now.nodes if str(node.role) == "worker"}
+        assert list(sizes.values()) == [(0.75, 640)] * 2
+        assert {node.id for node in now.nodes} & before == {"ps-0"}, "the store stays"
+        for node, size in sizes.items():
+            path = Path(now.folder) / "nodes" / f"{node}.json"
+            config = from_json(path.read_bytes(), NodeConfig)
+            assert (config.cpu, config.memory_mib) == size
+        with pytest.raises(InvalidValueError, match=r"1 ps, the store where its workers meet, got 2"):
+            handle.scale(replace(wanted, ps=RolePlan(2, 0.25, 512)))
+
+        handle.mitigate(AdjustBatches(tuple((node, 4) for node in sizes)))
+        refused = until(
+            lambda: (m := handle.snapshot().mitigations) and m[-1].note and m[-1], what="an answer"
+        )
+        assert refused.status is ProposalStatus.FAILED
+        assert "never asked for their batch size" in refused.note
         (tmp_path / "end").touch()
         assert ended(handle).phase is JobPhase.SUCCEEDED
 
