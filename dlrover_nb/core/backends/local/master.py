@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.backends.local.programs import LocalPrograms
 from dlrover_nb.core.backends.local.record import (
     PROGRESS,
     SUBMISSION,
@@ -36,7 +35,7 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver import external_job, own_job
+from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.driver.http_server import ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
@@ -51,6 +50,8 @@ from dlrover_nb.core.structs.external import StepsDone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
+
+    from dlrover_nb.core.driver import external_job
 
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,10 @@ def _resumed(setup: own_job.RunSetup) -> own_job.OwnJob:
 def _programs_driver(
     folder: Path, submission: Submission, service: MasterService, url: str
 ) -> external_job.ExternalJob:
+    # few jobs are external, and their masters' modules are many
+    from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415 - see above
+    from dlrover_nb.core.driver import external_job  # noqa: PLC0415 - see above
+
     token, reports = submission.report_token, queue.SimpleQueue[StepsDone]()
     service.take_reports(token, reports.put)
     backend = LocalPrograms(
