@@ -1,17 +1,18 @@
 """How long a job takes from submit to its first step, and to grow by one worker.
 
 A small job (2 workers, 1 PS, the built-in data) is submitted to each kind of cluster several times, and one
-worker is added while it trains. A shard is one batch here, so that the first shard done is the first step.
+worker is added when it has trained for a while. A shard is one batch here, so that the first shard done is
+the first step.
 
 ray_submit_to_first_step_s    from the call of `submit` to the first shard done, median of the rounds
 local_submit_to_first_step_s  the same on processes of this machine
 ray_growth_s                  from the request of one worker more until it trains beside the others
 local_growth_s                the same on processes of this machine
 
-and the same with `_cpu_s`: the CPU time of all processes of this machine's user, in the meantime, which load
-by others does not change. The cluster is connected and warm: Ray's head runs, and files are cached.
+The first step also with `_cpu_s`: the CPU time that all of the job's processes took until then, which depends
+less on what else the machine does. The cluster is connected and warm: Ray's head runs, and files are cached.
 
-    python benchmarks/start.py [--rounds 5 --kinds ray local]
+    python benchmarks/start.py [--rounds 5 --kinds ray local --settle 15]
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def until(handle: JobHandle, holds: Callable[[JobSnapshot], bool]) -> None:
         time.sleep(LOOK_S)
 
 
-def once(cluster: Cluster, name: str, root: str) -> tuple[float, float, float]:
+def once(cluster: Cluster, name: str, root: str, settle_s: float) -> tuple[float, float, float]:
     """Return the seconds to the first step, those of the growth, and the CPU seconds to the first step."""
     spec = JobSpec(name, plan=PLAN, mode=Mode.MANUAL, n_epoch=10_000, shard_batches=1)
     cpu_s, began_s = cpu_of_all_s(root), time.monotonic()
@@ -75,6 +76,7 @@ def once(cluster: Cluster, name: str, root: str) -> tuple[float, float, float]:
     until(handle, lambda now: now.train.done > 0)
     first_s, cpu_s = time.monotonic() - began_s, cpu_of_all_s(root) - cpu_s
     until(handle, lambda now: now.running == PLAN)
+    time.sleep(settle_s)
     more = replace(PLAN, worker=replace(PLAN.worker, count=PLAN.worker.count + 1))
     began_s = time.monotonic()
     handle.scale(more)
@@ -84,12 +86,12 @@ def once(cluster: Cluster, name: str, root: str) -> tuple[float, float, float]:
     return first_s, growth_s, cpu_s
 
 
-def measure(kind: str, rounds: int, root: str) -> dict[str, float]:
+def measure(kind: str, rounds: int, root: str, settle_s: float) -> dict[str, float]:
     """Return the medians of one kind of cluster."""
     cluster = connect(kind, cpus=CPUS)
     try:
-        once(cluster, f"warm-{kind}", root)  # files are read and compiled, as on a machine in use
-        found = [once(cluster, f"start-{kind}-{i}", root) for i in range(rounds)]
+        once(cluster, f"warm-{kind}", root, 0.0)  # files are read and compiled, as on a machine in use
+        found = [once(cluster, f"start-{kind}-{i}", root, settle_s) for i in range(rounds)]
     finally:
         cluster.shutdown(force=True)
     for first_s, growth_s, cpu_s in found:
@@ -108,13 +110,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--settle", type=float, default=15.0, help="seconds of training before the growth")
     parser.add_argument("--kinds", nargs="+", default=["ray", "local"])
     options = parser.parse_args()
     found: dict[str, object] = {"benchmark": "start", "rounds": options.rounds}
     with tempfile.TemporaryDirectory(prefix="dlr") as root:
         os.environ |= {f"XDG_{kind}_HOME": str(Path(root) / kind.lower()) for kind in ("STATE", "DATA")}
         for kind in options.kinds:
-            found |= measure(kind, options.rounds, root)
+            found |= measure(kind, options.rounds, root, options.settle)
     print(json.dumps(found))
 
 
