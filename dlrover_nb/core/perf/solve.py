@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import nnls
+
+from dlrover_nb.core.numerics import nnls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
