@@ -36,6 +36,7 @@ from dlrover_nb.core.runtime.exchange import (
     NotMember,
     ToPs,
 )
+from dlrover_nb.core.structs.copy_messages import CopyTraffic
 from dlrover_nb.core.structs.messages import FromNode, LinesWritten, ToNode
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ _RECORDS: Tagged[Any] = Tagged(
     ToPs,
     FromPs,
     BetweenPs,
+    CopyTraffic,
     written={
         KeepGradients: "Hold",
         GradientsKept: "Held",
