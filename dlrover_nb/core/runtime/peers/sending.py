@@ -20,7 +20,7 @@ from dlrover_nb.core.runtime.flash import read_piece, run_name
 from dlrover_nb.core.runtime.flash.names import SHM, is_buffer_of
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.peers.reading import PIECE_BYTES, lower_priority
-from dlrover_nb.core.runtime.wire import bind_router, encode
+from dlrover_nb.core.runtime.wire import bind_router, encode, without_port
 from dlrover_nb.core.structs.copy_messages import CopyRead, CopyTraffic, ReadCopy
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class CopySender:
     def __init__(self, context: Context, config: NodeConfig, keys: JobKeys, *, shm: Path = SHM) -> None:
         self._run, self._shm = run_name(config.spec.name, config.folder), shm
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}.copies"
-        self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
+        self._router, self.endpoint = bind_router(context, without_port(config.listen), self._path, keys)
         self._decoder = MessageDecoder(config.node, CopyTraffic)
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._serve, name="copies sent", daemon=True)
