@@ -40,7 +40,9 @@ from dlrover_nb.core.runtime.last_words import place_of
 from dlrover_nb.core.runtime.lasting_imports import lasting_imports
 from dlrover_nb.core.runtime.limits import ControlGroupLimits, thread_count, thread_variables
 from dlrover_nb.core.runtime.output import captured
+from dlrover_nb.core.runtime.peers import CopyExchange
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting, own_memory
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.messages import NodeFailed
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
@@ -94,7 +96,11 @@ def run(
         agent = Agent(context, config, clock, accounting, output)
         agent.apply_limits = limit.apply
         try:
-            with _on_sigterm(_exit), _report_failures(agent, config):
+            with (
+                _on_sigterm(_exit),
+                _report_failures(agent, config),
+                _peer_copies(context, config, agent, accounting),
+            ):
                 _serve(context, config, agent, accounting, clock, limit)
         finally:
             limit.release()
@@ -111,6 +117,7 @@ def _serve(
     clock: Clock,
     limit: AnyLimits,
 ) -> None:
+    sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     if config.role is Role.PS:
         _serve_ps(context, config, agent, accounting, limit)
     else:
@@ -123,7 +130,6 @@ def _serve_ps(
     with lasting_imports():
         from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
-    sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     server = ParameterServer(context, config, agent, accounting)
     with contextlib.closing(server), _on_sigterm(_once(server.leave)):
         agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))
@@ -163,6 +169,18 @@ def _import_for_worker() -> None:
     """Import what a worker needs and a PS does not."""
     with lasting_imports():
         importlib.import_module("dlrover_nb.core.runtime.worker")  # with torch, and what reads data
+
+
+@contextlib.contextmanager
+def _peer_copies(
+    context: Context, config: NodeConfig, agent: Agent, accounting: TimeAccounting
+) -> Iterator[None]:
+    """Send and keep copies of checkpoints, unless the job wants none."""
+    if config.spec.peer_copies is PeerCopies.NEVER:
+        yield
+        return
+    with contextlib.closing(CopyExchange(context, config, agent, accounting)):
+        yield
 
 
 @contextlib.contextmanager

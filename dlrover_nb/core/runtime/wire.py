@@ -42,6 +42,7 @@ from dlrover_nb.core.runtime.exchange import (
     ToPs,
 )
 from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock
+from dlrover_nb.core.structs.copy_messages import CopyTraffic
 from dlrover_nb.core.structs.messages import FromNode, LinesWritten, ToNode
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ _RECORDS: Tagged[Any] = Tagged(
     ToPs,
     FromPs,
     BetweenPs,
+    CopyTraffic,
     written={
         KeepGradients: "Hold",
         GradientsKept: "Held",
@@ -167,9 +169,7 @@ def bind_plain_router(context: Context, listen: str, password: str) -> tuple[Soc
         Who connects must know it (see `sealed`).
     """
     _start_zap(context)
-    host = listen.removeprefix("tcp://")
-    address = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-    endpoint = f"tcp://{address}:*"
+    endpoint = f"{without_port(listen)}:*"
     socket = _new_socket(context, zmq.ROUTER, endpoint)
     socket.router_handover = True
     socket.plain_server, socket.zap_domain = True, _domain_of(password.encode())
@@ -185,6 +185,12 @@ def connect_plain_dealer(context: Context, endpoint: str, identity: str, passwor
     socket.plain_username, socket.plain_password = identity.encode(), password.encode()
     socket.connect(endpoint)
     return socket
+
+
+def without_port(listen: str) -> str:
+    """Return where to listen, on any port; one in it is left to another socket."""
+    address, _, port = listen.rpartition(":")
+    return address if port.isdecimal() else listen
 
 
 def is_between_hosts(endpoint: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.early_stopping import Metric
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
@@ -104,6 +105,13 @@ SUBMIT_FLAGS: FlagTable = (
         str,
         "URL",
         "of checkpoints; default: in the run folder",
+    ),
+    (
+        "--peer-copies",
+        "peer_copies",
+        one_of("peer_copies", PeerCopies),
+        "WHEN",
+        "copy checkpoints in memory to other nodes: auto, always or never",
     ),
     (
         "--from",

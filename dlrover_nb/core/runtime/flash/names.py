@@ -22,7 +22,8 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-SHM = Path("/dev/shm")  # noqa: S108 - names are of this user, made with O_EXCL or locked
+SHM_VAR = "DLROVER_NB_SHM"  # variable: where shared memory lies, if not in /dev/shm
+SHM = Path(os.environ.get(SHM_VAR, "/dev/shm"))  # noqa: S108 - names are of this user, made with O_EXCL or locked
 _PREFIX = "dlrover-nb"
 _NAME = re.compile(
     rf"(?P<run>{_PREFIX}-[^/]+-[0-9a-f]{{12}})(?:-(?P<node>[^/]+)-[ab]|-(?P<slab>[^/]+)-s|\.claim)"
@@ -90,6 +91,12 @@ def free_memory(job: str, folder: Path | str, *, shm: Path = SHM) -> None:
 def free_run(run: str, *, shm: Path = SHM) -> None:
     """Free the same, by the common prefix of its names."""
     _unlink_run(run, shm)
+
+
+def is_buffer_of(run: str, name: str) -> bool:
+    """Whether this is the name of a buffer of a run."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match["run"] == run and match["node"] is not None and "/" not in name
 
 
 def buffers_of(run: str, *, shm: Path = SHM) -> tuple[Path, ...]:
