@@ -7,7 +7,7 @@ jobs with copies one PS is then killed with kill -9 and its memory deleted, as a
 the first row that is trained after it. One more job loses a host in the same way and goes on to its end;
 `rows_off` is by how many rows its account differs from those of the data.
 
-    python benchmarks/peer_copy.py [--rounds 3 --seconds 15 --epochs 2]
+    python benchmarks/peer_copy.py [--rounds 3 --seconds 20 --epochs 2]
 
 One line of JSON comes last; seconds are medians, lists are in the order measured.
 """
@@ -189,7 +189,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--epochs", type=int, default=2, help="passes of the job that goes on to its end")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dlpc") as name:

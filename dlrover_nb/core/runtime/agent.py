@@ -110,9 +110,7 @@ class Agent:
         self.apply_limits: Callable[[float, int], Enforced] = _advisory
         self.copies = ""  # endpoint at which this node sends copies of checkpoints
         self.keep_copy: Callable[[KeepCopy], None] = _ignore
-        self.make_way: Callable[[], int] = (
-            int  # bytes of copies that are kept, and freed when memory is needed
-        )
+        self.make_way: Callable[[], int] = int  # frees copies beyond the limit; returns bytes of the rest
         self.memory_mib = config.memory_mib
 
     def hello(self, endpoint: str, enforced: Enforced) -> None:

@@ -184,10 +184,8 @@ def on_written(state: JobState, number: int, at_s: float) -> None:
     state.is_settled = state.is_settled or writing.is_final
     before = next((each for each in state.checkpoints if each.number == number), None)
     peers = () if before is None else before.peers
-    _keep(
-        state,
-        RestorableCheckpoint(writing.manifest, _memory(writing), True, writing.group.nodes, peers),
-    )
+    memory, nodes = _memory(writing), writing.group.nodes
+    _keep(state, RestorableCheckpoint(writing.manifest, memory, is_on_disk=True, nodes=nodes, peers=peers))
     sweep(state)
     _note_recovered(state, f"checkpoint {number} was written", at_s)
 
@@ -311,9 +309,8 @@ def _came_back(state: JobState) -> str:
     """Return as text whose parts came from which peer: those of PS that ended."""
     assert state.source is not None
     pairs = zip(state.source.nodes, state.source.peers, strict=False)
-    gone = [
-        (node, peer.holder) for node, peer in pairs if peer is not None and state.roster.get(node) is None
-    ]
+    names = peer_copies.living(state)
+    gone = [(node, peer.holder) for node, peer in pairs if peer is not None and node not in names]
     return "".join(f"; {holder} kept the copy of {node}" for node, holder in gone)
 
 
