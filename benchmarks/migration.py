@@ -43,7 +43,8 @@ from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.runtime import node, trainer
 from dlrover_nb.core.runtime.exchange import Exchange
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
+from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer
+from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobSpec, Migration, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan

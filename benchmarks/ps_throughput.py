@@ -47,9 +47,10 @@ from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.slab import SlabPlace
+from dlrover_nb.core.runtime.sockets import JobKeys, bind_router, new_keys
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.trainer import Push
-from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
+from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn

@@ -44,7 +44,8 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode
+from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer
+from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape

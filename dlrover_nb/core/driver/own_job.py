@@ -40,7 +40,7 @@ from dlrover_nb.core.runtime.flash import MemoryClaim
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Action
 from dlrover_nb.core.runtime.recovery_record import latest_s
-from dlrover_nb.core.runtime.wire import JobKeys, new_keys
+from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.write_ahead_log import read_back
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.secrets import secret_values

@@ -37,7 +37,8 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.heartbeat import HeartbeatThread
 from dlrover_nb.core.runtime.limits import Enforced
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.wire import HIGH_WATER, JobKeys, encode, new_dealer
+from dlrover_nb.core.runtime.sockets import HIGH_WATER, JobKeys, new_dealer
+from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.copy_messages import KeepCopy
 from dlrover_nb.core.structs.messages import Alive, FromNode, Hello, LinesWritten, Report, ToNode
 from dlrover_nb.core.structs.pods import MACHINE_VAR
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.output import Output
+    from dlrover_nb.core.runtime.sockets import Context, Socket
     from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-    from dlrover_nb.core.runtime.wire import Context, Socket
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.resizing import Resize
     from dlrover_nb.core.structs.samples import NodeSample

@@ -9,14 +9,15 @@ import zmq
 
 from dlrover_nb.core.runtime.exchange import ChunkTaken, ExchangeRefused
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, encode
+from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer
+from dlrover_nb.core.runtime.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.migration_source import AddressedChunk
-    from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.runtime.sockets import Context, Socket
 
 
 class ChunkSender:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.shared_block import SharedBlock
-    from dlrover_nb.core.runtime.wire import Socket
+    from dlrover_nb.core.runtime.sockets import Socket
 
 _log = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.container import ContainerLimits
     from dlrover_nb.core.runtime.limits import Enforced
-    from dlrover_nb.core.runtime.wire import Context
+    from dlrover_nb.core.runtime.sockets import Context
 
     AnyLimits = ControlGroupLimits | ContainerLimits
 

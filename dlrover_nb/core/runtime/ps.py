@@ -24,9 +24,9 @@ from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
+from dlrover_nb.core.runtime.sockets import JobKeys, bind_router, is_between_hosts
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.wire import JobKeys, bind_router, is_between_hosts
 from dlrover_nb.core.structs.messages import (
     Adjust,
     Copied,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.flash import PersistFailed
     from dlrover_nb.core.runtime.sealed import SealedRouter
-    from dlrover_nb.core.runtime.wire import Context
+    from dlrover_nb.core.runtime.sockets import Context
     from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample

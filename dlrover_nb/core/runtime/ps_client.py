@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange import FromPs
     from dlrover_nb.core.runtime.slab import SlabPlace
     from dlrover_nb.core.runtime.slab.of_worker import Parts
+    from dlrover_nb.core.runtime.sockets import Context, JobKeys, Socket
     from dlrover_nb.core.runtime.trainer import Push
-    from dlrover_nb.core.runtime.wire import Context, JobKeys, Socket
     from dlrover_nb.core.structs.messages import Train
 
     Floats = NDArray[np.float32]

@@ -17,14 +17,8 @@ import zmq
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import NO_SLAB, OpenSession, SessionOpened, SlabTaken
 from dlrover_nb.core.runtime.slab import OfferedSlab
-from dlrover_nb.core.runtime.wire import (
-    JobKeys,
-    connect_dealer,
-    connect_plain_dealer,
-    decode,
-    encode,
-    is_between_hosts,
-)
+from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer, connect_plain_dealer, is_between_hosts
+from dlrover_nb.core.runtime.wire import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.sealed import Seal
     from dlrover_nb.core.runtime.slab import SlabPlace
     from dlrover_nb.core.runtime.slab.of_worker import Parts
-    from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.runtime.sockets import Context, Socket
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +40,7 @@ class PsLink:
     Parameters
     ----------
     context, endpoint, identity, keys
-        Of its socket (`wire.connect_dealer`).
+        Of its socket (`sockets.connect_dealer`).
     agent
         Polls its sockets.
     slabs, number

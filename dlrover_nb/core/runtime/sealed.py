@@ -28,12 +28,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import SessionOpened
-from dlrover_nb.core.runtime.wire import MAX_FRAMES, bind_plain_router
+from dlrover_nb.core.runtime.sockets import bind_plain_router
+from dlrover_nb.core.runtime.wire import MAX_FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.runtime.wire import Context
+    from dlrover_nb.core.runtime.sockets import Context
 
 _KEY_BITS = 256
 _TO_PS, _TO_WORKER = 1, 2  # directions

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.slab import AttachedSlabs
+    from dlrover_nb.core.runtime.sockets import Socket
     from dlrover_nb.core.runtime.store import ParameterStore
-    from dlrover_nb.core.runtime.wire import Socket
     from dlrover_nb.core.structs.job import JobSpec
 
     Arrays = list[NDArray[Any]]

@@ -33,9 +33,9 @@ from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError, PsClient
 from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
 from dlrover_nb.core.runtime.slab import SlabPlace
+from dlrover_nb.core.runtime.sockets import JobKeys
 from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.wire import JobKeys
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.messages import (
     Adjust,
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork
+    from dlrover_nb.core.runtime.sockets import Context
     from dlrover_nb.core.runtime.trainer import TakenBatch, Trainer
-    from dlrover_nb.core.runtime.wire import Context
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import Shard, SkippedBatch

@@ -31,7 +31,7 @@ from dlrover_nb.core.rundir.job_file import (
 )
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.runtime.flash.names import SHM, run_name
-from dlrover_nb.core.runtime.wire import new_keys
+from dlrover_nb.core.runtime.sockets import new_keys
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import Role

@@ -18,10 +18,11 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.limits import Enforced
 from dlrover_nb.core.runtime.ps import ParameterServer
+from dlrover_nb.core.runtime.sockets import bind_router, new_keys
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.trainer import Trainer
-from dlrover_nb.core.runtime.wire import bind_router, decode, encode, new_keys
+from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.runtime.worker import Worker
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec

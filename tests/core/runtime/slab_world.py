@@ -21,11 +21,11 @@ from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
+from dlrover_nb.core.runtime.sockets import bind_router, new_keys
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.trainer import Push, Refusal
-from dlrover_nb.core.runtime.wire import bind_router, new_keys
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec, Sync
 from dlrover_nb.core.structs.messages import Train

@@ -5,8 +5,9 @@ from node_world import FEATURES, SPEC
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.agent import LEAVING_ALONE_S, Agent, read_endpoint
+from dlrover_nb.core.runtime.sockets import HIGH_WATER, bind_router, new_keys
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.wire import HIGH_WATER, bind_router, decode, new_keys
+from dlrover_nb.core.runtime.wire import decode
 from dlrover_nb.core.structs.messages import Left, ShardAsked
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role

@@ -27,10 +27,11 @@ from dlrover_nb.core.runtime.load_placement import assign_by_load
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Send, StartNode, StopNode
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, PsClient
+from dlrover_nb.core.runtime.sockets import bind_router, new_keys
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.trainer import Push
-from dlrover_nb.core.runtime.wire import bind_router, decode, encode, new_keys
+from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape

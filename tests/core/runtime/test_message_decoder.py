@@ -21,7 +21,8 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import wire
 from dlrover_nb.core.runtime.exchange import DenseReady, Exchange, Exchanged, ExchangeRefused, InitDense
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.wire import MAX_FRAMES, connect_dealer, decode, encode, new_keys
+from dlrover_nb.core.runtime.sockets import connect_dealer, new_keys
+from dlrover_nb.core.runtime.wire import MAX_FRAMES, decode, encode
 from dlrover_nb.core.structs.messages import Drain, FromNode, Report, ShardAsked, ShardFinished, Stop
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose

@@ -30,8 +30,9 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
 )
 from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.sockets import connect_dealer
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
-from dlrover_nb.core.runtime.wire import connect_dealer, decode, encode
+from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.messages import (

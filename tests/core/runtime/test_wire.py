@@ -13,7 +13,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.exchange import Exchange
-from dlrover_nb.core.runtime.wire import bind_router, connect_dealer, decode, encode, new_keys
+from dlrover_nb.core.runtime.sockets import bind_router, connect_dealer, new_keys
+from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.messages import Drain, Granted, Load, ShardAsked
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard

@@ -62,7 +62,7 @@ from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.preflight import validate_packed_job
-from dlrover_nb.core.runtime.wire import JobKeys
+from dlrover_nb.core.runtime.sockets import JobKeys
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.pods import CHECK_PATH, IP_VAR, PodJob, state_folder

@@ -50,7 +50,7 @@ from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, 
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import BUDGETS, RESIZE
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
-from dlrover_nb.core.runtime.wire import new_keys
+from dlrover_nb.core.runtime.sockets import new_keys
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
 from dlrover_nb.core.structs.resources import Role

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.runtime.peers.keeping import CopyKeeper
 from dlrover_nb.core.runtime.peers.reading import read_copy
 from dlrover_nb.core.runtime.peers.sending import CopySender
-from dlrover_nb.core.runtime.wire import JobKeys
+from dlrover_nb.core.runtime.sockets import JobKeys
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
+    from dlrover_nb.core.runtime.sockets import Context
     from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-    from dlrover_nb.core.runtime.wire import Context
     from dlrover_nb.core.structs.node_config import NodeConfig
 
 __all__ = ["CopyExchange", "CopyKeeper", "CopySender", "read_copy"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.runtime.wire import Context, JobKeys
+    from dlrover_nb.core.runtime.sockets import Context, JobKeys
     from dlrover_nb.core.structs.node_config import NodeConfig
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.exchange import ExchangeRefused
 from dlrover_nb.core.runtime.flash.buffer import nothing
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.wire import connect_dealer, encode
+from dlrover_nb.core.runtime.sockets import connect_dealer
+from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.copy_messages import CopyRead, ReadCopy
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.wire import Context, JobKeys, Socket
+    from dlrover_nb.core.runtime.sockets import Context, JobKeys, Socket
     from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
 
 PIECE_BYTES = 1 << 20
