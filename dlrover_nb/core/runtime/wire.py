@@ -79,12 +79,7 @@ _RECORDS: Tagged[Any] = Tagged(
     FromPs,
     BetweenPs,
     CopyTraffic,
-    written={
-        KeepGradients: "Hold",
-        GradientsKept: "Held",
-        NotMember: "Gone",
-        ExchangeRefused: "Refused",
-    },
+    written={KeepGradients: "Hold", GradientsKept: "Held", NotMember: "Gone", ExchangeRefused: "Refused"},
 )
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address required by ZeroMQ
 
