@@ -131,6 +131,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     ]
     if snapshot.spec.due_s(snapshot.started_at_s) is not None:
         facts.insert(6, ("deadline", deadline_words(snapshot)))
+    if snapshot.stop is not None and not snapshot.phase.is_final:
+        facts.append(("early stop", snapshot.stop.words))
     if snapshot.pins:
         facts.insert(4, ("pinned", str(snapshot.pins)))
     if snapshot.began_from is not None:

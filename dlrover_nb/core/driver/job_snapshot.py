@@ -174,4 +174,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         mitigations=view.mitigations,
         node_errors=view.node_errors,
         queue=view.queue,
+        stop=view.stop,
     )

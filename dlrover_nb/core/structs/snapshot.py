@@ -24,6 +24,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
 from dlrover_nb.core.structs.start_from import BeganFrom
+from dlrover_nb.core.structs.stopping import StopForecast
 from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 if TYPE_CHECKING:
@@ -276,6 +277,7 @@ class JobSnapshot:
     node_errors: tuple[NodeErrors, ...] = ()  # of nodes of late: empty of a master that tells none
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
     queue: QueuePlace | None = None  # where it waits in the queue of its cluster; None: it does not
+    stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
 
     @property
     def ran(self) -> ResourcePlan | None:
