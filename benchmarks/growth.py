@@ -1,8 +1,8 @@
 """The longest pause of a lookup while the rows of a PS grow.
 
-One store with hashed ids is filled up to just below 2^k rows, where its map grows. Then batches of new and
-known rows are pushed and looked up, as workers do, until the map has grown; each exchange is timed. The last
-line is JSON:
+One store with hashed ids is filled up to just below 2^k rows, where a map that doubles would grow. Then
+batches of new and known rows are pushed and looked up, as workers do, until there are a quarter more; each
+exchange is timed. The last line is JSON:
 
 growth_pause_ms     longest time of one exchange (push, then lookup) around the growth
 growth_pause_cpu_ms the same in CPU time: what it is on a machine that does nothing else
@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=float, default=8.4e6, help="about where the map grows")
+    parser.add_argument("--rows", type=float, default=8.4e6, help="about how many there are")
     parser.add_argument("--dim", type=int, default=8)
     parser.add_argument("--optimizer", default="adagrad")
     parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"))

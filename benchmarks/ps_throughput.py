@@ -3,8 +3,9 @@
 On the same synthetic, Criteo-like batches and the same models: ours, hogwild (n processes on tables in shared
 memory, no messages: the limit), one process without any communication, and TensorFlow's parameter servers
 (where `--venv-tf` names its environment). Ours is measured by the peers' own training loop, which calls real
-PS processes through our client; no CPU limits. All take turns within one run. The results are medians of the
-ratios within a round, and CPU milliseconds per step (all processes).
+PS processes through our client, once through shared memory and once through messages (`frames`); no CPU
+limits. All take turns within one run. The results are medians of the ratios within a round, and CPU
+milliseconds per step (all processes).
 
 First our loss after some steps, with one worker and no overlap, must equal that of one process: the PS begin
 with the peers' initial rows, which they load from a checkpoint. Our PS hold the rows that were trained (0.5
@@ -28,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,11 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
+from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.ps_client import PsClient
+from dlrover_nb.core.runtime.slab import SlabPlace
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.trainer import Push
 from dlrover_nb.core.runtime.wire import JobKeys, bind_router, decode, encode, new_keys
@@ -82,6 +85,7 @@ class Run:
     own_model: bool = False
     max_steps: int | None = None
     initial: tuple[PartSource, ...] = ()
+    frames: bool = False
 
     @property
     def bucket_owner(self) -> tuple[int, ...]:
@@ -178,6 +182,7 @@ def group_by_ps(loop: Any, layout: BucketLayout) -> None:
 def worker(
     index: int, run: Run, servers: list[tuple[int, str]], keys: JobKeys, barrier: Any, done: Any
 ) -> None:
+    folder = str(Path(servers[0][1].removeprefix("ipc://")).parent)
     sys.path.insert(0, run.peers)
     from ctr import loop
     from ctr.data import NUM_BATCHES
@@ -193,6 +198,7 @@ def worker(
         context,
         keys=keys,
         identity=f"worker-{index}",
+        slabs=None if run.frames else SlabPlace(run_name("benchmark", folder)),
         agent=Waiter(),  # type: ignore[arg-type]
         train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),
@@ -398,6 +404,7 @@ def one_round(run: Run, options: argparse.Namespace) -> dict[str, dict[str, Any]
     limit = ("--kernel", options.kernel)
     results = {
         "ours": ours(run),
+        "frames": ours(replace(run, frames=True)),
         "hogwild": script(sys.executable, run, "hogwild.py", *seconds, *workers, *limit),
         "single": script(sys.executable, run, "single.py", *seconds, "--update", options.kernel),
     }

@@ -57,6 +57,8 @@ def printed(result: Result, *, as_json: bool, width: int) -> str:
         text = result.tables().json().decode()
         return text if isinstance(result, Shown) and result.is_verbatim else in_shell_words(text)
     if width == UNBROKEN and isinstance(result, JobsView | RunsView):
+        if isinstance(result, JobsView):
+            result = replace(result, others=())  # a program reads one table, as in JSON
         return "\n".join(line for table in _tables(result.view()) for line in _rows(table))
     return view_in_shell_words(result.view()).text(width)
 

@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
 from dlrover_nb.widgets.mitigations import facts, head_words, slow_words, worst
 from dlrover_nb.widgets.sparkline import sparkline
-from dlrover_nb.widgets.status import first_steps_words
+from dlrover_nb.widgets.status import first_steps_words, reported_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,10 @@ def _progress(snapshot: JobSnapshot) -> RenderableType:
         f"{train.n_sample_done / total:.1%} of {train.n_sample_total:,} samples",
     )
     counts = Text(f"shards  {train.done:,} done, {train.doing:,} doing, {train.todo:,} to do", style="dim")
-    return Group(row, counts)
+    told = snapshot.reported
+    return Group(
+        row, counts, *([] if told is None else [Text(f"reported  {reported_words(snapshot, told)}")])
+    )
 
 
 def _throughput(snapshot: JobSnapshot, rates: Sequence[float]) -> RenderableType:

@@ -11,10 +11,11 @@ from dlrover_nb.api.job import Job
 from dlrover_nb.api.own_parts import data_part, free_name, model_part
 from dlrover_nb.api.records import Records
 from dlrover_nb.api.submission import job_of, settings_of
+from dlrover_nb.api.unmanaged_view import others_blocks, unmanaged_job_view
 from dlrover_nb.api.views import JobsView, Note, SubmittedView
 from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.client.asked_cluster import AskedCluster
-from dlrover_nb.core.errors import DlroverError, NotFoundError
+from dlrover_nb.core.errors import DlroverError, NotFoundError, UnmanagedJobError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.widgets.poller import Poller
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.load_view import LoadView
     from dlrover_nb.api.submission import JobText
-    from dlrover_nb.api.views import LogsView
+    from dlrover_nb.api.unmanaged_view import UnmanagedJobView
+    from dlrover_nb.api.views import LogsView, TextView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_access import ClusterAccess
@@ -151,8 +153,27 @@ class Cluster(Records):
         )
 
     def jobs(self) -> JobsView:
-        """Return all jobs, newest first: running ones, and those in the history."""
-        return JobsView(self.core.jobs())
+        """Return all jobs, newest first: running ones, and those in the history; then those of others."""
+        return JobsView(self.core.jobs(), others_blocks(self.core))
+
+    def unmanaged_job(self, name: str) -> UnmanagedJobView:
+        """Find a job that other tools manage, such as a Ray job by its submission; it is only read.
+
+        Parameters
+        ----------
+        name
+            Its name, as `jobs` lists it.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none of that name.
+
+        Examples
+        --------
+        >>> cluster.unmanaged_job("raysubmit_x7").logs()
+        """
+        return unmanaged_job_view(self.core, name)
 
     def job(self, name: str | None = None) -> Job:
         """Find a job, after a restart of the kernel too.
@@ -167,7 +188,7 @@ class Cluster(Records):
         NotFoundError
             When there is none of that name (with the nearest ones).
         InvalidValueError
-            When no name is given and several run.
+            When no name is given and several run, or it is managed by other tools (`UnmanagedJobError`).
 
         Examples
         --------
@@ -226,7 +247,7 @@ class Cluster(Records):
 
         return import_file(path, start=self.submit, find=self.job)
 
-    def logs(self, job: str, node: str | None = None, *, n: int = 100) -> LogsView:
+    def logs(self, job: str, node: str | None = None, *, n: int = 100) -> LogsView | TextView:
         """Return the log lines of the nodes of a job, also after its master has ended.
 
         Parameters
@@ -255,6 +276,10 @@ class Cluster(Records):
             if self.simulated:
                 raise
             return past.logs(job, node, n=n, gone=gone)
+        except UnmanagedJobError:
+            if node is not None:
+                raise
+            return self.unmanaged_job(job).logs(n=n)
         return found.logs(node, n=n)
 
     def dash(self, job: str | None = None) -> ManyJobs:

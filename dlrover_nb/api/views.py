@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.widgets.blocks import Block
     from dlrover_nb.widgets.rows.tables import Tables
 
 
@@ -56,9 +57,10 @@ class Shown(Tabular):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobsView(Shown):
-    """The list of jobs."""
+    """The list of jobs; `others` are blocks of those that other tools manage."""
 
     jobs: tuple[JobSummary, ...]
+    others: tuple[Block, ...] = ()
 
     def __iter__(self) -> Iterator[JobSummary]:
         return iter(self.jobs)
@@ -93,7 +95,7 @@ class JobsView(Shown):
 
     def view(self) -> View:
         """Return the content."""
-        return status.jobs_view(self.jobs)
+        return status.jobs_view(self.jobs, self.others)
 
     def tables(self) -> Tables:
         """Return it as data."""

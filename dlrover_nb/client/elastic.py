@@ -262,7 +262,7 @@ class Elastic:
 
     def _size_of_batch(self) -> int:
         joined = session()
-        told = 0 if joined is None else int(joined.state()["batch_size"])
+        told = 0 if joined is None else joined.batch_size()
         return told or self._batch_size
 
     def _n_accumulate(self) -> int:

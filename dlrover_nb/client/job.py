@@ -28,7 +28,7 @@ def is_changing() -> bool:
 def batch_size(default: int) -> int:
     """Return how many rows a step of this node should have: as somebody set it, else `default`."""
     joined = session()
-    return default if joined is None else int(joined.state()["batch_size"]) or default
+    return default if joined is None else joined.batch_size() or default
 
 
 def acknowledge() -> None:

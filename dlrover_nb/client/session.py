@@ -59,6 +59,7 @@ class Session:
         self._state: dict[str, Any] = {}
         self._n_restored = 0
         self.busy: tuple[int, float] = (0, 0.0)  # rows computed since the start, and the seconds for them
+        self.asks_size = False  # whether the program ever asked how large its batches should be
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
 
@@ -128,6 +129,13 @@ class Session:
             fields = {"auc": auc, "log_loss": log_loss, "n_sample": n_sample}
             self._link.call("evaluated", {"caller": self.caller, **fields})
 
+    def tell_model(self, url: str, sha256: str, n_row: int, n_byte: int) -> None:
+        """Tell where a trained model of ours was written, with all rows that are done here."""
+        with self._lock:
+            self._refresh()
+            fields = {"url": url, "sha256": sha256, "n_row": n_row, "n_byte": n_byte}
+            self._link.call("model kept", {"caller": self.caller, **fields})
+
     @property
     def outdated_world(self) -> int:
         """Number of the world that another one is to follow; 0: the present one is right."""
@@ -141,6 +149,11 @@ class Session:
             self.report()
             self._begin()
         return self._state
+
+    def batch_size(self) -> int:
+        """Return the rows of a mini-batch of this node, as somebody set them; 0: nobody did."""
+        self.asks_size = True
+        return int(self.state()["batch_size"])
 
     def rows(self) -> str:
         """Return the account of rows, with all that is done here."""
@@ -171,9 +184,8 @@ class Session:
             for each in done:
                 del self._elsewhere[caller["program"], each["shard"], each["grant"]]
         n_row, busy_s = self.busy
-        self._state = self._call(
-            "state", tries=tries, holding=self._holding(), n_row_busy=n_row, busy_s=busy_s
-        )[1]
+        told = {"n_row_busy": n_row, "busy_s": busy_s, "asks_size": self.asks_size}
+        self._state = self._call("state", tries=tries, holding=self._holding(), **told)[1]
 
     def _call(self, kind: str, tries: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401 - JSON
         """Send a request with what is done since the last one, and note what it says of the leases."""

@@ -36,6 +36,10 @@ class InvalidValueError(DlroverError, ValueError):
     """A value is not valid: nothing was changed."""
 
 
+class UnmanagedJobError(InvalidValueError):
+    """The job is managed by other tools, and is only read here: nothing was changed."""
+
+
 class NotFoundError(DlroverError, LookupError):
     """A job, proposal, file or column that was named does not exist."""
 

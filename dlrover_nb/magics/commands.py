@@ -13,7 +13,7 @@ from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, kubernetes_address
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import kind_of, read_address
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, UnmanagedJobError
 from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.verb import MAGIC, DetachedError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from dlrover_nb.api.job import Job
+    from dlrover_nb.api.unmanaged_view import UnmanagedJobView
     from dlrover_nb.api.views import DecisionView, JobsView, Note, StatusView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.connect.kinds import Options
@@ -167,6 +168,13 @@ class Commands:
         job = self.cluster().job(name)
         self.session.jobs.setdefault(name, True)
         return job
+
+    def any_job(self, name: str | None) -> Job | UnmanagedJobView:
+        """Return the named job, also one that other tools manage, or the only one of ours that runs."""
+        try:
+            return self.job(name)
+        except UnmanagedJobError:
+            return self.cluster().unmanaged_job(str(name))
 
     def wait(self, job: Job, timeout_s: float | None = None, until: str = "end") -> StatusView:
         """Block until the job has ended, or proposes a plan.

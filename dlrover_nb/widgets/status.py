@@ -10,6 +10,7 @@ from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
+from dlrover_nb.core.structs.summary import left_of
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.reported import TrainerStatus
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.shards import ShardCounts
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot, MemoryLine, NodeView, SeriesChunk
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 _MOST_NODES = 24  # of a table in a saved notebook
 
 
-def jobs_view(jobs: Sequence[JobSummary]) -> View:
-    """Return the list of jobs."""
+def jobs_view(jobs: Sequence[JobSummary], others: Sequence[Block] = ()) -> View:
+    """Return the list of jobs, with the blocks of those of others below."""
     head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
     rows = tuple(_job_row(job) for job in jobs)
     note = "Open: a proposal, or an action against stragglers, that waits for a decision."
@@ -42,13 +44,13 @@ def jobs_view(jobs: Sequence[JobSummary]) -> View:
         for job in jobs
         if job.phase is JobPhase.FAILED and job.message
     )
-    empty = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
-    return View(
-        "Jobs",
-        (Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note), *why)
-        if jobs
-        else empty,
+    blocks: tuple[Block, ...] = (
+        Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note),
+        *why,
     )
+    if not jobs:
+        blocks = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
+    return View("Jobs", (*blocks, *others))
 
 
 def _is_past(job: JobSummary) -> bool:
@@ -131,6 +133,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     ]
     if snapshot.spec.due_s(snapshot.started_at_s) is not None:
         facts.insert(6, ("deadline", deadline_words(snapshot)))
+    if snapshot.reported is not None:
+        facts.append(("reported", reported_words(snapshot, snapshot.reported)))
     if snapshot.stop is not None and not snapshot.phase.is_final:
         facts.append(("early stop", snapshot.stop.words))
     if snapshot.pins:
@@ -142,6 +146,18 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     if snapshot.n_refused_client:
         facts.append(("refused", f"{snapshot.n_refused_client:,} connections without the job's key"))
     return tuple(facts)
+
+
+def reported_words(snapshot: JobSnapshot, told: TrainerStatus) -> str:
+    """Return what the program tells of its progress itself, and how long ago it did."""
+    left_s = None if told.remaining_s is None else left_of(snapshot)
+    parts = (
+        "" if told.percentage is None else f"{told.percentage} % done",
+        "" if left_s is None else f"{units.duration(left_s)} to go",
+        ", ".join(f"{name} {value}" for name, value in told.metrics),
+    )
+    age_s = max((snapshot.ended_at_s or snapshot.at_s) - told.at_s, 0.0)
+    return f"{'; '.join(filter(None, parts)) or 'no values'} ({units.duration(age_s)} ago)"
 
 
 def deadline_words(snapshot: JobSnapshot) -> str:
@@ -302,7 +318,8 @@ def _network(node: NodeView) -> str:
     if node.last is None:
         return units.MISSING
     n_byte = node.last.n_byte_sent + node.last.n_byte_received
-    return f"{units.number(n_byte / node.last.window_s / 1e6)} MB/s"
+    by = f" by {node.last.carrier}" if node.last.carrier else ""
+    return f"{units.number(n_byte / node.last.window_s / 1e6)} MB/s{by}"
 
 
 def _limits_note(nodes: Sequence[NodeView]) -> str:

@@ -5,16 +5,19 @@ Of Kubeflow and JobSet the controllers are played (`played`), and for TrainJobs 
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_names import served_names
+from cluster_names import HOST, served_names
 from external_programs import losses, tensorflow, torch
 from jobset_played import JobSetController
 from kube import ROOT, host_files
 from kubeflow_played import TfOperator, TorchOperator
-from played import SUCCEEDED, install, install_definition
-from trainer_played import RUNTIMES, TrainJobController
+from played import SUCCEEDED, Controller, install, install_definition
+from status_server_played import status_server
+from trainer_played import RUNTIMES, ReportedTrainJobController, TrainJobController
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
@@ -95,14 +98,16 @@ def apply(api, documents: list[dict[str, Any]]) -> None:
         api.create(KINDS[document["kind"]], document)
 
 
-def played(api, kind: str, documents: list[dict[str, Any]]) -> tuple[str, dict[str, str]]:
+def played(
+    api, kind: str, documents: list[dict[str, Any]], by: type[Controller] | None = None
+) -> tuple[str, dict[str, str]]:
     """Apply documents and play the controller to the end; return how it ended, and the logs of all pods."""
     resource, file, controller = PLAYED[kind]
     install(api, resource, file)
     if kind == "trainjob":
         install_definition(api, TRAINING_RUNTIME, RUNTIMES)
     apply(api, documents)
-    player = controller(api, resource, "exported")
+    player = (by or controller)(api, resource, "exported")
     player.begin()
     return player.run()
 
@@ -120,6 +125,24 @@ def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> Non
     assert how == SUCCEEDED, logs
     (told,) = logs.values()
     assert "succeeded" in told
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is needed to make a certificate")
+def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_path) -> None:
+    with status_server(tmp_path, HOST) as (server, env):
+
+        class Reported(ReportedTrainJobController):
+            url = env["KUBEFLOW_TRAINER_SERVER_URL"]
+            certificate = Path(env["KUBEFLOW_TRAINER_SERVER_CA_CERT"]).read_text()
+
+        server.audience = Reported.AUDIENCE
+        how, logs = played(api, "trainjob", exported(api, "trainjob", plan=SMALL, hidden=no_ray), Reported)
+    assert how == SUCCEEDED, logs
+    told = [each.get("progressPercentage") for each in server.statuses]
+    assert told == sorted(told)
+    assert told[-1] == 100, logs
+    assert len(told) > 1, "not its end alone"
+    assert {"loss", "workers", "auc"} <= {each["name"] for each in server.statuses[-1]["metrics"]}
 
 
 @pytest.mark.parametrize(

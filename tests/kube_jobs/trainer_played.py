@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobset_played import JobSetController
+from played import Doc, with_variables
 from trainer_rules import set_of
 
-from dlrover_nb.core.manifests.kinds import TRAINING_RUNTIME
+from dlrover_nb.core.manifests.kinds import CONFIG_MAP, TRAINING_RUNTIME
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
@@ -51,3 +52,32 @@ class TrainJobController(JobSetController):
     @property
     def spec(self) -> dict[str, Any]:
         return self.set
+
+
+class ReportedTrainJobController(TrainJobController):
+    """The same with the gate ``TrainJobStatus``: pods get the address of the status server, its CA and a token.
+
+    Subclasses say where the server is; a token is one of the cluster, for the audience of this TrainJob.
+    """
+
+    url, certificate = "", ""
+    AUDIENCE = "trainer.kubeflow.org/exported"
+    FOLDER = "/var/run/secrets/kubeflow/trainer"
+
+    def begin(self) -> None:
+        config = {"metadata": {"name": f"{self.name}-tls-config"}, "data": {"ca.crt": self.certificate}}
+        self.api.create(CONFIG_MAP, config)
+        super().begin()
+
+    def start(self, name: str, labels: Doc, spec: Doc, notes: Doc | None = None) -> None:
+        token = {"audience": self.AUDIENCE, "expirationSeconds": 3600, "path": "token"}
+        ca = {"name": f"{self.name}-tls-config", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+        sources = [{"serviceAccountToken": token}, {"configMap": ca}]
+        volume = {"name": "kubeflow-trainer-token", "projected": {"sources": sources}}
+        (main,) = spec["containers"]
+        mount = {"name": volume["name"], "mountPath": self.FOLDER, "readOnly": True}
+        main = {**main, "volumeMounts": [*main.get("volumeMounts", ()), mount]}
+        spec = {**spec, "containers": [main], "volumes": [*spec.get("volumes", ()), volume]}
+        values = {"URL": self.url, "CA_CERT": f"{self.FOLDER}/ca.crt", "TOKEN": f"{self.FOLDER}/token"}
+        said = {f"KUBEFLOW_TRAINER_SERVER_{key}": value for key, value in values.items()}
+        super().start(name, labels, with_variables(spec, said), notes)

@@ -21,6 +21,7 @@ from dlrover_nb import cli
 cli.main(sys.argv[1:])
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
+MASTER = "import dlrover_nb.core.backends.%s.master, dlrover_nb.core.driver.own_job, sys; print(*sys.modules)"
 CLIENT = "import dlrover_nb.cli, dlrover_nb.magics.commands, dlrover_nb.core.backends.%s.cluster, sys; print(*sys.modules)"
 
 
@@ -56,3 +57,15 @@ def test_a_client_of_running_jobs_loads_neither_data_nor_history_nor_models(
     kind: str, needs: set[str], tmp_path: Path
 ) -> None:
     assert loaded_by(CLIENT % kind, home=tmp_path) == needs
+
+
+@pytest.mark.parametrize(
+    ("kind", "needs"),
+    [pytest.param("ray", {"ray"}, marks=WITH_RAY), ("local", set())],
+    ids=["ray", "local"],
+)
+def test_a_master_starts_without_what_it_needs_for_decisions_alone(
+    kind: str, needs: set[str], tmp_path: Path
+) -> None:
+    """Nodes wait for their master; scipy is imported when a model is fitted."""
+    assert loaded_by(MASTER % kind, home=tmp_path) == {"sqlalchemy", "zmq"} | needs

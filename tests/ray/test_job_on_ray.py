@@ -22,6 +22,7 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
+from dlrover_nb.core.runtime.flash.names import SHM
 from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart, SetSize
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, Sync
@@ -50,6 +51,11 @@ def assert_exact(spec, snapshot):
     assert snapshot.evaluation.auc > 0.9
 
 
+def carriers(snapshot):
+    """What carries the arrays of workers."""
+    return {node.last.carrier for node in snapshot.nodes if node.role is Role.WORKER and node.last}
+
+
 def in_new_process(code):
     """Start Python code in a process of its own, connected to the same user's Ray."""
     return subprocess.Popen(
@@ -71,11 +77,13 @@ def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(clust
     assert submitter.returncode == -signal.SIGKILL
     handle = cluster.job("survivor")
     snapshot = wait_until(lambda: training(handle, n_sample=5_000), what="training")
+    wait_until(lambda: carriers(handle.snapshot()) == {"shared memory"}, what="actors that share memory")
     killed = kill_node(snapshot, "worker")
     final = handle.wait(LIMIT_S)
     assert_exact(spec, final)
     assert killed not in {n.id for n in final.nodes if n.phase != "gone"}
     assert final.train.returned >= 1
+    assert not list(SHM.glob("dlrover-nb-survivor-*"))
 
 
 def test_a_scaled_job_loses_no_shard(cluster, wait_until):

@@ -40,6 +40,7 @@ from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBatch
 from dlrover_nb.core.structs.stragglers import NodeErrors, Pace, Straggler
 from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.unmanaged import UnmanagedJob
 from dlrover_nb.widgets.rows import columns, results
 from dlrover_nb.widgets.rows.tables import Columns, Tables, listed
 
@@ -61,6 +62,7 @@ REVIEW = Review(
 )
 RESULTS: dict[str, Tables] = {
     "jobs": results.jobs([summarize(SNAPSHOT)]),
+    "unmanaged": results.unmanaged([UnmanagedJob("raysubmit_x7", "Ray job", "RUNNING")]),
     "status": results.status(SNAPSHOT),
     "submit": results.submitted(SNAPSHOT.spec, SCHEMA),
     "plans": results.plans(SNAPSHOT),

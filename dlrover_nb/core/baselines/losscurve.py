@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import nnls
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.numerics import nnls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

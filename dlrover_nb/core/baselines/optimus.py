@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import nnls
 
 from dlrover_nb.core.baselines.losscurve import fit_loss_curve
 from dlrover_nb.core.baselines.state import with_count
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.numerics import nnls
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.resources import CPU_STEP, Role

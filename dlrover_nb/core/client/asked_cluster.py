@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.own_commands import own_service
+from dlrover_nb.core.client.unmanaged import refused_where_unmanaged
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.commands import Action, Asker, Command
 from dlrover_nb.core.structs.people import local_person
@@ -101,15 +102,17 @@ class AskedCluster:
         return self._core.live_jobs()
 
     def job(self, name: str) -> JobHandle:
-        """Find a job by name; `NotFoundError` names the nearest ones."""
-        return self._mine(self._core.job(name))
+        """Find a job by name; `NotFoundError` names the nearest ones, `UnmanagedJobError` whose it is."""
+        with refused_where_unmanaged(self._core, name):
+            return self._mine(self._core.job(name))
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Delete a job and what it left; see `core.client.cluster.Cluster.delete`."""
         command = Command(Action.DELETE, name)
-        return self._commands.run(
-            command, self._asker, self._facts(command), lambda: self._core.delete(name, force=force)
-        )
+        with refused_where_unmanaged(self._core, name):
+            return self._commands.run(
+                command, self._asker, self._facts(command), lambda: self._core.delete(name, force=force)
+            )
 
     def shutdown(self, *, force: bool = False) -> str:
         """End the cluster if this product started it, else disconnect; return what was done."""

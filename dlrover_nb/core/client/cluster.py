@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.people import AccessRole, Person
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
     from dlrover_nb.core.structs.waits import QueueWait
 
 
@@ -150,6 +151,27 @@ class HasQueues(Protocol):
 
     def queue_waits(self) -> tuple[QueueWait, ...]:
         """Return the jobs that a queue holds back; none where no queue can be read."""
+        ...
+
+
+@runtime_checkable
+class ListsUnmanagedJobs(Protocol):
+    """A cluster where other tools run jobs that can be read."""
+
+    def unmanaged_jobs(self) -> tuple[UnmanagedJob, ...]:
+        """Return them, newest first; `BackendError` when their system does not answer."""
+        ...
+
+    def unmanaged_log(self, job: UnmanagedJob, n_line: int) -> tuple[str, ...]:
+        """Return the last lines that one of them wrote.
+
+        Raises
+        ------
+        NotFoundError
+            When they are not kept where they can be read from here; it says where they are.
+        BackendError
+            When their system does not answer.
+        """
         ...
 
 

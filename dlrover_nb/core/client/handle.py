@@ -20,6 +20,7 @@ from dlrover_nb.core.client.until import Until, is_reached, waited_for
 from dlrover_nb.core.errors import AwayError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.commands import Action, Command
+from dlrover_nb.core.structs.reported import URL_VAR
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.trainer_sender import TrainerSender
     from dlrover_nb.core.structs.bounds import PlanBounds
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
@@ -45,6 +47,13 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def _sender() -> TrainerSender | None:
+    """Return what sends a job's progress to Kubeflow Trainer, in a pod of it; few processes are."""
+    from dlrover_nb.core.client.trainer_sender import sender_of  # noqa: PLC0415 - as above
+
+    return sender_of(os.environ)
 
 
 class JobHandle(JobCommands):
@@ -154,18 +163,22 @@ class JobHandle(JobCommands):
         """Block until the job has ended (or what `until` names has come about), or `timeout_s` has passed.
 
         An interrupt does not affect the job. `InvalidValueError` when `timeout_s` is not a valid time.
+        In a pod of Kubeflow Trainer a wait for the end sends the job's progress there.
         """
         if timeout_s is not None:
             _check.at_least(
                 "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
             )
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while not is_reached(snapshot := self._awaited(end), until):
+        sender = _sender() if until is Until.END and URL_VAR in os.environ else None
+        while True:
+            snapshot = self._awaited(end)
+            if sender is not None:
+                sender.offer(snapshot)
+            if is_reached(snapshot, until) or (end is not None and time.monotonic() >= end):
+                return snapshot
             tell(waited_for(snapshot, until))
-            if end is not None and time.monotonic() >= end:
-                break
             time.sleep(POLL_S)
-        return snapshot
 
     def _awaited(self, end_s: float | None) -> JobSnapshot:
         """Return a snapshot; a cluster that is away for a while does not end the wait for a job."""

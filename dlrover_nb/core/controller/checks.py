@@ -12,6 +12,7 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.job import JobPhase, Mode
 
 if TYPE_CHECKING:
@@ -196,7 +197,26 @@ def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
             f"the plan must match the pins ({broken}), got {plan}; "
             f"change the pin first, for example with %dlrover pin {now.name} --clear"
         )
+    _check_store(plan, now)
     check_room(plan, now.job.capacity, now.job.spec.bounds, beside=now.beside)
+
+
+def _check_store(plan: ResourcePlan, now: DecisionContext) -> None:
+    """Refuse other stores of an external job whose workers meet there."""
+    external = now.job.spec.foreign
+    if external is None or not external.framework.has_store:
+        return
+    if plan.ps.count != 1:
+        raise InvalidValueError(
+            f"a {external.framework} job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
+            "change its workers"
+        )
+    if external.framework is Framework.DDP and plan.ps != now.target.ps:
+        raise InvalidValueError(
+            f"the ps of a ddp job, the store where its workers meet, keeps {now.target.ps.cpu:g} cpu and "
+            f"{now.target.ps.memory_mib} MiB while they train, got {plan.ps.cpu:g} cpu and "
+            f"{plan.ps.memory_mib} MiB; change its workers, or submit it anew with another ps"
+        )
 
 
 def _broken(pins: Pins, plan: ResourcePlan) -> str:

@@ -13,6 +13,7 @@ from dlrover_nb.core.controller.quality_log import QualityLog
 from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import (
+    COPIES_WITH_PEERS,
     MemorySeries,
     MemoryUse,
     Outlook,
@@ -80,7 +81,8 @@ class Measurement:
         self._parameter_mib = LastReports()
         self._parameters = MemorySeries()  # of all PS together, under all plans
         self._own_mib = 0.0  # the most that a PS held beside its parameters
-        self._keeps_copies = spec.checkpoint_every_s > 0
+        self._n_copy = 1 if spec.checkpoint_every_s > 0 else 0  # of its parameters, that a PS keeps
+        self._kept_mib = dict.fromkeys(Role, 0.0)  # the most that a node kept for others
         self._pauses: list[tuple[str, float]] = []
         self._last_speed = LastReports()
         self._published: tuple[MemoryLine, ...] = ()
@@ -158,6 +160,9 @@ class Measurement:
             last.add(sample.node, sample.memory_mib, at_s, n_node=n_node)
             largest_mib = max(last.figures.values())
             self._memory[sample.role].add(Report(at_s, self._n_sample_done, largest_mib))
+        self._kept_mib[sample.role] = max(self._kept_mib[sample.role], sample.copy_mib)
+        if sample.copy_mib > 0:
+            self._n_copy = COPIES_WITH_PEERS
         if sample.role is Role.PS:
             self._note_parameters(sample, at_s, n_node)
         if sample.role is Role.WORKER and sample.window_s > 0:
@@ -271,7 +276,8 @@ class Measurement:
         most = most_by_end(reports, self._growth_end(Role.WORKER))
         if most is None:
             return None
-        return MemoryUse(Role.WORKER, n_node, max(r.memory_mib for r in reports), most)
+        own = most + self._kept_mib[Role.WORKER]
+        return MemoryUse(Role.WORKER, n_node, max(r.memory_mib for r in reports), own)
 
     def _ps_use(self, n_node: int) -> MemoryUse | None:
         """Return the use of PS: parameters over all plans so far, and each one's own part.
@@ -287,7 +293,7 @@ class Measurement:
         shared *= max(parts) * len(parts) / sum(parts)  # as the fullest one has more than its part
         own = max(self._own_mib, (most_by_end(reports, end) or 0.0) - shared / n_node)
         used = max(r.memory_mib for r in reports)
-        return MemoryUse(Role.PS, n_node, used, own, shared, has_copy=self._keeps_copies)
+        return MemoryUse(Role.PS, n_node, used, own, shared, n_copy=self._n_copy)
 
     def _note_parameters(self, sample: NodeSample, at_s: float, n_node: int) -> None:
         """Note the parameters of a PS; all together once each has reported under the present plan."""

@@ -86,10 +86,10 @@ def check_action(decision: Decision, now: MitigationContext) -> None:
     """
     if decision.action is None:
         raise InvalidValueError("mitigate needs an action, got none; say what should be done")
-    if now.spec.foreign is not None:
+    if now.spec.foreign is not None and not isinstance(decision.action.action, AdjustBatches):
         raise InvalidValueError(
             f"job {now.spec.name} runs its own programs, got: {decision.action.words}; "
-            "only workers and parameter servers of ours can do that"
+            "of other programs only batch sizes can be adjusted"
         )
     _check_free(now)
     _check_possible(decision.action.action, now)

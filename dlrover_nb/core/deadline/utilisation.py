@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
 
 from dlrover_nb.core.errors import InvalidValueError
 
@@ -57,6 +56,7 @@ def _ratio(n_host: int) -> float:
     n_light = light_hosts(n_host)
     if n_light == n_host:
         return 1.0
+    from scipy.optimize import brentq  # noqa: PLC0415 - see `core.numerics`
 
     def missing(q: float) -> float:
         powers = q ** np.arange(n_host)

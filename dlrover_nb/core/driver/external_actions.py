@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.driver.backend import ResizingBackend
+from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.external import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
+from dlrover_nb.core.redaction import redact
+from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
 from dlrover_nb.core.rundir.shard_log import ShardLog
-from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.runtime.orders import Emit, ResizeNode, StartNode, StopNode, WriteManifest
 from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.trained import Trained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +27,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.service_queue import ServiceQueue
     from dlrover_nb.core.external import ExternalMaster
     from dlrover_nb.core.rundir.job_file import JobFile
+    from dlrover_nb.core.runtime.orders import Manifest
+
+logger = logging.getLogger(__name__)
 
 
 class StatePersistence:
@@ -93,6 +102,11 @@ class ExternalActions:
                 return self._start_node(action)
             case StopNode(node):
                 self._backend.stop_node(node)
+            case ResizeNode(node, cpu, memory_mib):
+                if isinstance(self._backend, ResizingBackend):
+                    self._backend.resize_node(node, (cpu, memory_mib))
+            case WriteManifest(manifest):
+                self._keep(manifest)
             case SendEnvironment(node, text):
                 self._backend.send_environment(node, text)
             case SendAnswer(ticket, answer):
@@ -100,6 +114,18 @@ class ExternalActions:
             case _ as never:
                 assert_never(never)
         return ()
+
+    def _keep(self, manifest: Manifest) -> None:
+        """Complete the checkpoint of a model of ours; where that fails, the job has no model."""
+        spec = self._job.spec
+        data = replace(spec.data, path=redact(spec.data.path))
+        trained = Trained(spec.model, data, self._job.features)
+        try:
+            CheckpointFolder(self._folder, spec.checkpoint_url, trained=trained).write(
+                replace(manifest, at_s=self._clock.now_s())
+            )
+        except CheckpointError as error:
+            logger.warning("job %s: its model is not kept: %s", spec.name, error)
 
     def _start_node(self, order: StartNode) -> tuple[ExternalOrder, ...]:
         config = NodeConfig(

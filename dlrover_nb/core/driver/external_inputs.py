@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, TypeAlias
 
+from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.external import SendAnswer
 from dlrover_nb.core.runtime.flash import free_run
+from dlrover_nb.core.structs.reported import TrainerReport
 
 if TYPE_CHECKING:
     import queue
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.questions import LogLine
     from dlrover_nb.core.structs.services import ServiceCall
 
-StepReports: TypeAlias = "queue.SimpleQueue[StepsDone]"
+StepReports: TypeAlias = "queue.SimpleQueue[StepsDone | TrainerReport]"
 
 
 class ExternalInputs:
@@ -32,7 +34,7 @@ class ExternalInputs:
     master, backend, logs, clock
         The master that decides, the backend, the programs' logs, and the clock.
     reports
-        Steps that programs report; filled by other threads, read on the next tick.
+        What programs report; filled by other threads, read on the next tick.
     calls
         Calls of programs, which wait for their answers.
     """
@@ -51,6 +53,8 @@ class ExternalInputs:
         clock: Clock,
     ) -> None:
         self._calls = calls
+        self._resizer = backend if isinstance(backend, ResizingBackend) else None
+        master.resizes_in_place = False if self._resizer is None else None
         self._master, self._backend, self._logs, self._clock = master, backend, logs, clock
         self._reports, self._woken = reports, threading.Event()
         self.wake = self._woken.set
@@ -69,8 +73,16 @@ class ExternalInputs:
         return orders + self._read_logs()
 
     def observe(self, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Report to the master which pods run, and where."""
-        return self._master.update_addresses(self._backend.addresses(), at_s)
+        """Report to the master which pods run, and where, and which got another size."""
+        orders = self._master.update_addresses(self._backend.addresses(), at_s)
+        if self._resizer is None:
+            return orders
+        resizes = self._resizer.resizes_in_place()
+        if resizes is not None and resizes is not self._master.resizes_in_place:
+            orders += self._master.set_resizes_in_place(resizes=resizes, at_s=at_s)
+        for each in self._resizer.allotted():
+            orders += self._master.on_allotted(each.node, each.need, each.why, at_s)
+        return orders
 
     def on_exit(self, exited: NodeExited, at_s: float) -> list[ExternalOrder]:
         """Report a node's exit to the master, with the steps and the error in its log."""
@@ -99,8 +111,9 @@ class ExternalInputs:
         self._logs.close(at_s)
         free_run(self._master.memory)
 
-    def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
-        return self._master.on_steps(steps, self._clock.now_s())
+    def _on_report(self, told: StepsDone | TrainerReport) -> tuple[ExternalOrder, ...]:
+        steps = self._master.hear(told) if isinstance(told, TrainerReport) else told
+        return () if steps is None else self._master.on_steps(steps, self._clock.now_s())
 
     def _of_node(self, call: ServiceCall) -> ServiceCall:
         """Return the call as one of a node that the master knows."""

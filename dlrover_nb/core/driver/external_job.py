@@ -14,6 +14,7 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.driver.external_actions import ExternalActions, StatePersistence
 from dlrover_nb.core.driver.external_inputs import ExternalInputs, StepReports
@@ -25,7 +26,9 @@ from dlrover_nb.core.driver.service_queue import ServiceQueue
 from dlrover_nb.core.external import NO_FEATURES, ExternalAction, ExternalMaster, planned
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, write_job
+from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.shard_log import read_shard_log
+from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.flash import MemoryClaim, run_name
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.events import JobSubmitted
@@ -135,9 +138,14 @@ def begin_composed(
     spec, capacity = planned(spec), backend.capacity()
     check_fits(spec.plan, capacity)
     clock = around.clock
-    job = JobFile(spec, around.features, clock.now_s(), around.url, "", "", anchor=clock.anchor)
     with contextlib.ExitStack() as held:
         _hold(spec, around.folder, held)
+        origin = origin_of(spec, around.features, folder=around.folder)
+        features, began_from = around.features, None
+        if origin is not None:
+            features, began_from = origin.features, origin.began_from
+            (around.folder / ORIGIN_FILE).write_bytes(to_json(origin.checkpoint.manifest))
+        job = JobFile(spec, features, clock.now_s(), around.url, "", "", began_from, clock.anchor)
         write_job(around.folder, job)
         recorded = _recorded(spec, around, held)
         master, logs, inputs = compose(spec, capacity, recorded, around)
@@ -211,6 +219,7 @@ def _parts(
         inputs=inputs,
         persistence=StatePersistence(master, logs, around.folder),
         perform=actions.perform,
+        began_from=job.began_from,
         recorded=recorded,
         clock=around.clock,
     )

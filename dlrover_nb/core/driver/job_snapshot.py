@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller import Controller
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobPhase, JobSpec
+    from dlrover_nb.core.structs.reported import TrainerStatus
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
@@ -108,6 +109,11 @@ class Run(Protocol):
         """Quality on the held-out rows."""
         ...
 
+    @property
+    def reported(self) -> TrainerStatus | None:
+        """What a program told last by the protocol of Kubeflow Trainer."""
+        ...
+
 
 def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
     at_s: float,
@@ -174,5 +180,6 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         mitigations=view.mitigations,
         node_errors=view.node_errors,
         queue=view.queue,
+        reported=master.reported,
         stop=view.stop,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.reported import TrainerReport
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.services import ServiceCall
 
@@ -80,9 +81,9 @@ class OperatorManagedInputs(ExternalInputs):
             self._operator.apply_plan(master.target, self._recorded.last_decision)
         return orders
 
-    def _on_report(self, steps: StepsDone) -> tuple[ExternalOrder, ...]:
-        """Pass on steps: the program names its pod."""
-        return super()._on_report(replace(steps, node=self._operator.node_of(steps.node)))
+    def _on_report(self, told: StepsDone | TrainerReport) -> tuple[ExternalOrder, ...]:
+        """Pass on what is reported: the program names its pod."""
+        return super()._on_report(replace(told, node=self._operator.node_of(told.node)))
 
     def _of_node(self, call: ServiceCall) -> ServiceCall:
         """Return the call as one of a node: the program names its pod."""

@@ -23,11 +23,13 @@ from urllib.parse import parse_qs
 from dlrover_nb.core.client.calls import ANSWERS, CALLS, NotBegun, right_of
 from dlrover_nb.core.client.link import CallHandler
 from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.driver.trainer_reports import take_status
 from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.manifests.objects import READY_PATH
 from dlrover_nb.core.structs.call_rights import METHOD_OF, METHODS, CallRight, access_token
 from dlrover_nb.core.structs.external import StepsDone
 from dlrover_nb.core.structs.pods import CHECK_HEADER, CHECK_PATH, CodeTried
+from dlrover_nb.core.structs.reported import TRAINER_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.calls import Answer, Call
     from dlrover_nb.core.client.link import Served
     from dlrover_nb.core.driver.service_queue import ServiceQueue
+    from dlrover_nb.core.structs.reported import TrainerReport
 
 T = TypeVar("T")
 
@@ -126,10 +129,11 @@ class MasterService:
         """Set the answer to calls until this master continues the job of an earlier one."""
         self._not_begun = NotBegun(doing, is_resuming=True)
 
-    def take_reports(self, token: str, report: Callable[[StepsDone], None]) -> None:
-        """Accept steps that external programs report with this token from now on."""
-        taken = Taken(StepsDone, REPORT_HEADER, token.encode(), report)
+    def take_reports(self, token: str, report: Callable[[StepsDone | TrainerReport], None]) -> None:
+        """Accept what external programs report with this token from now on: steps, or a Trainer's status."""
+        taken: Taken[StepsDone] = Taken(StepsDone, REPORT_HEADER, token.encode(), report)
         self._takers[REPORT_PATH] = partial(take_report, taken=taken)
+        self._takers[TRAINER_PATH] = partial(_take_trainer_status, token=token.encode(), hear=report)
 
     def take_calls(self, token: str, calls: ServiceQueue) -> None:
         """Answer calls that external programs make with this token from now on, by the loop of their job."""
@@ -220,6 +224,12 @@ def take_report(environ: Mapping[str, Any], taken: Taken[Any]) -> Response:
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
     return Response("200 OK", b"heard")
+
+
+def _take_trainer_status(
+    environ: Mapping[str, Any], token: bytes, hear: Callable[[TrainerReport], None]
+) -> Response:
+    return Response(*take_status(environ, token, hear), _JSON)
 
 
 def take_call(environ: Mapping[str, Any], token: bytes, calls: ServiceQueue) -> Response:

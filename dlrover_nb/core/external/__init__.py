@@ -9,9 +9,8 @@ from dlrover_nb.core.external.orders import ExternalAction, ExternalOrder, SendA
 from dlrover_nb.core.external.program import BEGINS, program
 from dlrover_nb.core.external.recovery_record import ExternalRecord
 from dlrover_nb.core.external.rendezvous import Member, environment
-from dlrover_nb.core.external.state import planned
 from dlrover_nb.core.external.step_log import StepLog
-from dlrover_nb.core.external.submitted import NO_FEATURES, checked
+from dlrover_nb.core.external.submitted import NO_FEATURES, checked, planned
 
 __all__ = [
     "BEGINS",

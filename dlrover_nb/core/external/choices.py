@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
+from dlrover_nb.core.structs.actions import AdjustBatches
+from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from dlrover_nb.core.external.state import ExternalState
     from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.shards import QuarantinedShard, UserChoice
 
 
@@ -39,6 +43,45 @@ def apply_choice(state: ExternalState, choice: UserChoice) -> str:
             assert_never(never)
 
 
+def adjust_batches(state: ExternalState, choice: MitigationChoice) -> str:
+    """Give workers other batch sizes against stragglers; return it in words.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is another action, which programs of others cannot do, they do not ask for their batch size,
+        or not all workers get one.
+    StaleDecisionError
+        When the job does not train with all nodes of its plan.
+    """
+    action, asked = choice.action.action, f"got: {choice.action.words}"
+    if not isinstance(action, AdjustBatches):
+        raise InvalidValueError(
+            f"job {state.name} runs its own programs, {asked}; of those only batch sizes can be adjusted"
+        )
+    present = [node.id for node in state.nodes if node.role is Role.WORKER and node.phase is NodePhase.READY]
+    if state.running is None:
+        raise StaleDecisionError(
+            f"batch sizes of job {state.name} can be set while it trains with all nodes of its plan, "
+            f"{asked}; decide once it does"
+        )
+    if deaf := [node for node in present if node not in state.size_askers]:
+        raise InvalidValueError(
+            f"the programs of job {state.name} never asked for their batch size on {', '.join(deaf)}, "
+            f"{asked}; let them use dlrover_nb.client.batch_size, or dlrover_nb.client.elastic"
+        )
+    sizes, times = dict(action.sizes), dict(action.accumulate)
+    if sizes.keys() != set(present):
+        raise InvalidValueError(
+            f"expected a batch size of each of {', '.join(present)}, got those of {', '.join(sorted(sizes))}"
+        )
+    if state.external.framework is not Framework.DDP:  # only elastic programs accumulate
+        sizes, times = dict(action.samples), {}
+    state.batch_sizes = tuple(sorted(sizes.items()))
+    state.batch_times = tuple((node, times.get(node, 1)) for node in sorted(sizes))
+    return f"{choice.by} decided to {choice.action.words}" + (f": {choice.why}" if choice.why else "")
+
+
 def in_quarantine(job: str, shard: QuarantinedShard) -> str:
     """Return the message about a shard that was isolated."""
     command, number = f"%dlrover shards {job}", shard.shard
@@ -58,6 +101,7 @@ def _set_batch_sizes(state: ExternalState, choice: BatchChoice) -> str:
     if min(sizes.values()) < 1:
         raise InvalidValueError(f"batch sizes must be >= 1, got {sizes}")
     state.batch_sizes = tuple(sorted({**dict(state.batch_sizes), **sizes}.items()))
+    state.batch_times = tuple(each for each in state.batch_times if each[0] not in sizes)
     text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
     return f"{choice.by} sets batch sizes: {text}"
 

@@ -30,12 +30,16 @@ CALLS_PER_S = 500  # of all members while they wait for a world
 
 
 def wanted(state: ExternalState) -> tuple[str, ...]:
-    """Return the workers that are to train: of those that are up the oldest, as many as the plan has."""
-    plan = state.target.worker
-    up = [n.id for n in state.node_set.nodes if _is_up(n) and n.role is Role.WORKER and n.has_shape(plan)]
-    there = set(up)
-    kept = [node for node in state.worlds.now.members if node in there]
-    return tuple(dict.fromkeys([*kept, *up]))[: plan.count]
+    """Return the workers that are to train: of those that are up the oldest, as many as the plan has.
+
+    One of another shape goes on until a successor asks for a world (`shapes`).
+    """
+    plan, members = state.target.worker, state.worlds.now.members
+    up = [n for n in state.node_set.of(Role.WORKER) if _is_up(n)]
+    right = _oldest(members, [n.id for n in up if n.fits(plan)])[: plan.count]
+    old = _oldest(members, [n.id for n in up if not n.fits(plan)])
+    n_old = plan.count - sum(map(state.worlds.is_there, right))
+    return (*right, *old[:n_old])
 
 
 def store_of(state: ExternalState) -> ExternalNode | None:
@@ -91,7 +95,7 @@ def answer(state: ExternalState, node: str, request: Request) -> ServiceAnswer:
 def share(state: ExternalState, node: str) -> Part:
     """Return what a node has of a step; a size of 0: as its program has it."""
     part, size = state.parts.get(node, Part(0)), dict(state.batch_sizes).get(node, 0)
-    return Part(size, part.times) if size else part
+    return Part(size, dict(state.batch_times).get(node, part.times)) if size else part
 
 
 def hear_speed(state: ExternalState, node: str, n_row: int, busy_s: float) -> None:
@@ -104,6 +108,12 @@ def hear_speed(state: ExternalState, node: str, n_row: int, busy_s: float) -> No
     if speeds is not None:
         now = {each: share(state, each) for each in members}
         state.parts = by_speed(state.spec, members, speeds, now)
+
+
+def _oldest(members: Sequence[str], nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return nodes with those of the world first, by rank."""
+    there = set(nodes)
+    return tuple(dict.fromkeys([*(node for node in members if node in there), *nodes]))
 
 
 def _made(node: str, world: World, store: str) -> WorldMade:

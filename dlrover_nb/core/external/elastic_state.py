@@ -1,11 +1,14 @@
-"""What an elastic job changes of its state when its nodes come and go; other jobs have rendezvous."""
+"""What an elastic job changes of its state when its nodes come and go, and whom programs are told to meet."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external import elastic
-from dlrover_nb.core.external.state import ExternalState
+from dlrover_nb.core.external.orders import SendEnvironment
+from dlrover_nb.core.external.rendezvous import Member, environment
+from dlrover_nb.core.external.reported_state import ReportedState
+from dlrover_nb.core.structs.events import BatchSizesSet
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
 
 
-class ElasticState(ExternalState):
+class ElasticState(ReportedState):
     """See `ExternalState`."""
 
     def settle_world(self, at_s: float) -> None:
@@ -21,12 +24,34 @@ class ElasticState(ExternalState):
         if elastic.advance(self, at_s):
             self._met_at_s, self._n_rendezvous = at_s, self.worlds.now.number
             self._heard, self._before = set(), set()
+            self._drop_shares(at_s)
         self._members = elastic.members(self)
         wanted = elastic.wanted(self)
         for node in self._node_set.nodes:
             is_surplus = node.role is Role.WORKER and bool(node.address) and node.id not in wanted
             if is_surplus and self.worlds.now.number and node.id not in self._members:
                 self._stop_node(node)
+
+    def _drop_shares(self, at_s: float) -> None:
+        """Drop parts of a global batch that were set for other workers: they would not sum to it."""
+        is_of_others = {node for node, _ in self.batch_sizes} != set(self.worlds.now.members)
+        if self.batch_sizes and is_of_others and self._spec.global_batch is not None:
+            self.batch_sizes = self.batch_times = ()
+            self._emit(BatchSizesSet(at_s, ()))
+
+    def _send_environments(self) -> None:
+        """Order the variables of the last rendezvous for all of its members."""
+        if self._external.framework is Framework.DDP:
+            self._orders += elastic.environments(self, self._node_set.nodes)
+            return
+        known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
+        if len(known) < len(self._members):
+            return
+        members = [Member(node.id, node.role, node.address) for node in known]
+        rendezvous_id = f"{self._spec.name}-{self._n_rendezvous}"
+        for node in (node for node in known if not node.is_finished):
+            text = environment(self._external, members, node.id, rendezvous_id=rendezvous_id)
+            self._orders.append(SendEnvironment(node.id, text))
 
     def _send_own_environment(self, node: ExternalNode) -> None:
         """Order the variables of a node of an elastic job, which do not depend on others."""

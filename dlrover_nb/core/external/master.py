@@ -18,17 +18,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import choices, elastic, service_calls
+from dlrover_nb.core.external import choices, service_calls, shapes
 from dlrover_nb.core.external.elastic_state import ElasticState
 from dlrover_nb.core.external.orders import ExternalOrder, SendEnvironment
 from dlrover_nb.core.external.recovery_record import StopRecord
-from dlrover_nb.core.external.rendezvous import Member, environment
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.runtime import crash_loops
 from dlrover_nb.core.runtime.orders import StartNode
 from dlrover_nb.core.structs.events import (
     BatchSizesSet,
+    MitigationEnded,
     NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.recovery_record import ExternalRecord
     from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -131,12 +130,12 @@ class ExternalMaster(ElasticState):
             self._emit(BatchSizesSet(at_s, self.batch_sizes))
         return self._settle(at_s)
 
-    def mitigate(self, choice: MitigationChoice, _at_s: float) -> tuple[ExternalOrder, ...]:
-        """Refuse: only jobs of our own workers support this."""
-        raise InvalidValueError(
-            f"job {self._spec.name} runs its own programs, got: {choice.action.words}; "
-            "only workers and parameter servers of ours can do that"
-        )
+    def mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Give workers other batch sizes, if their programs ask; raises as `choices.adjust_batches`."""
+        self._note(choices.adjust_batches(self, choice), at_s)
+        self._emit(BatchSizesSet(at_s, self.batch_sizes))
+        self._emit(MitigationEnded(at_s, choice.decision))
+        return self._settle(at_s)
 
     def on_exit(  # noqa: PLR0913 - what is known of it, by keyword
         self,
@@ -211,6 +210,16 @@ class ExternalMaster(ElasticState):
         self._waits_since_s = (self._waits_since_s or at_s) if waits else None
         return self._settle(at_s)
 
+    def set_resizes_in_place(self, *, resizes: bool, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Note whether the cluster resizes nodes in place."""
+        self.resizes_in_place = resizes
+        return self._settle(at_s)
+
+    def on_allotted(self, node: str, need: Need, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
+        """Handle what became of a node's other size; `why` says why it was refused."""
+        self._orders += shapes.allotted(self, node, need, why, at_s)
+        return self._settle(at_s)
+
     def set_capacity(self, capacity: Capacity, at_s: float) -> tuple[ExternalOrder, ...]:
         """Note a change of machines."""
         self._capacity = capacity
@@ -239,6 +248,7 @@ class ExternalMaster(ElasticState):
     def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:
         self._check_end(at_s)
         if not self.phase.is_final and self._stop is None:
+            self._orders += shapes.advance(self, at_s)
             self._start_missing(at_s)
             self._meet(at_s)
             self._check_plan_applied(at_s)
@@ -261,7 +271,7 @@ class ExternalMaster(ElasticState):
             return
         for role in Role:
             plan = self.target.role(role)
-            n_missing = self._node_set.n_missing(role, plan)
+            n_missing = shapes.n_to_start(self, role)
             if n_missing and self._restarts[role].not_before_s(at_s, plan.count) <= at_s:
                 for _ in range(n_missing):
                     node = self._node_set.add(role, plan, at_s)
@@ -269,14 +279,13 @@ class ExternalMaster(ElasticState):
 
     def _meet(self, at_s: float) -> None:
         """Start a rendezvous once all desired nodes are up, and end surplus nodes."""
+        for node in shapes.in_the_way(self):
+            self._stop_node(node)
         if self._external.framework is Framework.DDP:
             self.settle_world(at_s)
             return
         wanted = self._node_set.wanted(self.target)
         if wanted is None:
-            if self._waits_since_s is not None:
-                for node in self._node_set.misfits(self.target):  # their successors need the room
-                    self._stop_node(node)
             return
         members = tuple(node.id for node in wanted)
         if members != self._members:
@@ -294,24 +303,11 @@ class ExternalMaster(ElasticState):
             if node.id not in members:
                 self._stop_node(node)
 
-    def _send_environments(self) -> None:
-        """Order the variables of the last rendezvous for all of its members."""
-        if self._external.framework is Framework.DDP:
-            self._orders += elastic.environments(self, self._node_set.nodes)
-            return
-        known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
-        if len(known) < len(self._members):
-            return
-        members = [Member(node.id, node.role, node.address) for node in known]
-        rendezvous_id = f"{self._spec.name}-{self._n_rendezvous}"
-        for node in (node for node in known if not node.is_finished):
-            text = environment(self._external, members, node.id, rendezvous_id=rendezvous_id)
-            self._orders.append(SendEnvironment(node.id, text))
-
     def _check_plan_applied(self, at_s: float) -> None:
         """Note whether the target runs, and emit it once."""
         wanted = self._node_set.wanted(self.target)
         is_there = wanted is not None and {node.id for node in wanted} == set(self._members)
+        is_there = is_there and all(node.coming is None for node in wanted or ())
         self._is_in_place = is_there and (self._all_heard or at_s > self._met_at_s + QUIET_S)
         if self._is_in_place and self._change_since_s is not None:
             pause_s = 0.0 if self._applied is None else self._pause_s

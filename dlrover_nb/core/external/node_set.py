@@ -12,6 +12,7 @@ from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -31,10 +32,18 @@ class ExternalNode:
     has_worked: bool = False
     waits_for: str = ""
     last: NodeSample | None = None
+    coming: Need | None = None  # the size that it gets in place; None: it keeps its own
+    asked_size_s: float | None = None  # when the cluster was asked for that
+    refused_size: Need | None = None  # which it cannot get in place
+    has_made_room: bool = False  # whether another node ended because this one waits
 
     def has_shape(self, plan: RolePlan) -> bool:
         """Whether its resources are exactly those of the plan."""
         return (self.cpu, self.memory_mib) == (plan.cpu, plan.memory_mib)
+
+    def fits(self, plan: RolePlan) -> bool:
+        """Whether it has the plan's resources, or gets them in place."""
+        return self.has_shape(plan) or self.coming == (plan.cpu, plan.memory_mib)
 
     def view(self, *, is_member: bool) -> NodeView:
         """Return a frozen view; a running pod without a running program is paused."""
@@ -117,10 +126,14 @@ class ExternalNodes:
 
     def misfits(self, plan: ResourcePlan) -> tuple[ExternalNode, ...]:
         """Return the nodes whose resources differ from the plan's."""
-        return tuple(node for node in self.nodes if not node.has_shape(plan.role(node.role)))
+        return tuple(node for node in self.nodes if not node.fits(plan.role(node.role)))
+
+    def of(self, role: Role) -> list[ExternalNode]:
+        """Return the nodes of a role."""
+        return [node for node in self.nodes if node.role is role]
 
     def _fitting(self, role: Role, plan: RolePlan) -> list[ExternalNode]:
-        return [node for node in self.nodes if node.role is role and node.has_shape(plan)]
+        return [node for node in self.of(role) if node.fits(plan)]
 
     # across the loss of a master
 

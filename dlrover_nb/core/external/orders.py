@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.runtime.orders import Emit, ResizeNode, StartNode, StopNode, WriteManifest
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.services import ServiceAnswer
@@ -43,5 +43,5 @@ class SendAnswer:
     answer: ServiceAnswer
 
 
-ExternalAction = StartNode | StopNode | SendEnvironment | SendAnswer
+ExternalAction = StartNode | StopNode | ResizeNode | WriteManifest | SendEnvironment | SendAnswer
 ExternalOrder = ExternalAction | Emit

@@ -11,6 +11,10 @@ are data, a line ``NAME=VALUE`` each, and only those of `rendezvous.NAMES` are s
 A file that cannot be read tells nothing, and the program goes on: the kubelet replaces the folder around it
 with each change of another annotation. An empty one tells it to end.
 
+A program that reports by the protocol of Kubeflow Trainer finds its variables set too, from the address that
+the master has when the program begins: one that is replaced in another pod is reported to from the program's
+next start on.
+
 After a program fails, its pod waits a little before failing too: usually another program was lost, and this
 one restarts once that is replaced. If the program was killed (137, as when out of memory), the pod fails at
 once.
@@ -21,12 +25,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external.rendezvous import NAMES
+from dlrover_nb.core.structs.pods import NODE_VAR
+from dlrover_nb.core.structs.reported import CERTIFICATE_VAR, TOKEN_FILE_VAR, TRAINER_PATH, URL_VAR
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
 
 CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
+REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"
+CERTIFICATES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)  # where distributions keep them; clients load them even where the address is plain HTTP
 BEGINS = "dlrover-nb: the program begins"  # written before each start: later lines are of another program
 LINGER_S, TERM_S = 15, 10
 
@@ -45,6 +58,13 @@ while :; do
     esac
   done
   unset IFS; set +f
+  u=$(cat "${REPORT_FILE_VAR}" 2>/dev/null)
+  if [ "$u" ] && [ "${TOKEN_FILE_VAR}" ]; then
+    export {URL_VAR}="${{u%/v1/*}}{TRAINER_PATH}?node=${NODE_VAR}"
+    for u in {" ".join(CERTIFICATES)}; do
+      if [ -r "$u" ]; then export {CERTIFICATE_VAR}="$u"; break; fi
+    done
+  fi
   echo "{BEGINS}" >&2
   "$@" & p=$!
   while kill -0 $p 2>/dev/null && is; do sleep 1; done

@@ -9,6 +9,7 @@ from dlrover_nb.core.external.worlds import World
 from dlrover_nb.core.structs.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - as above
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - as above
+from dlrover_nb.core.structs.reported import TrainerStatus  # noqa: TC001 - as above
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
 from dlrover_nb.core.structs.snapshot import Evaluation  # noqa: TC001 - as above
 
@@ -47,6 +48,8 @@ class ServicesRecord:
     world: World = field(default_factory=World)
     left: tuple[tuple[str, bool], ...] = ()
     evaluation: Evaluation | None = None
+    reported: TrainerStatus | None = None
+    batch_times: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.external import elastic
 from dlrover_nb.core.external.worlds import Request
+from dlrover_nb.core.runtime.orders import Manifest
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.services import (
+    MODEL_CHECKPOINT,
     CallNoted,
     CallRefused,
     Evaluated,
     JobState,
+    ModelKept,
     RowsNow,
     RowsRestored,
     RowsWanted,
@@ -73,6 +78,8 @@ def _on_shard(state: ExternalState, call: ShardWanted) -> ServiceAnswer:
 
 def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
     _train(state, call.caller, call.done)
+    if call.asks_size:
+        state.size_askers.add(call.caller.node)
     elastic.hear_speed(state, call.caller.node, call.n_row_busy, call.busy_s)
     part = elastic.share(state, call.caller.node)
     return JobState(
@@ -121,6 +128,28 @@ def _on_evaluated(state: ExternalState, call: Evaluated) -> ServiceAnswer:
     return CallNoted()
 
 
+def _on_model(state: ExternalState, call: ModelKept) -> ServiceAnswer:
+    if state.spec.sync is not Sync.ALLREDUCE or state.account.ledger is None:
+        raise InvalidValueError(
+            f"only jobs with sync allreduce keep a model of ours, got one of job {state.name}, which runs "
+            "its own programs; save it by the program"
+        )
+    whole = ((call.url, call.sha256),)
+    state.keep(
+        Manifest(
+            number=MODEL_CHECKPOINT,
+            at_s=0.0,  # the driver's clock tells it
+            ps_epoch=1,
+            bucket_owner=(0,) * N_BUCKET,
+            files=whole,
+            n_row=call.n_row,
+            n_byte=call.n_byte,
+            ledger=state.account.ledger.checkpoint(),
+        )
+    )
+    return CallNoted()
+
+
 def _on_restored(state: ExternalState, call: RowsRestored) -> ServiceAnswer:
     state.account.restore(call.caller, call.rows, call.number, rendezvous=state.n_rendezvous)
     return CallNoted()
@@ -142,5 +171,6 @@ HANDLERS: Mapping[type, Handler] = {
     WorldWanted: _on_world,
     StepReached: _on_reached,
     Evaluated: _on_evaluated,
+    ModelKept: _on_model,
 }
 assert HANDLERS.keys() == set(get_args(ServiceCall)), "each kind of call has a handler"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -12,10 +11,11 @@ from dlrover_nb.core.external.shard_account import ShardAccount
 from dlrover_nb.core.external.shares import Speeds, even
 from dlrover_nb.core.external.step_rates import StepRates
 from dlrover_nb.core.external.worlds import Worlds
-from dlrover_nb.core.runtime.orders import Emit, StopNode
+from dlrover_nb.core.runtime.orders import Emit, StopNode, WriteManifest
 from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.structs.events import (
     BatchSizesSet,
+    MitigationEnded,
     NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
@@ -33,38 +33,20 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.orders import ExternalOrder
     from dlrover_nb.core.external.recovery_record import StopRecord
     from dlrover_nb.core.external.shares import Part
+    from dlrover_nb.core.runtime.orders import Manifest
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import CountedError
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.reported import TrainerStatus
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.services import Caller
     from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
     from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
 
 
-def planned(spec: JobSpec) -> JobSpec:
-    """Return an external job bounded to its possible plans: it is re-scaled by replicas alone.
-
-    Each replica keeps the resources that its user set, and a job with a store keeps a single one.
-
-    Raises
-    ------
-    InvalidValueError
-        When it is a torch or ddp job with several PS.
-    """
-    external, plan, bounds = _external(spec), spec.plan, spec.bounds
-    if external.framework.has_store and plan.ps.count != 1:
-        raise InvalidValueError(
-            f"a {external.framework} job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
-            "set plan.ps.count: 1"
-        )
-    max_ps = 1 if external.framework.has_store else bounds.max_ps
-    within = replace(bounds, max_ps=max_ps, worker_cpus=(plan.worker.cpu,), ps_cpus=(plan.ps.cpu,))
-    return replace(spec, bounds=within, warm_start=False)
-
-
-def _external(spec: JobSpec) -> ExternalSpec:
+def external_of(spec: JobSpec) -> ExternalSpec:
+    """Return the programs of an external job; raises InvalidValueError for another one."""
     if spec.foreign is None:
         raise InvalidValueError(f"job {spec.name} has no programs of its own; add an external group")
     return spec.foreign
@@ -82,7 +64,7 @@ class ExternalState:
     """
 
     def __init__(self, spec: JobSpec, capacity: Capacity) -> None:
-        self._spec, self._external, self._capacity = spec, _external(spec), capacity
+        self._spec, self._external, self._capacity = spec, external_of(spec), capacity
         self._node_set, self._meter = ExternalNodes(), StepRates(self._external)
         self._restarts = {role: RestartBudget() for role in Role}
         self._errors: tuple[CountedError, ...] = ()
@@ -102,13 +84,17 @@ class ExternalState:
         self._progress_told = float("-inf"), 0
         self.account = ShardAccount(spec)
         self.batch_sizes: tuple[tuple[str, int], ...] = ()  # of workers whose size somebody set
+        self.batch_times: tuple[tuple[str, int], ...] = ()  # mini-batches that they accumulate, where set too
+        self.size_askers: set[str] = set()  # nodes whose programs follow the sizes that they are told
         self.memory = ""  # prefix of the names of the job's shared memory, which programs are told
         self._stop: StopRecord | None = None  # None: nobody has asked the job to stop
         self.evaluation: Evaluation | None = None  # as a program told it
+        self.reported: TrainerStatus | None = None  # the same, by the protocol of Kubeflow Trainer
         self.worlds = Worlds()  # of an elastic job
         self.parts: dict[str, Part] = {}  # of a step, by node, where they follow speeds
         self.speeds = Speeds()
         self.outdated_world = 0  # its number; 0: the present world is right
+        self.resizes_in_place: bool | None = False  # whether the cluster does; None: it is not known yet
         self._left: list[tuple[str, bool]] = []  # gone of the present world, and whether it was killed
 
     # public view
@@ -191,6 +177,8 @@ class ExternalState:
             self.worlds.now,
             tuple(self._left),
             self.evaluation,
+            self.reported,
+            self.batch_times,
         )
 
     # what handlers of programs' calls and of users' choices may know
@@ -263,6 +251,10 @@ class ExternalState:
             if caller.owner not in self._callers_before and is_worker(caller.node):
                 self._heard.add(caller.node)
 
+    def keep(self, manifest: Manifest) -> None:
+        """Order that a checkpoint is complete, whose parts a program wrote."""
+        self._orders.append(WriteManifest(manifest))
+
     # derived values
 
     @property
@@ -301,7 +293,9 @@ class ExternalState:
         self._meter = StepRates(self._external, record.n_done, record.told)
         services = record.services
         self.batch_sizes, self._stop = services.batch_sizes, services.stop
-        self.worlds, self.evaluation = Worlds(services.world), services.evaluation
+        self.worlds = Worlds(services.world)
+        self.evaluation, self.reported = services.evaluation, services.reported
+        self.batch_times = services.batch_times
         self.parts = even(self._spec, services.world.members)
         self._left = list(services.left)
         self.account.revive(services.restored, services.processes, at_s)
@@ -376,6 +370,10 @@ class ExternalState:
             self.phase = phase
             self._note(message, at_s)
 
+    def tell(self, text: str, at_s: float) -> None:
+        """Tell users what happens."""
+        self._note(text, at_s)
+
     def _note(self, text: str, at_s: float) -> None:
         self.message = text
         self._emit(PhaseChanged(at_s, self.phase, text))
@@ -383,6 +381,7 @@ class ExternalState:
     def _emit(
         self,
         event: BatchSizesSet
+        | MitigationEnded
         | NodeOutOfMemory
         | NodeReported
         | PhaseChanged

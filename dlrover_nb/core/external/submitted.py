@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.state import planned
+from dlrover_nb.core.external.state import external_of
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.secrets import check_complete
 
@@ -31,3 +32,22 @@ def checked(spec: JobSpec, *, model: object = None, data: object = None) -> JobS
     if model is not None or data is not None:
         raise InvalidValueError("an external job runs its own programs; leave model and data out")
     return planned(spec)
+
+
+def planned(spec: JobSpec) -> JobSpec:
+    """Return an external job bounded to its possible plans: one with a store keeps that, as its user set it.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is a torch or ddp job with several PS.
+    """
+    external, plan, bounds = external_of(spec), spec.plan, spec.bounds
+    if external.framework.has_store and plan.ps.count != 1:
+        raise InvalidValueError(
+            f"a {external.framework} job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
+            "set plan.ps.count: 1"
+        )
+    if external.framework.has_store:
+        bounds = replace(bounds, max_ps=1, ps_cpus=(plan.ps.cpu,))
+    return replace(spec, bounds=bounds, warm_start=False)

@@ -87,6 +87,10 @@ class Worlds:
         is_in = self._program.get(node) == request.program
         return self.now if is_in and self.now.number > request.seen else None
 
+    def is_there(self, node: str) -> bool:
+        """Whether a node's process is in the present world, or waits for the next one."""
+        return node in self._program or self._asks(node)
+
     def is_outdated(self, wanted: Sequence[str]) -> bool:
         """Whether another world than the present one is due.
 
@@ -95,7 +99,7 @@ class Worlds:
         wanted
             The nodes that are to train, oldest first; one that has not asked yet begins when it does.
         """
-        there = {node for node in wanted if node in self._program or self._asks(node)}
+        there = {node for node in wanted if self.is_there(node)}
         return there != self._program.keys() or any(map(self._asks, self._program))
 
     def advance(self, wanted: Sequence[str], *, awaited: Collection[str] = ()) -> tuple[Reached, ...] | None:

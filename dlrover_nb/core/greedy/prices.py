@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import linprog
 
 if TYPE_CHECKING:
     from dlrover_nb.core.greedy.bids import Array, Index
@@ -90,6 +89,8 @@ def _highest(options: Options, bound: float) -> Array:
 
 def _lowest_point(slopes: Array, heights: Array) -> Array | None:
     """Return the lowest point of the upper hull of planes within [0, 1]^n: its place, then its height."""
+    from scipy.optimize import linprog  # noqa: PLC0415 - see `core.numerics`
+
     n = slopes.shape[1]
     found = linprog(
         np.append(np.zeros(n), 1.0),

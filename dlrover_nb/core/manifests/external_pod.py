@@ -9,10 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.external.program import CLUSTER_VAR, image, program, role_of
-from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, secret_name
+from dlrover_nb.core.external.program import (
+    CLUSTER_VAR,
+    REPORT_FILE_VAR,
+    REPORT_TOKEN_VAR,
+    image,
+    program,
+    role_of,
+)
+from dlrover_nb.core.manifests.parts import PREFIX, READ_BY_GROUP, REPORT_KEY, secret_name
 from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.pods import CODE_FOLDER, FOLDER_VAR, JOB_FOLDER, MASTER_FILE, POD_FOLDER
+from dlrover_nb.core.structs.pods import (
+    CODE_FOLDER,
+    FOLDER_VAR,
+    JOB_FOLDER,
+    MASTER_FILE,
+    POD_FOLDER,
+    REPORT_FOLDER,
+)
+from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
@@ -22,7 +37,7 @@ if TYPE_CHECKING:
 
 CLUSTER_NOTE = f"{PREFIX}cluster"  # annotation: shell text with the variables of the program
 CLUSTER_FILE = f"{POD_FOLDER}/cluster"
-REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"
+TOKEN_FILE = f"{REPORT_FOLDER}/token"
 GRACE_S = 30  # of a pod that others delete: the program may save its training
 
 
@@ -32,21 +47,26 @@ def as_external(spec: Doc, job: PodJob, external: ExternalSpec, role: Role) -> D
     own_image, is_ours = image(external, role), job.spec.sync is Sync.ALLREDUCE
     hidden = set() if is_ours else {JOB_FOLDER, CODE_FOLDER}
     mounts = [m for m in container["volumeMounts"] if m["mountPath"] not in hidden]
+    token = _token_volume(job)
     container = container | {
         "command": list(program(external, role, python=job.spec.kubernetes.python)),
         "env": _env(container["env"], job, external, role),
-        "volumeMounts": mounts,
+        "volumeMounts": [*mounts, {"name": token["name"], "mountPath": REPORT_FOLDER, "readOnly": True}],
         **({"image": own_image} if own_image else {}),
     }
     mounted = {mount["name"] for mount in mounts}
-    volumes = [_with_cluster(volume) for volume in spec["volumes"] if volume["name"] in mounted]
+    volumes = [*(_with_cluster(each) for each in spec["volumes"] if each["name"] in mounted), token]
     return spec | {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": GRACE_S}
 
 
 def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> list[Doc]:
     """Return the variables: those of all pods, the role's own, and ours, which win."""
     theirs = dict(item.partition("=")[::2] for item in role_of(external, role).env)
-    ours = {CLUSTER_VAR: CLUSTER_FILE, REPORT_FILE_VAR: MASTER_FILE}
+    ours = {
+        CLUSTER_VAR: CLUSTER_FILE,
+        REPORT_FILE_VAR: MASTER_FILE,
+        TOKEN_FILE_VAR: TOKEN_FILE,
+    }
     told = theirs | ours
     hidden = set() if job.spec.sync is Sync.ALLREDUCE else {FOLDER_VAR}
     kept = [each for each in env if each["name"] not in {*told, *hidden}]
@@ -56,6 +76,13 @@ def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> lis
         *({"name": name, "value": value} for name, value in told.items()),
         {"name": REPORT_TOKEN_VAR, "valueFrom": token},
     ]
+
+
+def _token_volume(job: PodJob) -> Doc:
+    """Return the volume with the token of reports, for clients that read it from a file."""
+    items = [{"key": REPORT_KEY, "path": TOKEN_FILE.rpartition("/")[2]}]
+    source = {"secretName": secret_name(job.spec.name), "defaultMode": READ_BY_GROUP, "items": items}
+    return {"name": "report", "secret": source}
 
 
 def _with_cluster(volume: Doc) -> Doc:

@@ -171,7 +171,7 @@ def _rights(job: PodJob, namespace: str, *, has_budget: bool, may_resize: bool) 
         reads_logs=job.spec.foreign is not None,
         is_operated=is_operated(job.spec),
         has_budget=has_budget and not is_operated(job.spec),
-        may_resize=may_resize and job.spec.foreign is None,
+        may_resize=may_resize and not is_operated(job.spec),
         owner=job.owner,
     )
     given = role(name, rights)

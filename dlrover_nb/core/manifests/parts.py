@@ -14,7 +14,15 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.podspec import closed_container, closed_pod, source_of, toleration
 from dlrover_nb.core.structs.call_rights import CallRight, access_token
 from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
-from dlrover_nb.core.structs.pods import CODE_FOLDER, JOB_FOLDER, POD_ENV, POD_FOLDER, PodJob
+from dlrover_nb.core.structs.pods import (
+    CODE_FOLDER,
+    JOB_FOLDER,
+    MACHINE_VAR,
+    POD_ENV,
+    POD_FOLDER,
+    REPORT_FOLDER,
+    PodJob,
+)
 from dlrover_nb.core.usercode import file_of
 
 if TYPE_CHECKING:
@@ -35,7 +43,7 @@ REPORT_KEY = "report"  # of a job's Secret: the token of `report_token`
 
 GONE_S = 10  # a pod on an unreachable machine is evicted after so long; default: 300 s
 READ_BY_GROUP = 0o440
-_OURS = (JOB_FOLDER, CODE_FOLDER, POD_FOLDER)
+_OURS = (JOB_FOLDER, CODE_FOLDER, POD_FOLDER, REPORT_FOLDER)
 _SCRATCH: tuple[tuple[str, str, Doc], ...] = (
     ("tmp", "/tmp", {}),  # noqa: S108 - of the pod alone
     ("shm", "/dev/shm", {"medium": "Memory"}),  # noqa: S108 - as above; it counts as the pod's memory
@@ -163,7 +171,9 @@ def variables(kube: KubernetesSpec, own: Mapping[str, str]) -> list[Doc]:
     user = dict(_pair(item) for item in kube.env)
     told = POD_ENV | user | dict(own)
     given = [{"name": name, "value": value} for name, value in told.items()]
-    return [*given, {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    filled = {"POD_IP": "status.podIP", MACHINE_VAR: "spec.nodeName"}
+    fields = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in filled.items()]
+    return [*given, *fields]
 
 
 def volumes(job: PodJob) -> tuple[list[Doc], list[Doc]]:

@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
 
 from dlrover_nb.core.memory.choice import MIN_BLOCK, N_BLOCK, averaged
+from dlrover_nb.core.numerics import stdtrit
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri, stdtrit
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.memory.choice import (
@@ -33,6 +32,7 @@ from dlrover_nb.core.memory.choice import (
 )
 from dlrover_nb.core.memory.crest import crest_of
 from dlrover_nb.core.memory.laws import AS_NOW
+from dlrover_nb.core.numerics import log_ndtr, ndtri, stdtrit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

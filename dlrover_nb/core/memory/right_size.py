@@ -4,8 +4,9 @@ Users ask for too much: over 80 % of the jobs that DLRover-RM found used less th
 reserved (section 2.2). A smaller request must not kill a node, so it rests on the most that it can hold by
 the end: the upper end of the forecast, and never less than `ceiling`, which is above every law. On top come
 a margin for peaks between two reports and for what no report has shown yet (an evaluation), and on a
-parameter server room for a copy of its parameters, without which a checkpoint stops training until it is
-written.
+parameter server room for copies of parameters: one of its own, without which a checkpoint stops training
+until it is written. Where peers keep copies there are four, two of its own and two of another server: the
+last checkpoint that is whole stays while the next one is copied.
 
 Parameter servers share what grows, the parameters: their sum does not depend on how many servers there are,
 so it is one series over all plans of a job, and tells what each of more or fewer servers will hold. Where no
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 MARGIN = 1.2  # times the most that is expected
 LEAST_MIB = 1024  # of a node: a Python process with its libraries takes some hundred MiB before any work
 LEAST_SPAN_S = 60.0  # of the reports: the growth of a start is no course
+COPIES_WITH_PEERS = 4  # of a part, where peers keep copies: two checkpoints, with their PS and with a peer
 LEAST_PART = 0.02  # of the job that was trained meanwhile
 
 
@@ -50,8 +52,8 @@ class MemoryUse:
         The most that one of them held so far.
     own_mib, shared_mib
         The most by the end of the job: of each node for itself, and of all together.
-    has_copy
-        Whether each node keeps a copy of its part of what is shared, for checkpoints.
+    n_copy
+        Copies of a part of what is shared that each node keeps, for checkpoints.
     least_mib
         The least that a node may be given, by other evidence: OOM kills, the user's refusal.
     """
@@ -61,12 +63,12 @@ class MemoryUse:
     used_mib: float
     own_mib: float
     shared_mib: float = 0.0
-    has_copy: bool = False
+    n_copy: int = 0
     least_mib: int = LEAST_MIB
 
     def __post_init__(self) -> None:
         _check.at_least("n_node", self.n_node, 1)
-        for name in ("used_mib", "own_mib", "shared_mib"):
+        for name in ("used_mib", "own_mib", "shared_mib", "n_copy"):
             _check.at_least(name, getattr(self, name), 0)
 
     def held_by(self, n_node: int) -> float:
@@ -81,14 +83,15 @@ class MemoryUse:
     @property
     def share(self) -> PsShare:
         """`wanted_mib` for any number of parameter servers."""
-        shared = (MARGIN + self.has_copy) * self.shared_mib
+        shared = (MARGIN + self.n_copy) * self.shared_mib
         return PsShare(math.ceil(MARGIN * self.own_mib), math.ceil(shared), self.least_mib)
 
     def words(self, before: RolePlan, after: RolePlan) -> str:
         """Say why each node gets less."""
         name, n = ("PS" if self.role is Role.PS else "worker"), after.count
         copy = self._copy_mib(n)
-        kept = f", and {copy:,.0f} MiB for a copy of its parameters" if copy >= 1 else ""
+        copies = "a copy of its parameters" if self.n_copy == 1 else f"{self.n_copy} copies of parameters"
+        kept = f", and {copy:,.0f} MiB for {copies}" if copy >= 1 else ""
         return (
             f"Each {name} gets {after.memory_mib:,} instead of {before.memory_mib:,} MiB: one of "
             f"{self.n_node} used {self.used_mib:,.0f} at most, one of {n} will use "
@@ -96,7 +99,7 @@ class MemoryUse:
         )
 
     def _copy_mib(self, n_node: int) -> float:
-        return self.shared_mib / n_node if self.has_copy else 0.0
+        return self.n_copy * self.shared_mib / n_node
 
 
 def most_by_end(reports: Sequence[Report], n_sample_end: int) -> float | None:

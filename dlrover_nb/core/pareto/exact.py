@@ -4,55 +4,76 @@ Sorting by cost (ties: faster first) and keeping each plan that is faster than a
 takes O(n log n); no search over two objectives has a lower complexity. But nearly all of a million plans are
 dominated by some plan that costs clearly less, and need not be sorted: cost is cut into bins, and a plan that
 is not faster than the fastest of a sample of plans in cheaper bins is dropped. The rest, some percent, is
-sorted. The result is the same, ties included, at a thirtieth of the time. DLRover-RM uses NSGA-II (section
-4.3), needed only where the space cannot be listed (`pareto.nsga2`).
+sorted. The result is the same, ties included, at a thirtieth of the time. Of a whole grid not even the two
+numbers are computed for plans that are dropped (`pareto.contenders`). DLRover-RM uses NSGA-II (section 4.3),
+needed only where the space cannot be listed (`pareto.nsga2`).
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.pareto.contenders import Limits, contenders, sample
+from dlrover_nb.core.pareto.space import allowed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from numpy.typing import NDArray
 
     from dlrover_nb.core.pareto.objectives import Array, Objectives
     from dlrover_nb.core.pareto.space import PlanGrid
 
+DEPTH = 4  # fronts that are sought at first, where more than one may be wanted
 FEW = 1 << 13  # points that are sorted faster than they are filtered
 COARSE, FINE = 1 << 12, 1 << 16  # bins of the two rounds of filtering
 STRIDE = 61  # of the first round's sample; prime, so that the sample does not fix an axis of a grid
 
 
 def exact_search(
-    grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator | None = None
+    grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator | None = None, least: int = 1
 ) -> tuple[Array, int]:
-    """Return all plans that no other dominates, cheapest first, and how many were evaluated (Eq. 9).
-
-    The grid is walked in chunks and only a chunk's own front is kept, so that 10^7 plans need little memory.
+    """Return all plans that no other dominates, cheapest first, and how many plans there are (Eq. 9).
 
     Parameters
     ----------
     rng
         Not used: the front is exact. It is part of the signature that all solvers share.
+    least
+        How many plans to return, or all: after the front that of the rest, and so on (`layers`).
 
     Returns
     -------
-    tuple of ndarray of shape (n_front, 4) and int
+    tuple of ndarray of shape (n_found, 4) and int
         Rows (w, p, lambda_w, lambda_p), and the number of plans that are allowed.
     """
     del rng
-    n_plan, kept = 0, [(np.empty((0, 4)), np.empty(0), np.empty(0))]
-    for axes in grid.chunks():
-        cost, samples_per_s = objectives(axes)
-        best = non_dominated(cost, samples_per_s)
-        kept.append((axes[best], cost[best], samples_per_s[best]))
-        n_plan += len(axes)
-    rows, cost, samples_per_s = (np.concatenate(column) for column in zip(*kept, strict=True))
-    return rows[non_dominated(cost, samples_per_s)], n_plan
+    reach = grid.reach()
+    n_plan, depth = int(reach.sum()), 1 if least == 1 else DEPTH
+    if n_plan <= FEW:
+        rows = np.concatenate(list(grid.chunks()))
+        return rows[layers(*objectives(rows), least)], n_plan
+    while True:
+        rows = _of_first(depth, grid, objectives, reach)
+        fronts = _peeled(*objectives(rows))
+        found = list(fronts if len(rows) == n_plan else itertools.islice(fronts, depth))
+        if len(rows) == n_plan or sum(map(len, found)) >= least:
+            return rows[_until(found, least)], n_plan
+        depth *= 2
+
+
+def _of_first(depth: int, grid: PlanGrid, objectives: Objectives, reach: NDArray[np.intp]) -> Array:
+    """Return rows among which are the first `depth` fronts of a grid."""
+    cost, gain = objectives(grid.rows_at(sample(grid, reach)))
+    deepest = next(itertools.islice(_peeled(cost, gain), depth - 1, None), np.empty(0, dtype=np.intp))
+    parts = objectives.parts(grid.ladders)
+    limits = Limits.of(parts, cost[deepest], gain[deepest])
+    index = np.concatenate(list(contenders(parts, limits)))
+    return grid.rows_at(index[allowed(index, reach)])
 
 
 def non_dominated(cost: Array, gain: Array) -> NDArray[np.intp]:
@@ -65,30 +86,49 @@ def non_dominated(cost: Array, gain: Array) -> NDArray[np.intp]:
     InvalidValueError
         When a cost or a gain is NaN or infinite: such a point cannot be ordered.
     """
-    if not len(cost):
-        return np.empty(0, dtype=np.intp)
-    if not np.isfinite((cost.min(), cost.max(), gain.min(), gain.max())).all():
-        raise InvalidValueError(
-            "cost and throughput of every plan must be finite, got NaN or inf; check prices and fit"
-        )
+    _check_finite(cost, gain)
     left = np.arange(len(cost)) if len(cost) <= FEW else _contenders(cost, gain, COARSE, STRIDE)
     if len(left) > FEW:
         left = left[_contenders(cost[left], gain[left], FINE, 1)]
     order = left[np.lexsort((-gain[left], cost[left]))]  # stable: ties keep the input's order
-    sorted_gain = gain[order]
-    before = np.concatenate(([-np.inf], np.maximum.accumulate(sorted_gain)[:-1]))
-    return np.asarray(order[sorted_gain > before])
+    return np.asarray(order[_rises(gain[order])])
 
 
 def layers(cost: Array, gain: Array, least: int) -> NDArray[np.intp]:
     """Return the front, the front of the rest, and so on, until `least` points, or all, are found."""
-    left, found, n_found = np.arange(len(cost)), [np.empty(0, dtype=np.intp)], 0
-    while n_found < least and len(left):
-        best = non_dominated(cost[left], gain[left])
-        found.append(left[best])
+    return _until(_peeled(cost, gain), least)
+
+
+def _until(fronts: Iterable[NDArray[np.intp]], least: int) -> NDArray[np.intp]:
+    found, n_found = [np.empty(0, dtype=np.intp)], 0
+    for best in fronts if least else ():
+        found.append(best)
         n_found += len(best)
-        left = np.delete(left, best)
+        if n_found >= least:
+            break
     return np.concatenate(found)
+
+
+def _peeled(cost: Array, gain: Array) -> Iterator[NDArray[np.intp]]:
+    """Yield front after front. Points are sorted once: what is left stays in order."""
+    _check_finite(cost, gain)
+    order = np.lexsort((-gain, cost))
+    while len(order):
+        is_best = _rises(gain[order])
+        yield order[is_best]
+        order = order[~is_best]
+
+
+def _rises(gain: Array) -> NDArray[np.bool_]:
+    """Return which values are above all before them."""
+    return np.asarray(gain > np.concatenate(([-np.inf], np.maximum.accumulate(gain)))[:-1])
+
+
+def _check_finite(cost: Array, gain: Array) -> None:
+    if len(cost) and not np.isfinite((cost.min(), cost.max(), gain.min(), gain.max())).all():
+        raise InvalidValueError(
+            "cost and throughput of every plan must be finite, got NaN or inf; check prices and fit"
+        )
 
 
 def _contenders(cost: Array, gain: Array, n_bin: int, stride: int) -> NDArray[np.intp]:

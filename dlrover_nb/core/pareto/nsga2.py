@@ -29,7 +29,7 @@ from pymoo.operators.mutation.pm import PM
 from pymoo.operators.repair.rounding import RoundingRepair
 from pymoo.problems.static import StaticProblem
 
-from dlrover_nb.core.pareto.exact import exact_search, non_dominated
+from dlrover_nb.core.pareto.exact import exact_search, layers, non_dominated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class Archive:
     """Evaluated plans, as positions on the ladders, and their front."""
 
     grid: PlanGrid
-    objectives: Objectives
+    objectives: Remembered
     steps: Steps = field(default_factory=lambda: np.empty((0, 4), dtype=np.intp))
     cost: Array = field(default_factory=lambda: np.empty(0))
     gain: Array = field(default_factory=lambda: np.empty(0))
@@ -71,13 +71,39 @@ class Archive:
         return cost, gain
 
 
-def nsga2_search(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) -> tuple[Array, int]:
+@dataclass(slots=True)
+class Remembered:
+    """Computes objectives and keeps the first fronts of all plans that were evaluated."""
+
+    objectives: Objectives
+    least: int  # plans to keep
+    kept: list[tuple[Array, Array, Array]] = field(default_factory=list)
+
+    def __call__(self, axes: Array) -> tuple[Array, Array]:
+        """Return cost and throughput of each row."""
+        cost, gain = self.objectives(axes)
+        best = layers(cost, gain, self.least)
+        self.kept.append((axes[best], cost[best], gain[best]))
+        return cost, gain
+
+    def best(self) -> Array:
+        """Return the rows of the first fronts of all that were evaluated, each row once."""
+        axes, cost, gain = (np.concatenate(column) for column in zip(*self.kept, strict=True))
+        axes, first = np.unique(axes, axis=0, return_index=True)
+        return np.asarray(axes[layers(cost[first], gain[first], self.least)])
+
+
+def nsga2_search(
+    grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, least: int = 1
+) -> tuple[Array, int]:
     """Return the best plans found, cheapest first, and how many were evaluated.
 
     Parameters
     ----------
     rng
         Of the first population and of crossover and mutation: the same seed gives the same front.
+    least
+        How many plans to return: after the front of those evaluated that of the rest, and so on.
 
     Returns
     -------
@@ -90,13 +116,14 @@ def nsga2_search(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Gener
     A grid with fewer plans than the search would evaluate is listed: the result is exact then.
     """
     if grid.n_plan <= N_PARENT * N_GENERATION:
-        return exact_search(grid, objectives)
-    archive = Archive(grid, objectives)
+        return exact_search(grid, objectives, least=least)
+    remembered = Remembered(objectives, least)
+    archive = Archive(grid, remembered)
     if not grid.allows(grid.rows(np.zeros((1, 4), dtype=np.intp)))[0]:
         return np.empty((0, 4)), 0
     _evolve(archive, rng)
     _walk(archive)
-    return grid.rows(archive.steps), archive.n_plan
+    return remembered.best(), archive.n_plan
 
 
 def _evolve(archive: Archive, rng: np.random.Generator) -> None:

@@ -22,6 +22,9 @@ PHRASES = {
     "barrier": "waiting for the slowest worker",
     "dense": "the PS working on dense parameters",
     "connections": "communicating with every PS",
+    "ring": "passing gradients around the ring",
+    "hops": "latency of the ring, which each worker adds to",
+    "gather": "gathering embedding rows of the other workers",
 }
 FELT = 0.02  # of an iteration: smaller changes get no reason
 

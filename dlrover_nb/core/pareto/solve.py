@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The front of a grid: rows of shape (n_front, 4), cheapest first, and how many plans were evaluated."""
+    """The best plans of a grid: rows of shape (n_found, 4), and how many plans were compared."""
 
     rows: Array
     n_plan: int
@@ -34,29 +34,36 @@ class Solver(Protocol):
     """Signature of solvers."""
 
     def __call__(
-        self, grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator
+        self, grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, least: int = 1
     ) -> tuple[Array, int]:
-        """Return the front's rows, shape (n_front, 4), cheapest first, and how many plans were evaluated."""
+        """Return rows of shape (n_found, 4), and how many plans were compared.
+
+        The front, cheapest first; then that of the rest, and so on, until there are `least` rows.
+        """
 
 
-def _nsga2(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) -> tuple[Array, int]:
+def _nsga2(
+    grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, least: int = 1
+) -> tuple[Array, int]:
     from dlrover_nb.core.pareto.nsga2 import nsga2_search  # noqa: PLC0415 - pymoo takes .3 s to import
 
-    return nsga2_search(grid, objectives, rng=rng)
+    return nsga2_search(grid, objectives, rng=rng, least=least)
 
 
 SOLVERS: Mapping[str, Solver] = {"exact": exact_search, "nsga2": _nsga2}
 
 
-def solve(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator) -> Found:
-    """Return the plans of the grid that no other dominates in cost and throughput (Eq. 9).
+def solve(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, least: int = 1) -> Found:
+    """Return the plans of the grid that no other dominates in cost and throughput (Eq. 9), and next ones.
 
     Parameters
     ----------
     objectives
-        Cost and throughput of rows (w, p, lambda_w, lambda_p): two ndarrays of shape (n_plans,).
+        Cost and throughput of plans.
     rng
         Of the search; an exact front does not use it.
+    least
+        How many plans to return, where there are as many: the front, then that of the rest, and so on.
     """
     name = "exact" if grid.n_plan <= MAX_PLANS else "nsga2"
-    return Found(*SOLVERS[name](grid, objectives, rng=rng))
+    return Found(*SOLVERS[name](grid, objectives, rng=rng, least=least))

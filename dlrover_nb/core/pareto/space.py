@@ -146,13 +146,42 @@ class PlanGrid:
         on = [np.isin(column, ladder) for column, ladder in zip(axes.T, self.ladders, strict=True)]
         return np.asarray(np.logical_and.reduce(on))
 
+    def reach(self) -> NDArray[np.intp]:
+        """Return how many counts of workers, from the least on, each (p, lambda_w, lambda_p) allows.
+
+        One more worker never makes room: it needs more of the quota, and first fit leaves less beside it. So
+        the allowed counts are the first ones, and bisection finds the last. Most grids end at its first step.
+        """
+        n_w, *shape = self.shape
+        n_cell, reach = prod(shape), np.empty(prod(shape), dtype=np.intp)
+        for start in range(0, n_cell, CHUNK):
+            cell = np.arange(start, min(start + CHUNK, n_cell))
+            most, tried = np.full(len(cell), n_w), np.full(len(cell), n_w)
+            least = np.zeros(len(cell), dtype=np.intp)
+            while (left := np.flatnonzero(least < most)).size:
+                held = self.allows(self.rows_at((tried[left] - 1) * n_cell + cell[left]))
+                least[left[held]] = tried[left[held]]
+                most[left[~held]] = tried[left[~held]] - 1
+                tried = (least + most + 1) // 2
+            reach[start : start + len(cell)] = least
+        return reach.reshape(shape)
+
+    def rows_at(self, index: NDArray[np.intp]) -> Array:
+        """Return the plans at these positions on the grid, in the order of the ladders: shape (n, 4)."""
+        return self.rows(np.column_stack(np.unravel_index(index, self.shape)))
+
     def chunks(self) -> Iterator[Array]:
         """Yield all plans that are allowed, some 10^5 at a time, in the order of the ladders."""
+        reach = self.reach()
         for start in range(0, self.n_plan, CHUNK):
             index = np.arange(start, min(start + CHUNK, self.n_plan))
-            axes = self.rows(np.column_stack(np.unravel_index(index, self.shape)))
-            held = self.allows(axes)
-            yield axes if held.all() else axes.T[:, held].T
+            yield self.rows_at(index[allowed(index, reach)])
+
+
+def allowed(index: NDArray[np.intp], reach: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return which positions on a grid are allowed plans, given its `PlanGrid.reach`."""
+    step, cell = np.divmod(index, reach.size)
+    return np.asarray(step < reach.reshape(-1)[cell])
 
 
 def ps_memory(n_ps: Array, now_mib: int, share: PsShare) -> Array:

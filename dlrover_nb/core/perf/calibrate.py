@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
 
+from dlrover_nb.core.numerics import ndtri
 from dlrover_nb.core.perf.forms import N_CHOICE
 from dlrover_nb.core.perf.solve import TINY, shares_without
 

@@ -36,7 +36,7 @@ class Errors:
 def draw_all(
     weighed: Sequence[Weighed], errors: Errors, *, n_draw: int, seed: int, prior: Prior | None
 ) -> Array:
-    """Return coefficients of all `TERMS`: ndarray of shape (n_draw, 9), in mirrored pairs."""
+    """Return coefficients of all `TERMS`: ndarray of shape (n_draw, 12), in mirrored pairs."""
     table = []
     for i, (form, n) in enumerate(zip(weighed, _counts([w.weight for w in weighed], n_draw), strict=True)):
         rows = np.zeros((n, len(TERMS)))

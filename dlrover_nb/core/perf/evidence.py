@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
+
+from dlrover_nb.core.numerics import stdtrit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

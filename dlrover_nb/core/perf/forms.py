@@ -9,6 +9,10 @@ Gaussian error, pseudo-BMA (Yao, Vehtari, Simpson and Gelman, "Using stacking to
 distributions", 2018), at half its exponent: errors of neighboring plans are correlated, so n plans are not n
 independent observations. The variance of the noise is added, so that below it no form is better than another.
 
+Jobs whose workers sum gradients around a ring have forms of their own (`FAMILIES`). The forms for PS have a
+cost in w alone; of a ring most of the cost is reached with the first few workers, so that on measured jobs
+(`benchmarks/ring.py`) those forms are several times as far off beyond the numbers of workers that were tried.
+
 The further forms are physical effects that a PS job may have (`perf.terms`), each a superset of Eqs. 1-6
 except two published or measured alternatives, which must be able to omit one of the paper's terms. Rejected:
 all terms at once (extrapolates worst of all: a cost per server fitted on few servers diverges), a stepwise
@@ -18,16 +22,17 @@ choice of one form (discards the information of the others), trees (need hundred
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.perf import solve
 from dlrover_nb.core.perf.prior import DOUBT
-from dlrover_nb.core.perf.terms import COMPUTED, PAPER_TERMS, TERMS, WAITED
+from dlrover_nb.core.perf.terms import COMPUTED, PAPER_TERMS, RING_TERMS, TERMS, WAITED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +48,13 @@ N_FOLD = 10
 TEMPER = 0.25  # of the spare configurations in the exponent of the weights
 N_TERM = 6  # of a form, about
 LEAST_WEIGHT = 0.01  # of a form that is kept
+
+
+class Exchange(StrEnum):
+    """How the workers of a job exchange gradients."""
+
+    PS = "ps"
+    RING = "ring"  # all-reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,46 @@ FORMS = (
     ),
     Form("Optimus", ("gradients", "updates", "constant", "contention", "connections"), ("workers", "ps")),
 )
+RING = Form("ring", RING_TERMS)
+BANDWIDTH = Form("ring without latency", ("gradients", "ring", "constant"))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The forms of jobs that exchange gradients in one way.
+
+    Parameters
+    ----------
+    name
+        The first form, as texts call it.
+    terms
+        Its terms; they are always told.
+    forms
+        All forms; with few configurations the first two.
+    axes
+        Columns of `terms.AXES` that matter.
+    """
+
+    name: str
+    terms: tuple[str, ...]
+    forms: tuple[Form, ...]
+    axes: tuple[int, ...]
+
+
+FAMILIES: Mapping[Exchange, Family] = {
+    Exchange.PS: Family("Eqs. 1-6 of DLRover-RM", PAPER_TERMS, FORMS, (0, 1, 2, 3)),
+    Exchange.RING: Family(
+        "a ring",
+        RING_TERMS,
+        (
+            RING,
+            BANDWIDTH,
+            Form("ring + barrier", (*RING_TERMS, "barrier"), ("workers",)),
+            Form("ring + gather", (*RING_TERMS, "gather"), ("workers", "batch")),
+        ),
+        (0, 2),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +159,13 @@ class Weighed:
         return float(np.sqrt(np.mean(self.held_out**2))) if len(self.held_out) else None
 
 
-def candidates(evidence: Evidence) -> tuple[Form, ...]:
+def candidates(evidence: Evidence, family: Family) -> tuple[Form, ...]:
     """Return the forms that these configurations can distinguish.
 
-    With few of them only Eqs. 1-6 and contention: the data could not weight the others.
+    With few of them only the first two: the data could not weight the others.
     """
     if len(evidence) < N_CHOICE:
-        return EQUATIONS, CONTENTION
+        return family.forms[:2]
     varied = {
         name
         for name, column in zip(
@@ -121,20 +173,42 @@ def candidates(evidence: Evidence) -> tuple[Form, ...]:
         )
         if np.ptp(column) > 0
     }
-    return tuple(form for form in FORMS if varied.issuperset(form.varied))
+    return tuple(form for form in family.forms if varied.issuperset(form.varied))
 
 
-def weigh(evidence: Evidence, columns: Array, prior: Prior | None = None) -> tuple[Weighed, ...]:
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of the measured configurations.
+
+    Parameters
+    ----------
+    here
+        ndarray of shape (n_plan, 12): `terms.all_columns` of them.
+    more
+        The same with one more worker each: the size of terms that none of them has, as a ring of one.
+    """
+
+    here: Array
+    more: Array
+
+    def of(self, form: Form) -> tuple[Array, Array]:
+        """Return those of a form's terms."""
+        return self.here[:, form.index], self.more[:, form.index]
+
+
+def weigh(
+    evidence: Evidence, columns: Columns, family: Family, prior: Prior | None = None
+) -> tuple[Weighed, ...]:
     """Fit and weight each form, heaviest first.
 
     Parameters
     ----------
-    columns
-        ndarray of shape (n_plan, 9): `terms.all_columns` of the configurations.
+    family
+        The forms of its kind of job.
     prior
         A similar job's fit. Each form is then fitted with it and without; left-out configurations decide.
     """
-    fitted = [_fit(form, evidence, columns, None) for form in candidates(evidence)]
+    fitted = [_fit(form, evidence, columns, None) for form in candidates(evidence, family)]
     masses = [1.0] * len(fitted)
     if prior is not None:
         masses = [DOUBT] * len(fitted) + [1 - DOUBT] * len(fitted)
@@ -147,13 +221,14 @@ def weigh(evidence: Evidence, columns: Array, prior: Prior | None = None) -> tup
     return tuple(sorted(kept, key=lambda w: -w.weight))
 
 
-def _fit(form: Form, evidence: Evidence, columns: Array, prior: Prior | None) -> Weighed:
-    belief = solve.no_belief(len(form.terms))
+def _fit(form: Form, evidence: Evidence, columns: Columns, prior: Prior | None) -> Weighed:
+    belief, (here, more) = solve.no_belief(len(form.terms)), columns.of(form)
     if prior is not None:
-        belief = prior.belief(form.index, columns[:, form.index], evidence.log_iter)
+        belief = prior.belief(form.index, here, evidence.log_iter)
     groups = np.array([[term in group for term in form.terms] for group in (COMPUTED, WAITED)])
     parts = solve.Parts(groups, evidence.shares)
-    solved = solve.solve(columns[:, form.index], evidence.log_iter, evidence.std_error, belief, parts)
+    seen = solve.Seen(here, more, evidence.log_iter, evidence.std_error)
+    solved = solve.solve(seen, belief, parts)
     return Weighed(form, solved, 0.0, np.zeros(0), prior is not None)
 
 

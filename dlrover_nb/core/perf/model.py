@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
-    from dlrover_nb.core.perf.forms import Weighed
+    from dlrover_nb.core.perf.forms import Family, Weighed
     from dlrover_nb.core.perf.prior import Prior
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Samples
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 BLOCK = 4096  # plans predicted at a time: bounds memory at n_draw numbers each
 LEAST = 1e-6  # of the fastest measured iteration: no draw predicts less
 PARAMETERS = (
-    "dense_bytes", "embedding_dim", "n_draw", "seed", "prior", "prior_weight",
+    "dense_bytes", "embedding_dim", "n_draw", "seed", "prior", "prior_weight", "exchange", "mini_batch",
 )  # fmt: skip
 
 
@@ -72,22 +72,26 @@ class ThroughputModel:
         The fit of a similar finished job; None: no prior.
     prior_weight
         How many measured configurations the prior counts for, > 0.
+    exchange
+        How workers exchange gradients: which forms are fitted.
+    mini_batch
+        Rows of the mini-batches in which workers share a global batch; None: each computes m of Eq. 1.
 
     Attributes
     ----------
     coefficients_
-        ndarray of shape (9,): coefficients of `terms.TERMS` in seconds per unit of their column, the
+        ndarray of shape (12,): coefficients of `terms.TERMS` in seconds per unit of their column, the
         weighted mean over forms.
     draws_
-        ndarray of shape (n_draw, 9): coefficient sets that fit equally well.
+        ndarray of shape (n_draw, 12): coefficient sets that fit equally well.
     identified_
-        ndarray of shape (9,): whether the data determines the coefficient.
+        ndarray of shape (12,): whether the data determines the coefficient.
     forms_
         The fitted forms with their weights, heaviest first; empty when there is a prior and no sample.
     terms_
         The terms of T_iter that the fit uses: the paper's, and further ones that are not negligible.
     columns_
-        ndarray of shape (n_plan, 9): `terms.all_columns` of the measured configurations.
+        ndarray of shape (n_plan, 12): `terms.all_columns` of the measured configurations.
     smooth_
         Correction near measured plans; None while too few are measured.
     error_
@@ -108,7 +112,7 @@ class ThroughputModel:
     200
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - scikit-learn's: each parameter by its name
         self,
         *,
         dense_bytes: float,
@@ -117,13 +121,15 @@ class ThroughputModel:
         seed: int = 0,
         prior: FitSummary | None = None,
         prior_weight: float = 1.0,
+        exchange: forms.Exchange = forms.Exchange.PS,
+        mini_batch: int | None = None,
     ) -> None:
         self.dense_bytes = dense_bytes
         self.embedding_dim = embedding_dim
-        self.n_draw = n_draw
-        self.seed = seed
+        self.n_draw, self.seed = n_draw, seed
         self.prior = prior
         self.prior_weight = prior_weight
+        self.exchange, self.mini_batch = exchange, mini_batch
 
     def get_params(self, *, deep: bool = True) -> dict[str, object]:  # noqa: ARG002 - scikit-learn's
         """Return the constructor's arguments by name, as scikit-learn's `clone` requires."""
@@ -155,7 +161,7 @@ class ThroughputModel:
                 "a fit needs >= 1 steady sample, got 0; wait until the job trains steadily"
             )
         self.evidence_: Evidence = condense(windows)
-        self.columns_: Array = self._columns(self.evidence_.axes, self.evidence_.batch_size)
+        self.columns_: Array = self.columns(self.evidence_.axes, self.evidence_.batch_size)
         self.smooth_: Smooth | None = None
         self.widening_, self.drift_ = 1.0, calibrate.PRIOR_DRIFT
         if len(windows):
@@ -217,7 +223,7 @@ class ThroughputModel:
         """
         self._check_fitted()
         index = [TERMS.index(term) for term in self.terms_]
-        seconds = (self._columns(axes, batch_size) * self.coefficients_)[:, index]
+        seconds = (self.columns(axes, batch_size) * self.coefficients_)[:, index]
         total = seconds.sum(axis=1, keepdims=True)
         shares = np.divide(seconds, total, out=np.full_like(seconds, 1 / len(index)), where=total > 0)
         iter_s = axes[:, 0] * batch_size / samples_per_s
@@ -225,6 +231,11 @@ class ThroughputModel:
             tuple(map(TermShare, self.terms_, (row * own_s).tolist(), row.tolist()))
             for row, own_s in zip(shares, iter_s, strict=True)
         )
+
+    def columns(self, axes: Array, batch_size: Array | float) -> Array:
+        """Return the columns of `TERMS` of plans: ndarray of shape (n_plans, 12)."""
+        sizes = {name: getattr(self, name) for name in ("dense_bytes", "embedding_dim", "mini_batch")}
+        return all_columns(axes, batch_size, **sizes)
 
     def is_measured(self, plan: ResourcePlan, batch_size: float) -> bool:
         """Whether steady windows of this configuration are behind the fit."""
@@ -255,6 +266,7 @@ class ThroughputModel:
         return Fitted(
             self.evidence_,
             self.columns_,
+            self._family,
             self.forms_,
             self.terms_,
             self.coefficients_,
@@ -267,15 +279,17 @@ class ThroughputModel:
 
     def _learn(self, prior: Prior | None) -> None:
         evidence = self.evidence_
-        columns = self.columns_
-        self.forms_: tuple[Weighed, ...] = forms.weigh(evidence, columns, prior)
+        columns, more = self.columns_, evidence.axes + np.array([1, 0, 0, 0])
+        known = forms.Columns(columns, self.columns(more, evidence.batch_size))
+        self.forms_: tuple[Weighed, ...] = forms.weigh(evidence, known, self._family, prior)
         self.error_, freedom = self._form_error()
         errors = Errors(np.hypot(self.error_, evidence.std_error), freedom)
         self.draws_: Array = draw_all(self.forms_, errors, n_draw=self.n_draw, seed=self.seed, prior=prior)
         self.coefficients_: Array = np.sum([f.weight * f.coefficients for f in self.forms_], axis=0)
         self.identified_: NDArray[np.bool_] = identified_terms(self.forms_, errors.each)
         seconds = columns * self.coefficients_
-        self.terms_ = chosen_terms((seconds / seconds.sum(axis=1, keepdims=True)).mean(axis=0))
+        seconds /= seconds.sum(axis=1, keepdims=True)
+        self.terms_ = chosen_terms(seconds.mean(axis=0), self._family)
         self.drift_ = calibrate.drift(evidence, self.forms_, self.error_)
         if len(evidence) >= forms.N_CHOICE:
             self._smooth_and_calibrate()
@@ -301,7 +315,7 @@ class ThroughputModel:
         self.coefficients_ = prior.coefficients
         self.draws_ = prior.draw(self.n_draw, self.seed)
         self.identified_ = np.zeros(len(TERMS), dtype=np.bool_)
-        self.terms_ = chosen_terms((prior.coefficients > 0).astype(np.float64))
+        self.terms_ = chosen_terms((prior.coefficients > 0).astype(np.float64), self._family)
 
     def _form_error(self) -> tuple[float, float]:
         """Return the error of the forms between configurations and the degrees of freedom behind it."""
@@ -322,7 +336,7 @@ class ThroughputModel:
 
     def _forms_log(self, axes: Array, batch_size: Array | float) -> Array:
         """Return log T_iter of each plan under each draw by its form alone."""
-        times = self._columns(axes, batch_size) @ self.draws_.T
+        times = self.columns(axes, batch_size) @ self.draws_.T
         fastest = np.exp(self.evidence_.log_iter.min()) if len(self.evidence_) else solve.TINY
         np.maximum(times, LEAST * fastest, out=times)
         return np.asarray(np.log(times, out=times))
@@ -335,15 +349,14 @@ class ThroughputModel:
         times, variance = self._log_times(axes, batch)
         centre = times.mean(axis=1)
         if not len(self.evidence_):  # the prior alone; its draws are mirrored around it
-            centre = np.log(np.maximum(self._columns(axes, batch) @ self.coefficients_, solve.TINY))
+            centre = np.log(np.maximum(self.columns(axes, batch) @ self.coefficients_, solve.TINY))
         ordered = np.sort(times, axis=1)  # ten times faster than partitioning at two ranks
-        rank = int(0.05 * (self.n_draw - 1))
-        slow = np.maximum(ordered[:, -1 - rank] - centre, 0)
-        fast = np.maximum(centre - ordered[:, rank], 0)
-        known, sides = self.evidence_, (slow, fast)
-        of_window = self._half_widths(sides, self._noise(axes, variance, known.noise), known.half_width)
-        of_mean = self._half_widths(sides, self._noise(axes, variance, 0.0), known.mean_half_width)
-        return np.vstack((centre, *of_window, *of_mean))
+        rank, known = int(0.05 * (self.n_draw - 1)), self.evidence_
+        slow, fast = ordered[:, -1 - rank] - centre, centre - ordered[:, rank]
+        sides = np.maximum(slow, 0), np.maximum(fast, 0)
+        spreads = (known.noise, known.half_width), (0.0, known.mean_half_width)
+        widths = [self._half_widths(sides, self._noise(axes, variance, n), least) for n, least in spreads]
+        return np.vstack((centre, *widths[0], *widths[1]))
 
     def _half_widths(self, sides: tuple[Array, Array], noise: Array, measured: Array) -> list[Array]:
         """Return the half-widths below and above; none is narrower than that of a measured configuration."""
@@ -371,8 +384,9 @@ class ThroughputModel:
         here = np.column_stack((axes, batch))
         return np.asarray(((here < seen.min(axis=0)) | (here > seen.max(axis=0))).any(axis=1))
 
-    def _columns(self, axes: Array, batch_size: Array | float) -> Array:
-        return all_columns(axes, batch_size, dense_bytes=self.dense_bytes, embedding_dim=self.embedding_dim)
+    @property
+    def _family(self) -> Family:
+        return forms.FAMILIES[self.exchange]
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "draws_"):

@@ -64,7 +64,7 @@ class Prior:
         return Belief(shares / shares.sum(), np.where(self.identified[index], min(known, PRIOR_SD), PRIOR_SD))
 
     def draw(self, n_draw: int, seed: int) -> Array:
-        """Return coefficients as they may be before any sample: shape (n_draw, 9), in mirrored pairs."""
+        """Return coefficients as they may be before any sample: shape (n_draw, 12), in mirrored pairs."""
         rng = np.random.default_rng(seed)
         own = np.where(self.identified, TERM_SD, OPEN_SD)
         exponent = rng.normal(0, 1, (n_draw, len(TERMS))) * own + rng.normal(0, SCALE_SD, (n_draw, 1))

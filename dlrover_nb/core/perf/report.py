@@ -13,7 +13,7 @@ import numpy as np
 
 from dlrover_nb.core.perf import solve
 from dlrover_nb.core.perf.smooth import refit
-from dlrover_nb.core.perf.terms import PAPER_TERMS, TERMS
+from dlrover_nb.core.perf.terms import TERMS
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
-    from dlrover_nb.core.perf.forms import Weighed
+    from dlrover_nb.core.perf.forms import Family, Weighed
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Windows
 
@@ -48,6 +48,7 @@ class Fitted:
 
     evidence: Evidence
     columns: Array
+    family: Family
     forms: tuple[Weighed, ...]
     terms: tuple[str, ...]
     coefficients: Array
@@ -58,10 +59,10 @@ class Fitted:
     held_out: Array
 
 
-def chosen_terms(shares: Array) -> tuple[str, ...]:
-    """Return the paper's terms and those further ones whose share of the iteration is not negligible."""
+def chosen_terms(shares: Array, family: Family) -> tuple[str, ...]:
+    """Return the family's terms and those further ones whose share of the iteration is not negligible."""
     felt = zip(TERMS, shares, strict=True)
-    return tuple(term for term, share in felt if term in PAPER_TERMS or share >= FELT_SHARE)
+    return tuple(term for term, share in felt if term in family.terms or share >= FELT_SHARE)
 
 
 def identified_terms(weighed: Sequence[Weighed], error: Array) -> NDArray[np.bool_]:
@@ -149,7 +150,7 @@ def _note(fit: Fitted) -> str:
             f"One plan was measured, so only its own iteration time is known "
             f"({np.exp(evidence.log_iter[0]) * 1e3:.3g} ms); the predictions for other plans are ranges."
         )
-    return f"{len(evidence)} plans were measured; {_known(fit)}{_together(fit)}{_beyond_paper(fit)}"
+    return f"{len(evidence)} plans were measured; {_known(fit)}{_together(fit)}{_beyond_first(fit)}"
 
 
 def _known(fit: Fitted) -> str:
@@ -157,13 +158,12 @@ def _known(fit: Fitted) -> str:
     unknown = [term for term in fit.terms if not known[term]]
     if not unknown:
         return "they determine all terms of the iteration."
-    return f"they do not yet determine the share of {_join(unknown)}{_because(fit.evidence)}."
+    return f"they do not yet determine the share of {_join(unknown)}{_because(fit)}."
 
 
-def _because(evidence: Evidence) -> str:
-    constant = [
-        word for word, column in zip(_AXIS_WORDS, evidence.axes.T, strict=True) if np.ptp(column) == 0
-    ]
+def _because(fit: Fitted) -> str:
+    axes = fit.evidence.axes.T
+    constant = [_AXIS_WORDS[i] for i in fit.family.axes if np.ptp(axes[i]) == 0]
     return f", because {_join(constant)} never varied" if constant else ", too few plans were tried"
 
 
@@ -179,13 +179,13 @@ def _together(fit: Fitted) -> str:
     return f" Only the sum is known of {'; and of '.join(found)}." if found else ""
 
 
-def _beyond_paper(fit: Fitted) -> str:
-    further = [term for term in fit.terms if term not in PAPER_TERMS]
+def _beyond_first(fit: Fitted) -> str:
+    further = [term for term in fit.terms if term not in fit.family.terms]
     if not further or not len(fit.held_out):
         return ""
     best = fit.forms[0]
     return (
-        f" Beyond Eqs. 1-6 of DLRover-RM the data support {_join(further)} "
+        f" Beyond {fit.family.name} the data support {_join(further)} "
         f"(most weight: {best.form.name}, {best.weight:.0%})."
     )
 

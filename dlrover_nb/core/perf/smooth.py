@@ -21,8 +21,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg.lapack import dposv
 
+from dlrover_nb.core.numerics import dposv
 from dlrover_nb.core.perf.solve import ASSUMED_ERROR, N_PRIOR_PLAN
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _covariance(cells: Cells, kernel: Array, ratio: float) -> Array:
 
 def _likelihood(covariance: Array, means: Array, within: float, n: int) -> float:
     """Return the log marginal likelihood at the best variance of the noise."""
-    root, solved, _ = dposv(covariance, means, lower=1)
+    root, solved = dposv(covariance, means)
     squares = float(means @ solved) + within
     spread = float(np.log(np.diag(root)).sum())
     return -0.5 * (n + N_PRIOR_PLAN) * float(np.log(_variance(squares, n))) - spread

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import nnls
+
+from dlrover_nb.core.numerics import nnls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,15 +124,41 @@ class Solved:
         return np.log(np.maximum(self.rows @ self.shares, TINY))
 
 
-def solve(columns: Array, log_iter: Array, error: Array, belief: Belief, parts: Parts) -> Solved:
-    """Return the shares that minimize the robust error of log T_iter.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The measured configurations, as one form describes them.
 
     Parameters
     ----------
     columns
         ndarray of shape (n_plan, n_term): the form's columns.
+    elsewhere
+        The same of other plans. A term that is zero in all measured plans is scaled by them: its share is
+        that of T_iter as measured, and not known.
     log_iter, error
         ndarray of shape (n_plan,): measured log T_iter and its standard error by noise alone.
+    """
+
+    columns: Array
+    elsewhere: Array
+    log_iter: Array
+    error: Array
+
+    @property
+    def scaled(self) -> tuple[Array, Array]:
+        """Columns over T_iter up to a common factor, as shares, and the scale of each."""
+        faster = np.exp(-(self.log_iter - self.log_iter.mean()))[:, None]
+        relative = self.columns * faster
+        scale = relative.mean(axis=0)
+        scale = np.where(scale > 0, scale, (self.elsewhere * faster).mean(axis=0))
+        return relative / scale, scale
+
+
+def solve(seen: Seen, belief: Belief, parts: Parts) -> Solved:
+    """Return the shares that minimize the robust error of log T_iter.
+
+    Parameters
+    ----------
     belief
         In shares of T_iter.
     parts
@@ -143,17 +170,15 @@ def solve(columns: Array, log_iter: Array, error: Array, belief: Belief, parts: 
     we take it as the start and refine on log residuals by Gauss-Newton steps. The soft loss limits the
     influence of one outlier. The belief decides only what the data does not determine.
     """
-    relative = columns * np.exp(-(log_iter - log_iter.mean()))[:, None]
-    scale = relative.mean(axis=0)
-    rows = relative / scale
+    rows, scale = seen.scaled
     known = parts.system(rows)
     shares = nnls(*_with_belief(rows, np.ones(len(rows)), belief, known.left, known.right))[0]
-    own = np.hypot(error, _form_error(rows, shares, belief))
+    own = np.hypot(seen.error, _form_error(rows, shares, belief))
     for _ in range(N_STEP):
         left, right = _linear(rows, shares, own)
         shares = nnls(*_with_belief(left, right, belief, known.left, known.right))[0]
     left, right = _linear(rows, shares, own)
-    return Solved(rows, scale * np.exp(-log_iter.mean()), shares, left, right, own, belief, known)
+    return Solved(rows, scale * np.exp(-seen.log_iter.mean()), shares, left, right, own, belief, known)
 
 
 def held_out(solved: Solved, folds: Array) -> Array:

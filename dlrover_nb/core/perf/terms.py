@@ -14,6 +14,16 @@ Eqs. 1-6 have no cost that grows with w when p is large, and none per server. Re
 - connections, p: a worker's cost per server, independent of the data sent (the last term of Optimus).
 
 A job's own data decides which of them it needs (`perf.forms`).
+
+A job without PS, whose workers sum gradients around a ring, has other terms:
+
+T_iter = a_grad*m_s/lambda_w + a_ring*M*2(w-1)/w + a_hops*(w-1) + beta, all >= 0.
+
+Each worker sends and receives 2(w-1)/w times the M bytes of gradients, and the messages go through w - 1
+neighbors (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009). m_s are the rows of the
+slowest worker in a step. Workers that share a global batch of n mini-batches accumulate several: n mod w of
+them one more than the others, floor(n/w) + 1 (DLRover), and all wait for those. Sparse gradients are gathered
+and not summed: m*D*(w-1), the rows of all other workers.
 """
 
 from __future__ import annotations
@@ -32,7 +42,8 @@ if TYPE_CHECKING:
 AXES = ("workers", "ps", "worker_cpu", "ps_cpu")
 PAPER_TERMS = ("gradients", "updates", "sync", "embeddings", "constant")
 FURTHER_TERMS = ("contention", "barrier", "dense", "connections")
-TERMS = (*PAPER_TERMS, *FURTHER_TERMS)
+RING_TERMS = ("gradients", "ring", "hops", "constant")
+TERMS = (*PAPER_TERMS, *FURTHER_TERMS, "ring", "hops", "gather")
 COMPUTED = frozenset({"gradients"})  # by workers
 WAITED = frozenset({"updates", "sync", "embeddings", "dense", "connections"})  # by workers, for PS
 
@@ -80,8 +91,35 @@ def all_columns(
     *,
     dense_bytes: float,
     embedding_dim: float,
+    mini_batch: int | None = None,
 ) -> NDArray[np.float64]:
-    """Return the columns of `TERMS`, the paper's and the further ones: ndarray of shape (n_plans, 9)."""
+    """Return the columns of `TERMS`, with and without PS: ndarray of shape (n_plans, 12).
+
+    Parameters
+    ----------
+    mini_batch
+        Rows of the mini-batches in which workers share a global batch; None: each computes m rows.
+    """
     w, p = axes[:, 0], axes[:, 1]
     paper = design(axes, batch_size, dense_bytes=dense_bytes, embedding_dim=embedding_dim)
-    return np.column_stack((paper, w, np.log2(w), 1 / p, p))
+    if mini_batch is not None:
+        paper[:, 0] = slowest_rows(w, batch_size, mini_batch) / axes[:, 2]
+    ring = dense_bytes * 2 * (w - 1) / w
+    gathered = batch_size * embedding_dim * (w - 1)
+    return np.column_stack((paper, w, np.log2(w), 1 / p, p, ring, w - 1, gathered))
+
+
+def slowest_rows(
+    workers: NDArray[np.float64], batch_size: NDArray[np.float64] | float, mini_batch: int
+) -> NDArray[np.float64]:
+    """Return the rows of the slowest worker in a step of a global batch: ndarray of shape (n_plans,).
+
+    Parameters
+    ----------
+    workers, batch_size
+        w, and m = B/w of each: ndarrays of shape (n_plans,), or one m.
+    mini_batch
+        A worker takes at least one, or part of one where there are fewer than workers.
+    """
+    whole = np.maximum(np.rint(workers * batch_size / mini_batch), 1.0)
+    return np.asarray(np.where(whole < workers, np.ceil(batch_size), np.ceil(whole / workers) * mini_batch))

@@ -14,7 +14,7 @@ from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
 from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
-from dlrover_nb.core.planner.batch import batch_sizes
+from dlrover_nb.core.planner.batch import batch_sizes, exchange, mini_batch
 from dlrover_nb.core.planner.completion import Completion
 from dlrover_nb.core.planner.deadline import chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
@@ -197,7 +197,13 @@ def fitted(situation: Situation) -> ThroughputModel:
         When there is neither a sample nor a prior.
     """
     dense_bytes, embedding_dim = max(situation.dense_bytes, 1), max(situation.embedding_dim, 1)
-    model = ThroughputModel(dense_bytes=dense_bytes, embedding_dim=embedding_dim, prior=situation.prior)
+    model = ThroughputModel(
+        dense_bytes=dense_bytes,
+        embedding_dim=embedding_dim,
+        prior=situation.prior,
+        exchange=exchange(situation.spec),
+        mini_batch=mini_batch(situation.spec),
+    )
     return model.fit(situation.samples)
 
 

@@ -16,7 +16,8 @@ from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
-from dlrover_nb.core.planner.situation import Situation, gains, transition_s, transitions_s
+from dlrover_nb.core.planner.restarts import restart_words
+from dlrover_nb.core.planner.situation import Situation, gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
 
@@ -79,7 +80,8 @@ class Completion:
     def bare(self, plans: Sequence[ResourcePlan], predictions: Predictions) -> tuple[Candidate, ...]:
         """Return plans whose throughput is predicted already, without breakdowns and reasons."""
         s, speed = self.situation, predictions.samples_per_s
-        pause_s = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
+        memory_mib = np.array([(plan.worker.memory_mib, plan.ps.memory_mib) for plan in plans]).reshape(-1, 2)
+        pause_s = transitions_s(axes_of(plans), (memory_mib[:, 0], memory_mib[:, 1]), s)
         gain = gains(speed, self.now.samples_per_s, pause_s, s.n_sample_left / speed)
         rows = zip(plans, pause_s.tolist(), gain.tolist(), strict=True)
         return tuple(
@@ -99,7 +101,8 @@ class Completion:
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
         why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
-        return replace(bare, breakdown=breakdown, reason=why)
+        restarts = restart_words(s.spec, bare.scale)
+        return replace(bare, breakdown=breakdown, reason=f"{why} {restarts}" if restarts else why)
 
 
 def bare_candidate(

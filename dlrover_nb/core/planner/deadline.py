@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+
+from dlrover_nb.core.numerics import ndtr, ndtri
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,27 +4,30 @@ Advice needs bands, and a prediction with its band goes through hundreds of coef
 compared whole. In a larger one most plans are far from the front: the search uses the mean coefficients alone
 (within a few percent of the prediction, at a hundredth of its time) and keeps the front, the front without
 it, and so on (`pareto.exact.layers`) until there are some thousand plans, and the plans around the present
-one and those that were measured. What is lost: a plan that a thousand others dominate by mean coefficients,
-and none by the full prediction. Rejected: a random sample, which almost certainly misses the front of a
+one and those that were measured. What is lost: a plan that many others dominate by mean coefficients, and
+none by the full prediction. Rejected: a random sample, which almost certainly misses the front of a
 million plans.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core import pricing
-from dlrover_nb.core.pareto.exact import layers
+from dlrover_nb.core.pareto.objectives import Parts
 from dlrover_nb.core.pareto.solve import solve
 from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list_plans, neighbours, strides
-from dlrover_nb.core.perf.terms import all_columns, axes_of
+from dlrover_nb.core.perf.terms import COMPUTED, TERMS, axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.pareto.objectives import Array, Objectives
+    from collections.abc import Collection
+
+    from dlrover_nb.core.pareto.objectives import Array
+    from dlrover_nb.core.pareto.space import Ladders
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner.situation import Situation
 
@@ -42,37 +45,48 @@ class Rough:
 
     def __call__(self, axes: Array) -> tuple[Array, Array]:
         """Return `Candidate.cost` and throughput of each row (w, p, lambda_w, lambda_p)."""
-        m, batch = self.model, batch_sizes(self.situation.spec, axes)
-        columns = all_columns(axes, batch, dense_bytes=m.dense_bytes, embedding_dim=m.embedding_dim)
-        iter_s = np.maximum(columns @ m.coefficients_, LEAST_S)
-        return self.cost(axes), axes[:, 0] * batch / iter_s  # (eq. 1)
+        batch = batch_sizes(self.situation.spec, axes)
+        iter_s = self._seconds(axes, batch, TERMS)
+        return self.cost(axes), axes[:, 0] * batch / np.maximum(iter_s, LEAST_S)  # (eq. 1)
 
     def cost(self, axes: Array) -> Array:
         """Return `Candidate.cost` of each row."""
         return pricing.costs(axes, *self.grid.sized(axes).memory_mib, self.situation.spec.prices)
 
+    def parts(self, ladders: Ladders) -> Parts:
+        """Return cost and seconds per sample of all plans between these values, in parts."""
+        w, p, worker_cpu, ps_cpu = ladders
+        workers, ps = _rows(w, (1.0,), worker_cpu, (0.0,)), _rows((0.0,), p, (0.0,), ps_cpu)
+        (worker_mib, ps_mib), prices = self.grid.sized(ps).memory_mib, self.situation.spec.prices
+        shape = len(w), len(p), len(worker_cpu), len(ps_cpu)
+        return Parts(
+            worker_cost=pricing.costs(workers, worker_mib, 0, prices).reshape(shape[0], shape[2]),
+            ps_cost=pricing.costs(ps, 0, ps_mib, prices).reshape(shape[1], shape[3]),
+            worker_s=self._each_s(_rows(w, (1.0,), worker_cpu, (1.0,)), COMPUTED).reshape(shape[0], shape[2]),
+            ps_s=self._each_s(_rows(w, p, (1.0,), ps_cpu), frozenset(TERMS) - COMPUTED).reshape(
+                shape[0], shape[1], shape[3]
+            ),
+        )
 
-@dataclass(slots=True)
-class Remembered:
-    """Computes objectives for a solver and keeps the best plans among those evaluated."""
+    def _each_s(self, axes: Array, terms: Collection[str]) -> Array:
+        """Return the seconds per sample that some terms of T_iter take."""
+        batch = batch_sizes(self.situation.spec, axes)
+        return self._seconds(axes, batch, terms) / (axes[:, 0] * batch)
 
-    objectives: Objectives
-    _kept: list[tuple[Array, Array, Array]] = field(default_factory=list)
+    def _seconds(self, axes: Array, batch: Array, terms: Collection[str]) -> Array:
+        """Return the sum of some terms of T_iter; not by `@`, whose sums depend on the number of rows."""
+        m = self.model
+        columns = m.columns(axes, batch)
+        seconds = np.zeros(len(axes))
+        for term, coefficient, column in zip(TERMS, m.coefficients_, columns.T, strict=True):
+            if coefficient and term in terms:
+                seconds += coefficient * column
+        return seconds
 
-    def __call__(self, axes: Array) -> tuple[Array, Array]:
-        """Return cost and throughput of each row."""
-        cost, samples_per_s = self.objectives(axes)
-        best = layers(cost, samples_per_s, ENOUGH)
-        self._kept.append((axes[best], cost[best], samples_per_s[best]))
-        return cost, samples_per_s
 
-    def best(self) -> Array:
-        """Return the rows of the best plans of all that were evaluated, each once."""
-        if not self._kept:
-            return np.empty((0, 4))
-        axes, cost, samples_per_s = (np.concatenate(column) for column in zip(*self._kept, strict=True))
-        axes, first = np.unique(axes, axis=0, return_index=True)
-        return np.asarray(axes[layers(cost[first], samples_per_s[first], ENOUGH)])
+def _rows(*axes: tuple[float, ...]) -> Array:
+    """Return all combinations as rows, the last axis fastest."""
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
 def plans_to_weigh(rough: Rough, *, rng: np.random.Generator) -> tuple[PlanSpace, int]:
@@ -87,12 +101,11 @@ def plans_to_weigh(rough: Rough, *, rng: np.random.Generator) -> tuple[PlanSpace
     if grid.n_plan <= CACHED_PLANS:
         space = list_plans(grid)
         return space, len(space)
-    remembered = Remembered(rough)
-    found = solve(grid, remembered, rng=rng)
+    found = solve(grid, rough, least=ENOUGH, rng=rng)
     near = _near(rough)
     near = near[grid.contains(near)]
     near = near[grid.allows(near)]
-    axes = np.unique(np.concatenate((remembered.best(), near)), axis=0)
+    axes = np.unique(np.concatenate((found.rows, near)), axis=0)
     return grid.sized(axes), max(found.n_plan, len(axes))
 
 

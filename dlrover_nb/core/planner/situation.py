@@ -93,7 +93,7 @@ def transition_s(
     return WORKERS_PAUSE_S if kind == "workers" else MOVE_PAUSE_S[migration]
 
 
-def transitions_s(axes: Array, memory_mib: tuple[int, int | Array], s: Situation) -> Array:
+def transitions_s(axes: Array, memory_mib: tuple[int | Array, int | Array], s: Situation) -> Array:
     """Return `transition_s` from the present plan to each of many: shape (n_plans,).
 
     Parameters
@@ -101,13 +101,15 @@ def transitions_s(axes: Array, memory_mib: tuple[int, int | Array], s: Situation
     axes
         ndarray of shape (n_plans, 4): workers, PS, cores per worker, cores per PS.
     memory_mib
-        Of each worker, and of each PS: for all plans or for each.
+        Of each worker, and of each PS: each for all plans or for each.
     """
     now = s.plan
     here = np.array([now.worker.count, now.ps.count, now.worker.cpu, now.ps.cpu])
     changed = axes != here
     worker_mib, ps_mib = memory_mib
-    same_memory = (worker_mib == now.worker.memory_mib) & (np.asarray(ps_mib) == now.ps.memory_mib)
+    same_memory = (np.asarray(worker_mib) == now.worker.memory_mib) & (
+        np.asarray(ps_mib) == now.ps.memory_mib
+    )
     joins = np.logical_not(changed[:, 1:].any(axis=1)) & same_memory
     is_now = ~changed.any(axis=1) & same_memory
     worker_more = replace(now, worker=replace(now.worker, count=now.worker.count + 1))

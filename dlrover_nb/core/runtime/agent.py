@@ -38,7 +38,9 @@ from dlrover_nb.core.runtime.heartbeat import HeartbeatThread
 from dlrover_nb.core.runtime.limits import Enforced
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.wire import HIGH_WATER, JobKeys, encode, new_dealer
+from dlrover_nb.core.structs.copy_messages import KeepCopy
 from dlrover_nb.core.structs.messages import Alive, FromNode, Hello, LinesWritten, Report, ToNode
+from dlrover_nb.core.structs.pods import MACHINE_VAR
 from dlrover_nb.core.structs.resizing import Resized
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ _log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = CHECK_MASTER_EVERY_S = 1.0
 GONE_AFTER_HEARTBEATS = 4
+_MIB = 1 << 20
 LEAVING_ALONE_S = 30.0  # so long a node that leaves waits for another master: its job may be deleted
 _MONITOR_EVENT = struct.Struct("=hi")  # number of the event, its value
 _ENDPOINT = re.compile(r"tcp://\S+:\d+")
@@ -105,11 +108,18 @@ class Agent:
         self.obey: Callable[[ToNode], None] = _ignore
         self.describe: Callable[[NodeSample], Report] = Report
         self.apply_limits: Callable[[float, int], Enforced] = _advisory
+        self.copies = ""  # endpoint at which this node sends copies of checkpoints
+        self.keep_copy: Callable[[KeepCopy], None] = _ignore
+        self.make_way: Callable[[], int] = int  # frees copies beyond the limit; returns bytes of the rest
+        self.memory_mib = config.memory_mib
 
     def hello(self, endpoint: str, enforced: Enforced) -> None:
         """Send Hello, and begin to report."""
         host = host_socket.gethostname()
-        self._hello = Hello(self._config.node, self._config.role, os.getpid(), host, endpoint, *enforced)
+        machine = os.environ.get(MACHINE_VAR, host)
+        self._hello = Hello(
+            self._config.node, self._config.role, os.getpid(), host, endpoint, *enforced, self.copies, machine
+        )
         _log.info("%s is up: process %d on %s", self._config.node, self._hello.pid, host)
         self.send(self._hello)
         self._report_at_s = self._clock.now_s() + REPORT_EVERY_S
@@ -123,6 +133,7 @@ class Agent:
         """Apply other limits and answer; a Hello to a later master says what is enforced then."""
         if order.is_ahead:
             return
+        self.memory_mib = order.memory_mib
         cpu, memory = self.apply_limits(order.cpu, order.memory_mib)
         if self._hello is not None:
             self._hello = replace(self._hello, cpu_enforced=cpu, memory_enforced=memory)
@@ -221,7 +232,10 @@ class Agent:
         if self._report_at_s is not None and now_s >= self._report_at_s:
             self._follow_connection()  # a restarted master needs Hello amid long work too
             self._report_at_s = now_s + REPORT_EVERY_S
-            report = self.describe(self._accounting.take(self._config.node, self._config.role))
+            sample = self._accounting.take(self._config.node, self._config.role)
+            copy_mib = self.make_way() / _MIB
+            memory_mib = max(0.0, sample.memory_mib - copy_mib)
+            report = self.describe(replace(sample, memory_mib=memory_mib, copy_mib=copy_mib))
             n_dropped = report.n_dropped + self._decoder.n_dropped
             self.send(replace(report, n_dropped=n_dropped, doing=self._doing))
             self.send_output()
@@ -286,7 +300,11 @@ class Agent:
             except zmq.Again:
                 return
             order = self._decoder.read(frames, self._master)
-            if order is not None:
+            if order is None:
+                continue
+            if isinstance(order[0], KeepCopy):
+                self.keep_copy(order[0])
+            else:
                 self.obey(order[0])
 
     def _follow_connection(self) -> None:

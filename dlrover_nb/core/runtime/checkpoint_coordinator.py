@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime import peer_copies
 from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
 from dlrover_nb.core.runtime.orders import (
     DropCheckpoint,
@@ -57,8 +58,10 @@ def is_due(state: JobState, at_s: float) -> bool:
     """Whether a periodic checkpoint is due and the previous one is written."""
     every_s = state.spec.checkpoint_every_s
     wait_s = retry_wait_s(every_s, state.n_checkpoint_failed)
-    is_time = every_s > 0 and state.keeps_checkpoints and at_s >= state.last_checkpoint_s + wait_s
-    is_busy = bool(state.writing) or any(node.late_parts for node in state.roster.ps)
+    is_kept = state.keeps_checkpoints or peer_copies.are_made(state)
+    is_time = every_s > 0 and is_kept and at_s >= state.last_checkpoint_s + wait_s
+    is_copying = state.copying is not None and bool(state.copying.pending)
+    is_busy = bool(state.writing) or is_copying or any(node.late_parts for node in state.roster.ps)
     return is_time and not is_busy and state.move is None and not state.is_evaluating
 
 
@@ -84,13 +87,16 @@ def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
     assert group is not None
     state.n_checkpoint += 1
     number = state.n_checkpoint
-    ledger = state.train.checkpoint()
-    state.writing[number] = Writing(
-        number, at_s, group, ledger, is_final=state.train.finished, is_awaited=is_awaited
-    )
+    ledger, is_final = state.train.checkpoint(), state.train.finished
+    writing = Writing(number, at_s, group, ledger, is_final=is_final, is_awaited=is_awaited)
+    state.writing[number] = writing
+    state.enter(Stage.COPYING, at_s)
+    if not (state.keeps_checkpoints or is_final or is_awaited):
+        writing.is_in_memory = True
+        _order_copies(state, writing)
+        return
     on_disk = tuple(kept.number for kept in state.checkpoints if kept.is_on_disk and not kept.is_origin)
     state.orders.append(PrepareCheckpoint(number, _expected_bytes(state), on_disk[:-1]))
-    state.enter(Stage.COPYING, at_s)
 
 
 def on_prepared(state: JobState, number: int, dropped: Sequence[int]) -> None:
@@ -100,12 +106,18 @@ def on_prepared(state: JobState, number: int, dropped: Sequence[int]) -> None:
     if writing is None:  # it was given up meanwhile
         state.orders.append(DropCheckpoint(number))
         return
+    _order_copies(state, writing)
+
+
+def _order_copies(state: JobState, writing: Writing) -> None:
+    """Order every PS to copy its part, and to write it unless it stays in memory."""
     writing.is_ordered = True
     root = checkpoint_root(state.spec.checkpoint_url, state.folder)
     for index, node in enumerate(writing.group.nodes):
         member = state.roster.get(node)
         assert member is not None
-        state.send(member, Save(number, part_url(root, number, index)))
+        url = "" if writing.is_in_memory else part_url(root, writing.number, index)
+        state.send(member, Save(writing.number, url, peer_copies.last_whole(state)))
 
 
 def is_copied(state: JobState) -> bool:
@@ -127,7 +139,8 @@ def on_copied(state: JobState, node: Node, copied: Copied, at_s: float) -> None:
     writing.copied[node.id] = copied
     _step(state, writing, at_s)
     if writing.is_copied and None not in _memory(writing):
-        _keep(state, RestorableCheckpoint(_manifest(writing, at_s), _memory(writing)))
+        nodes = writing.group.nodes
+        _keep(state, RestorableCheckpoint(_manifest(writing, at_s), _memory(writing), nodes=nodes))
 
 
 def on_saved(state: JobState, node: Node, saved: Saved, at_s: float) -> None:
@@ -169,11 +182,25 @@ def on_written(state: JobState, number: int, at_s: float) -> None:
         return
     del state.writing[number]
     state.is_settled = state.is_settled or writing.is_final
-    _keep(state, RestorableCheckpoint(writing.manifest, _memory(writing), is_on_disk=True))
+    before = next((each for each in state.checkpoints if each.number == number), None)
+    peers = () if before is None else before.peers
+    memory, nodes = _memory(writing), writing.group.nodes
+    _keep(state, RestorableCheckpoint(writing.manifest, memory, is_on_disk=True, nodes=nodes, peers=peers))
     sweep(state)
+    _note_recovered(state, f"checkpoint {number} was written", at_s)
+
+
+def on_kept(state: JobState, kept: RestorableCheckpoint, at_s: float) -> None:
+    """Record that a checkpoint without files is complete: peers keep all of its parts."""
+    if state.writing.pop(kept.number, None) is not None:
+        _keep(state, kept)
+        _note_recovered(state, f"checkpoint {kept.number} is kept by peers", at_s)
+
+
+def _note_recovered(state: JobState, text: str, at_s: float) -> None:
     if state.n_checkpoint_failed:
         n_failed, state.n_checkpoint_failed = state.n_checkpoint_failed, 0
-        state.note(f"checkpoint {number} was written, the first after {n_failed} that could not be", at_s)
+        state.note(f"{text}, the first after {n_failed} that could not be", at_s)
 
 
 def sweep(state: JobState) -> None:
@@ -189,10 +216,12 @@ def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
         return
     state.is_settled = state.is_settled or writing.is_final
     state.n_checkpoint_failed += 1
-    state.orders.append(DropCheckpoint(number))
+    if not writing.is_in_memory:
+        state.orders.append(DropCheckpoint(number))
     for node in _unfinished(state, writing):
         node.late_parts.add(number)
-    text = f"checkpoint {number} could not be written: {why}"
+    verb = "kept" if writing.is_in_memory else "written"
+    text = f"checkpoint {number} could not be {verb}: {why}"
     if writing.is_final:
         state.not_saved = text
     state.note(text, at_s)
@@ -203,6 +232,8 @@ def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
 def check_time(state: JobState, disk_limit_s: float, at_s: float) -> None:
     """Give up checkpoints that are not written within the limit, or have no folder soon: training waits."""
     for writing in tuple(state.writing.values()):
+        if writing.is_in_memory and writing.is_copied:
+            continue  # see `copy_coordinator`
         limit_s = disk_limit_s if writing.is_ordered else PREPARE_LIMIT_S
         if at_s > writing.since_s + limit_s:
             names = ", ".join(node.id for node in _unfinished(state, writing))
@@ -213,12 +244,16 @@ def check_time(state: JobState, disk_limit_s: float, at_s: float) -> None:
 
 
 def roll_back(state: JobState) -> None:
-    """Make the newest restorable checkpoint the source of the next group; incomplete copies are lost."""
+    """Make the newest restorable checkpoint the source of the next group; what is newer is lost."""
     for number in state.writing:
         state.orders.append(DropCheckpoint(number))
     state.writing.clear()
     state.not_saved = ""  # a final checkpoint comes again
-    state.source = state.checkpoints[-1] if state.checkpoints else None
+    state.copying = None
+    state.source = peer_copies.newest_restorable(state)
+    newest = -1 if state.source is None else state.source.number
+    for lost in [each for each in state.checkpoints if each.number > newest]:
+        discard(state, lost)
     state.train.restore(state.source.manifest.ledger if state.source else None)
     if state.stopped_early:  # it was decided after that checkpoint
         state.train.close()
@@ -227,9 +262,22 @@ def roll_back(state: JobState) -> None:
 
 
 def discard(state: JobState, kept: RestorableCheckpoint) -> None:
-    """Drop a checkpoint that cannot be read."""
+    """Drop a checkpoint that cannot be read, and what is newer."""
     state.checkpoints = [other for other in state.checkpoints if other.number < kept.number]
     state.orders.append(DropCheckpoint(kept.number))
+
+
+def counted_from_s(state: JobState, at_s: float) -> float:
+    """Return since when the next checkpoint is waited for, after a group has loaded its source.
+
+    It is due at once where parts of the source are with one node only, and in no file.
+    """
+    source, names = state.source, peer_copies.living(state)
+    if source is None or not source.peers or (source.is_on_disk and state.keeps_checkpoints):
+        return at_s
+    if set(source.nodes) <= names and peer_copies.is_whole(source, names):
+        return at_s
+    return at_s - state.spec.checkpoint_every_s
 
 
 def source_name(state: JobState) -> str:
@@ -245,17 +293,31 @@ def loaded(state: JobState) -> str:
     """Return from where the group loaded its source as text; each of its PS reads all parts."""
     assert state.source is not None
     members = state.group_nodes
-    n_read = len(members) * len(state.source.parts)
+    n_read = len(members) * len(state.source.memory)
     n_from_memory = sum(node.n_from_memory for node in members)
-    where = "memory" if n_from_memory else "files"
-    if n_from_memory not in {0, n_read}:
-        where = f"memory and files ({n_read - n_from_memory} of {n_read} parts)"
-    return f"{source_name(state)} was loaded from {where}"
+    n_from_peers = sum(node.n_from_peers for node in members)
+    n_from_files = n_read - n_from_memory - n_from_peers
+    counts = {"memory": n_from_memory, "copies of peers": n_from_peers, "files": n_from_files}
+    places = [place for place, n in counts.items() if n] or ["files"]
+    where = ", ".join(places[:-1]) + " and " * (len(places) > 1) + places[-1]
+    if len(places) > 1:
+        where += f" ({counts[places[-1]]} of {n_read} parts)"
+    return f"{source_name(state)} was loaded from {where}" + (_came_back(state) if n_from_peers else "")
+
+
+def _came_back(state: JobState) -> str:
+    """Return as text whose parts came from which peer: those of PS that ended."""
+    assert state.source is not None
+    pairs = zip(state.source.nodes, state.source.peers, strict=False)
+    names = peer_copies.living(state)
+    gone = [(node, peer.holder) for node, peer in pairs if peer is not None and node not in names]
+    return "".join(f"; {holder} kept the copy of {node}" for node, holder in gone)
 
 
 def _unfinished(state: JobState, writing: Writing) -> list[Node]:
     """Return the PS that were ordered to write a part and have not told how that ended."""
-    names = writing.group.nodes if writing.is_ordered else ()
+    is_awaited = writing.is_ordered and not writing.is_in_memory
+    names = writing.group.nodes if is_awaited else ()
     nodes = [state.roster.get(name) for name in names if name not in writing.saved]
     return [node for node in nodes if node is not None]
 
@@ -295,6 +357,8 @@ def _manifest(writing: Writing, at_s: float) -> Manifest:
 def _keep(state: JobState, kept: RestorableCheckpoint) -> None:
     """Keep the newest two on the disk, and one in memory while nothing newer is restorable.
 
+    The last one that peers keep as a whole stays as well: the loss of a host leaves no newer one in memory.
+
     The one that the job began from stays known: it takes no room, and is better than to begin anew.
     """
     others = [other for other in state.checkpoints if other.number != kept.number]
@@ -302,11 +366,13 @@ def _keep(state: JobState, kept: RestorableCheckpoint) -> None:
     on_disk = [each for each in ordered if each.is_on_disk and not each.is_origin]
     for old in on_disk[:-N_CHECKPOINT_KEPT]:
         state.orders.append(DropCheckpoint(old.number))
-    newest = ordered[-1].number
+    names = peer_copies.living(state)
+    whole = [each.number for each in ordered if peer_copies.is_whole(each, names)]
+    in_memory = {ordered[-1].number, *whole[-1:], *state.writing}
     state.checkpoints = [
         each
         for each in ordered
         if each.is_origin
         or each in on_disk[-N_CHECKPOINT_KEPT:]
-        or (not each.is_on_disk and each.number in {newest, *state.writing})
+        or (not each.is_on_disk and each.number in in_memory)
     ]

@@ -17,6 +17,9 @@ a single worker sees exactly what one process would compute. Arrays travel besid
 Rows of one push are distinct. Nothing in an array counts as applied before its `Exchanged` is here; a
 request may be sent again, as the PS applies a step of one connection once only.
 
+Where worker and PS share the memory of a host, the arrays of exchanges lie in a slab (`runtime.slab`): the
+worker names it (`OfferSlab`), the PS maps it (`SlabTaken`), and later messages say where in it arrays lie.
+
 In synchronous training (BSP, SSP) a worker also talks to the coordinator, the PS of index 0 (module
 `round_barrier`): it sends `Join`, `Arrive` in each round and `Leave`, and receives `Proceed` when it may go
 on. In BSP a worker sends `KeepGradients` to all PS before it arrives. The gradients of a finished round are
@@ -29,6 +32,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.structs import _check
+
+NO_SLAB = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,15 @@ class Exchange:
 
     `step` grows by one with each request of a connection (identity) and identifies a repeated request. `done`
     is the round that ended last (BSP): its gradients are applied first. The gradients of this request are
-    applied with `rate` times the learning rate.
+    applied with `rate` times the learning rate. `answer_at` is the place in the slab where rows and, after
+    them, the dense slice go; `NO_SLAB`: into frames.
     """
 
     ps_epoch: int
     step: int
     done: FinishedRound | None = None
     rate: float = 1.0
+    answer_at: int = NO_SLAB
 
     def __post_init__(self) -> None:
         _check.above_zero("rate", self.rate)
@@ -85,13 +92,17 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class KeepGradients:
-    """Worker to PS: keep these gradients until a finished round names them; none of a skipped batch."""
+    """Worker to PS: keep these gradients until a finished round names them; none of a skipped batch.
+
+    `in_slab`: they lie in the slab of the connection.
+    """
 
     ps_epoch: int
     step: int
     worker: str
     round: int
     is_skipped: bool = False
+    in_slab: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +156,54 @@ class Probed:
     """PS to worker: the bytes of its `Probe`."""
 
     ps_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfferSlab:
+    """Worker to PS: map this shared memory, if it is of your host.
+
+    Parameters
+    ----------
+    name
+        Of the file.
+    number
+        The first slab of a connection is 1; arrays in messages name theirs.
+    token
+        Hexadecimal; it stands in the slab.
+    n_byte
+        Length.
+    """
+
+    name: str
+    number: int
+    token: str
+    n_byte: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlabTaken:
+    """PS to worker: slab `number` is mapped, or cannot be."""
+
+    number: int
+    is_taken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """Node to PS, over CURVE: open a sealed session (`sealed`) for what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """PS to node, over CURVE: a session, the port that carries it, its password, and its key in base64."""
+
+    endpoint: str
+    password: str
+    session: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"SessionOpened(endpoint={self.endpoint!r}, session={self.session!r}, key=...)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +296,8 @@ class ChunkTaken:
 
 
 BarrierMessage = Join | Arrive | Leave
-ToPs = Exchange | InitDense | KeepGradients | Join | Arrive | Leave | Probe
+OfEpoch = Exchange | InitDense | KeepGradients | Join | Arrive | Leave | Probe  # refused in another one
+ToPs = OfEpoch | OpenSession | OfferSlab
 FromPs = (
     Exchanged
     | DenseReady
@@ -245,6 +305,8 @@ FromPs = (
     | Proceed
     | NotMember
     | Probed
+    | SessionOpened
+    | SlabTaken
     | StaleEpoch
     | Fenced
     | ExchangeRefused

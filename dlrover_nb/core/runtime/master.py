@@ -17,6 +17,7 @@ from dlrover_nb.core.runtime import (
     batch_sizes,
     checkpoint_coordinator,
     choices,
+    copy_coordinator,
     evaluation,
     fencing,
     liveness,
@@ -156,6 +157,11 @@ class JobMaster:
         return self._state.evaluation
 
     @property
+    def reported(self) -> None:
+        """Nothing: our own workers tell their steps."""
+        return
+
+    @property
     def n_dropped(self) -> int:
         """Messages that nodes could not decode."""
         return self._state.n_dropped
@@ -186,7 +192,7 @@ class JobMaster:
     def checkpoints(self) -> tuple[RestorableCheckpoint, ...]:
         """All restorable checkpoints, with the one that the next group loads."""
         source = self._state.source
-        return (*self._state.checkpoints, *([source] if source else []))
+        return (*([source] if source else []), *self._state.checkpoints)
 
     @property
     def ledgers(self) -> tuple[ShardLedger, ShardLedger]:
@@ -351,6 +357,7 @@ class JobMaster:
         evaluation.advance(state, self._evaluate, at_s)
         resizing.advance(state, at_s)
         mitigations.give_up_hopeless(state, at_s)
+        copy_coordinator.advance(state, at_s)
         ps_group.advance(state, at_s)
         reconcile_workers(state, at_s)
         is_over = state.is_evaluating and state.evaluate.finished and state.is_settled

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.shared_block import SharedBlock
     from dlrover_nb.core.runtime.wire import Socket
 
 _log = logging.getLogger(__name__)
@@ -96,10 +97,12 @@ class MessageDecoder:
         self._name, self._kinds = name, get_args(kinds)
         self.n_dropped = 0
 
-    def read(self, frames: Sequence[Any], sender: object = "") -> tuple[Any, list[NDArray[Any]]] | None:
-        """Return a record and the arrays beside it; None when the message was dropped."""
+    def read(
+        self, frames: Sequence[Any], sender: object = "", shared: SharedBlock | None = None
+    ) -> tuple[Any, list[NDArray[Any]]] | None:
+        """Return a record and the arrays beside it, maybe in `shared`; None when the message was dropped."""
         try:
-            message, arrays = decode(frames)
+            message, arrays = decode(frames, shared)
         except WireError as error:
             self.drop(str(error), sender)
             return None

@@ -9,12 +9,15 @@ SIGTERM ends a node that is not up yet. One that is up leaves in order: a PS tel
 until it is stopped, so that its parameters can move to another PS; a worker finishes its shard, so that no
 row of it is trained again. A second SIGTERM ends both, and a PS half a minute without a master.
 
+With ``--spare`` it imports what a worker needs, and waits to be told which one it is (`core.runtime.spare`).
+
 Exit code 0: stopped, drained or ended by SIGTERM; 1: failed, with the reason logged and sent to the master.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -29,6 +32,7 @@ import zmq
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
+from dlrover_nb.core.runtime import spare
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.flash import MemoryClaim, sweep_memory
@@ -36,7 +40,9 @@ from dlrover_nb.core.runtime.last_words import place_of
 from dlrover_nb.core.runtime.lasting_imports import lasting_imports
 from dlrover_nb.core.runtime.limits import ControlGroupLimits, thread_count, thread_variables
 from dlrover_nb.core.runtime.output import captured
+from dlrover_nb.core.runtime.peers import CopyExchange
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting, own_memory
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.messages import NodeFailed
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
@@ -90,7 +96,11 @@ def run(
         agent = Agent(context, config, clock, accounting, output)
         agent.apply_limits = limit.apply
         try:
-            with _on_sigterm(_exit), _report_failures(agent, config):
+            with (
+                _on_sigterm(_exit),
+                _report_failures(agent, config),
+                _peer_copies(context, config, agent, accounting),
+            ):
                 _serve(context, config, agent, accounting, clock, limit)
         finally:
             limit.release()
@@ -107,6 +117,7 @@ def _serve(
     clock: Clock,
     limit: AnyLimits,
 ) -> None:
+    sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     if config.role is Role.PS:
         _serve_ps(context, config, agent, accounting, limit)
     else:
@@ -119,7 +130,6 @@ def _serve_ps(
     with lasting_imports():
         from dlrover_nb.core.runtime.ps import ParameterServer  # noqa: PLC0415 - a worker needs none
 
-    sweep_memory()  # of jobs that ended on this host, which their masters on other hosts cannot reach
     server = ParameterServer(context, config, agent, accounting)
     with contextlib.closing(server), _on_sigterm(_once(server.leave)):
         agent.hello(server.endpoint, limit.apply(config.cpu, config.memory_mib))
@@ -134,11 +144,11 @@ def _serve_worker(
     clock: Clock,
     limit: AnyLimits,
 ) -> None:
-    with lasting_imports():
-        from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
-        from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
-        from dlrover_nb.core.runtime.trainer import Trainer  # noqa: PLC0415 - the same
-        from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
+    _import_for_worker()
+    from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
+    from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
+    from dlrover_nb.core.runtime.trainer import Trainer  # noqa: PLC0415 - the same
+    from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
 
     def apply(cpu: float, memory_mib: int) -> Enforced:
         set_threads(thread_count(cpu))
@@ -153,6 +163,24 @@ def _serve_worker(
     with contextlib.closing(worker), _on_sigterm(_once(worker.leave)):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
+
+
+def _import_for_worker() -> None:
+    """Import what a worker needs and a PS does not."""
+    with lasting_imports():
+        importlib.import_module("dlrover_nb.core.runtime.worker")  # with torch, and what reads data
+
+
+@contextlib.contextmanager
+def _peer_copies(
+    context: Context, config: NodeConfig, agent: Agent, accounting: TimeAccounting
+) -> Iterator[None]:
+    """Send and keep copies of checkpoints, unless the job wants none."""
+    if config.spec.peer_copies is PeerCopies.NEVER:
+        yield
+        return
+    with contextlib.closing(CopyExchange(context, config, agent, accounting)):
+        yield
 
 
 @contextlib.contextmanager
@@ -207,7 +235,13 @@ def _once(leave: Callable[[], None]) -> Callable[[], None]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the node of a configuration file; return the exit code."""
+    """Run the node of a configuration file, or wait for one as a spare; return the exit code."""
+    if arguments == [spare.ARGUMENT]:
+        _import_for_worker()
+        configuration = spare.await_assignment()
+        if configuration is None:
+            return 0
+        arguments = [configuration]
     if len(arguments) != 1:
         _log.error("expected the path of one node configuration, got %d arguments", len(arguments))
         return 2

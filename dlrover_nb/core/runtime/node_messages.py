@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.runtime import (
     checkpoint_coordinator,
+    copy_coordinator,
     fencing,
     liveness,
     migration_coordinator,
@@ -14,6 +15,7 @@ from dlrover_nb.core.runtime import (
     resizing,
     shard_requests,
 )
+from dlrover_nb.core.structs.copy_messages import CopyKept
 from dlrover_nb.core.structs.messages import (
     Alive,
     BatchSkipped,
@@ -57,6 +59,8 @@ def handle_message(  # noqa: C901 - one flat branch per message
             shard_requests.handle_message(state, node, message, at_s, arrays)
         case Copied():
             checkpoint_coordinator.on_copied(state, node, message, at_s)
+        case CopyKept():
+            copy_coordinator.on_copy_kept(state, node, message)
         case Saved():
             checkpoint_coordinator.on_saved(state, node, message, at_s)
         case Moved():

@@ -18,13 +18,15 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
-from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted
+from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted, run_name
 from dlrover_nb.core.runtime.load_window import LoadWindow
+from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.serving import Serving
+from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.wire import JobKeys, bind_router
+from dlrover_nb.core.runtime.wire import JobKeys, bind_router, is_between_hosts
 from dlrover_nb.core.structs.messages import (
     Adjust,
     Copied,
@@ -45,9 +47,14 @@ from dlrover_nb.core.structs.mitigation_messages import Backups
 from dlrover_nb.core.structs.resizing import Resize
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.flash import PersistFailed
+    from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.wire import Context
+    from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample
 
@@ -56,6 +63,7 @@ _log = logging.getLogger(__name__)
 _MIB = 1 << 20
 _MOST_USED = 7 / 8  # of the node's memory, by parameters and their copies; both may grow between two checks
 _NOTHING_TO_SAVE = "no parameters are loaded, so there is nothing to save"
+_NO_MEMORY = "its memory does not suffice for a copy of its parameters; give PS more of it"
 _NOT_FINITE = "not all of its parameters are finite, so they are not saved; the last good checkpoint stays"
 
 
@@ -81,11 +89,15 @@ class ParameterServer:
         self, context: Context, config: NodeConfig, agent: Agent, accounting: TimeAccounting
     ) -> None:
         self._config, self._agent, self._accounting = config, agent, accounting
-        self._name, job = config.node, config.spec.name
-        keys = JobKeys(config.public_key, config.secret_key)
+        self._name, job, self._context = config.node, config.spec.name, context
+        self._keys = keys = JobKeys(config.public_key, config.secret_key)
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
-        self._serving = Serving(self._router, accounting, config.node, config.spec)
+        self._sealed = _sealed_router(context, config.listen) if is_between_hosts(self.endpoint) else None
+        self._slabs = AttachedSlabs(SlabPlace(run_name(job, config.folder)))
+        self._serving = Serving(
+            self._router, accounting, config.node, config.spec, self._slabs, sealed=self._sealed
+        )
         features, model = config.features, config.spec.model
         self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
         self._migration = PsMigration(config.node, self._n_dense, self._new_store, between=agent.tick)
@@ -97,6 +109,8 @@ class ParameterServer:
         self._stopped = self.is_leaving = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
+        if self._sealed is not None:
+            agent.watch(self._sealed.socket)
         agent.watch_descriptor(self._flash.fileno())
 
     def run(self) -> None:
@@ -107,6 +121,8 @@ class ParameterServer:
             self._accounting.switch(Part.OTHER)
             if self._router in ready:
                 self._serving.serve()
+            if self._sealed is not None and self._sealed.socket in ready:
+                self._serving.serve_sealed()
             for endpoint, answer in self._chunk_sender.answers(ready):
                 self._migration.acknowledge(endpoint, answer, time.monotonic())
             self._move_on()
@@ -124,9 +140,13 @@ class ParameterServer:
         """
         self._agent.unwatch_descriptor(self._flash.fileno())
         self._flash.close(unlink=self._stopped)
+        self._slabs.close()
         self._chunk_sender.close()
         self._agent.unwatch(self._router)
         self._router.close()
+        if self._sealed is not None:
+            self._agent.unwatch(self._sealed.socket)
+            self._sealed.close()
         self._path.unlink(missing_ok=True)
 
     def _obey(self, order: ToNode) -> None:  # noqa: C901 - one flat branch per order
@@ -164,9 +184,14 @@ class ParameterServer:
         self._agent.resize(order)
 
     def _describe(self, sample: NodeSample) -> Report:
-        """Add the memory of parameters; leave out copies, which are freed when parameters need memory."""
+        """Add the memory of parameters; leave out what is not its own.
+
+        Copies of parameters are freed when parameters need memory, and slabs are of workers.
+        """
         self._flash.give_way()
-        sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - self._flash.n_byte / _MIB))
+        self._slabs.release()
+        n_other = self._flash.n_byte + self._slabs.n_byte
+        sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - n_other / _MIB))
         load = self._load_window.extend(sample, self._serving.store, self._serving.epoch)
         store, n_dropped = self._migration.store, self._serving.n_dropped
         if store is None:
@@ -179,7 +204,7 @@ class ParameterServer:
 
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""
-        n_used = self._accounting.n_byte() - self._flash.n_byte
+        n_used = self._accounting.n_byte() - self._flash.n_byte - self._slabs.n_byte - self._agent.make_way()
         return round(self._config.memory_mib * _MIB * _MOST_USED) - n_used
 
     # moves
@@ -201,11 +226,12 @@ class ParameterServer:
         self._serving.close()  # no request may change rows that are being sent
         self._migration.end(end, time.monotonic())
 
-    def _open(self, epoch: int, n_from_memory: int = 0) -> None:
+    def _open(self, epoch: int, filled: checkpoint.Filled | None = None) -> None:
         assert self._migration.store is not None
         self._serving.open(self._migration.store, epoch)
         _log.info("%s serves %d rows, epoch %d", self._name, self._migration.store.n_row, epoch)
-        self._agent.send(Loaded(self._name, epoch, n_from_memory=n_from_memory))
+        found = (filled.n_from_memory, filled.n_from_peers) if filled else (0, 0)
+        self._agent.send(Loaded(self._name, epoch, "", *found))
 
     # checkpoints
 
@@ -219,15 +245,18 @@ class ParameterServer:
         def new_store() -> ParameterStore:
             return self._new_store(load.index, load.n_ps)
 
+        def read_peer(source: CopySource) -> NDArray[np.uint8]:
+            return read_copy(self._context, self._keys, self._name, source, between=self._agent.tick)
+
         try:
             with self._agent.long_work("loads its part of a checkpoint"):
-                filled = checkpoint.fill(new_store, load.parts, owned, between=self._agent.tick)
+                filled = checkpoint.fill(new_store, load.parts, owned, read_peer, between=self._agent.tick)
         except CheckpointError as error:
             _log.warning("%s: %s", self._name, error)
             self._agent.send(Loaded(self._name, load.ps_epoch, str(error)))
             return
         self._migration.hold(filled.store, owned, load.ps_epoch)
-        self._open(load.ps_epoch, filled.n_from_memory)
+        self._open(load.ps_epoch, filled)
 
     def _new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
         model, n_row = self._config.spec.model, self._config.features.n_table_row
@@ -243,16 +272,34 @@ class ParameterServer:
             return
         self._migration.stay()
         image = checkpoint.image_of(store.export())
-        memory = self._flash.copy(number, image.header, image.arrays, between=self._agent.tick)
+        memory = self._flash.copy(
+            number, image.header, image.arrays, kept=save.kept, between=self._agent.tick
+        )
+        if not save.file:
+            self._end_in_memory(number, memory)
+            return
         self._files[number] = Saved(self._name, number, save.file, "", store.n_row, 0)
         self._flash.persist(number, save.file, between=self._agent.tick)
         self._agent.send(Copied(self._name, number, memory))
+
+    def _end_in_memory(self, number: int, memory: MemoryPart | None) -> None:
+        """Report a copy that gets no file, or that there is no memory for it."""
+        self._flash.forget_direct()
+        self._agent.send(Copied(self._name, number, memory))
+        if memory is None:
+            self._agent.send(Saved(self._name, number, "", "", 0, 0, _NO_MEMORY))
 
     def _report_saved(self) -> None:
         """Report the result of each file once."""
         for result in self._flash.poll():
             if (saved := self._files.pop(result.number, None)) is not None:
                 self._agent.send(_outcome(saved, result))
+
+
+def _sealed_router(context: Context, listen: str) -> SealedRouter:
+    from dlrover_nb.core.runtime.sealed import SealedRouter  # noqa: PLC0415 - one host needs no cipher
+
+    return SealedRouter(context, listen)
 
 
 def _outcome(saved: Saved, result: Persisted | PersistFailed) -> Saved:

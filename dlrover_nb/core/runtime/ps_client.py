@@ -5,18 +5,18 @@ master does. So the worker waits for both at once. Without an answer within some
 repeated (the PS identifies it by its step). If an order of the master arrives while PS are silent, they get a
 short grace time; then the step is dropped, which is safe because nothing of it was acknowledged. The
 connection is closed then, so that nothing of the step can arrive later; `Train` opens a new one.
+
+With a PS on the same host arrays are exchanged in shared memory (`slab`), and messages only say where.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
@@ -35,18 +35,22 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
     exchange_cost,
 )
+from dlrover_nb.core.runtime.ps_link import PsLink
+from dlrover_nb.core.runtime.shared_block import aligned, carried_bytes
 from dlrover_nb.core.runtime.store import dense_slice
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode, n_byte
+from dlrover_nb.core.runtime.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.exchange import FromPs
+    from dlrover_nb.core.runtime.slab import SlabPlace
+    from dlrover_nb.core.runtime.slab.of_worker import Parts
     from dlrover_nb.core.runtime.trainer import Push
-    from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.runtime.wire import Context, JobKeys, Socket
     from dlrover_nb.core.structs.messages import Train
 
     Floats = NDArray[np.float32]
@@ -84,6 +88,8 @@ class PsClient:
         Of the flat vector.
     patience_s
         Seconds to wait for a silent PS; infinite unless an order of the master is pending.
+    slabs
+        Where memory may be shared with PS of this host; None: nowhere.
     """
 
     def __init__(  # noqa: PLR0913 - the composition of a worker's parts
@@ -96,15 +102,18 @@ class PsClient:
         train: Train,
         dense_length: int,
         patience_s: Callable[[], float],
+        slabs: SlabPlace | None = None,
     ) -> None:
         n_ps = len(train.endpoints)
         self.layout = BucketLayout(np.array(train.bucket_owner, np.int64), n_ps)
         self._agent, self._epoch, self._patience_s = agent, train.ps_epoch, patience_s
         self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
         self._no_dense = np.empty(0, np.float32)
-        self._sockets = [connect_dealer(context, at, identity, keys) for at in train.endpoints]
-        for socket in self._sockets:
-            agent.watch(socket)
+        self._links = [
+            PsLink(context, at, identity=identity, keys=keys, agent=agent, slabs=slabs, number=i)
+            for i, at in enumerate(train.endpoints)
+        ]
+        self._row_bytes = 0  # of a row in an answer; 0: there was none yet
         self._step = 0
         self._pending: dict[_Question, list[Any]] = {}  # unanswered requests and their frames
         self._answered: dict[_Question, tuple[Any, Arrays]] = {}
@@ -116,6 +125,11 @@ class PsClient:
     def interrupted(self) -> bool:
         """Whether an order of the master other than to train is pending."""
         return self._patience_s() < math.inf
+
+    @property
+    def carrier(self) -> str:
+        """What carries arrays to the PS, in words."""
+        return ", ".join(dict.fromkeys(link.carrier for link in self._links))
 
     @property
     def was_late(self) -> bool:
@@ -178,13 +192,22 @@ class PsClient:
         self._step += 1
         self._asked_s = time.monotonic()
         rate = 1.0 if push is None else push.rate
-        for i in range(len(self._sockets)):
+        for i in range(len(self._links)):
             pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
-            request = Exchange(self._epoch, self._step, done, rate)
-            self._ask(i, Exchanged, request, [*self._gradients(i, push), pull_rows])
+            arrays = [*self._gradients(i, push), pull_rows]
+            parts, answer_at = self._links[i].share(arrays, self._answer_bytes(i, len(pull_rows)))
+            self._ask(i, Exchanged, Exchange(self._epoch, self._step, done, rate, answer_at), parts)
+
+    def _answer_bytes(self, i: int, n_row: int) -> int | None:
+        """Return the bytes that the answer of PS i takes of a slab; None: not known before the first one."""
+        if n_row and not self._row_bytes:
+            return None
+        part = self._slices[i]
+        return aligned(n_row * self._row_bytes) + aligned(4 * (part.stop - part.start))
 
     def _rows(self, dense: Floats) -> Floats:
         answers = self._answers(Exchanged)
+        self._row_bytes = self._row_bytes or 4 * answers[0][1][0].shape[1]
         for part, (_, (_, values)) in zip(self._slices, answers, strict=True):
             dense[part] = values
         self._measure(answers)
@@ -200,9 +223,8 @@ class PsClient:
 
     def close(self) -> None:
         """Close the sockets; what was not sent is dropped."""
-        for socket in self._sockets:
-            self._agent.unwatch(socket)
-            socket.close(linger=0)
+        for link in self._links:
+            link.close()
 
     def _gradients(self, i: int, push: Push | None) -> Arrays:
         """Return the rows that are pushed to PS i, their gradients, and that of its dense slice."""
@@ -211,20 +233,23 @@ class PsClient:
         mine = _part(push.batch, i)
         return [push.batch.rows[mine], push.rows[mine], push.dense[self._slices[i]]]
 
-    def _ask(self, i: int, kind: type[Any], request: object, arrays: Iterable[NDArray[Any]] = ()) -> None:
+    def _ask(self, i: int, kind: type[Any], request: object, arrays: Parts = ()) -> None:
         """Send a request to PS i that a message of this kind answers."""
         frames = encode(request, arrays)
         self._pending[i, kind] = frames
-        self._n_byte_sent += n_byte(frames)
-        _send(self._sockets[i], frames)
+        self._n_byte_sent += carried_bytes(frames, arrays)
+        self._links[i].send(frames)
 
     def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
         """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
         again_at_s = time.monotonic() + ASK_AGAIN_S
         wanted_since_s: float | None = None
         while any(question[1] is kind for question in self._pending):
-            for socket in self._agent.wait(_POLL_EVERY_S):
-                self._read(self._sockets.index(socket))
+            ready = self._agent.wait(_POLL_EVERY_S)
+            for i, link in enumerate(self._links):
+                for socket in link.sockets:
+                    if socket in ready and not socket.closed:
+                        self._read(i, socket)
             now_s = time.monotonic()
             if self.interrupted and wanted_since_s is None:
                 wanted_since_s = now_s
@@ -243,10 +268,13 @@ class PsClient:
     def _ask_again(self) -> None:
         for (i, kind), frames in self._pending.items():
             _log.info("PS %d sent no %s for %g s: request repeated", i, kind.__name__, ASK_AGAIN_S)
-            _send(self._sockets[i], frames)
+            self._links[i].unseal()
+            self._links[i].send(frames)
 
-    def _read(self, i: int) -> None:
-        message, arrays = decode(self._sockets[i].recv_multipart(copy=False))
+    def _read(self, i: int, socket: Socket) -> None:
+        if (answer := self._links[i].read(socket)) is None:
+            return
+        message, arrays = answer
         question = i, type(message)
         if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
@@ -262,14 +290,9 @@ class PsClient:
 
     def _is_of_now(self, message: FromPs) -> bool:
         """Whether it answers the current request, not a repeated one."""
-        of_epoch = not isinstance(message, ExchangeRefused) and message.ps_epoch == self._epoch
+        of_epoch = getattr(message, "ps_epoch", None) == self._epoch
         return of_epoch and getattr(message, "step", self._step) == self._step
 
 
 def _part(batch: PreparedBatch, i: int) -> slice:
     return slice(batch.bounds[i], batch.bounds[i + 1])
-
-
-def _send(socket: Socket, frames: list[Any]) -> None:
-    with contextlib.suppress(zmq.Again):  # full, as the PS is away: repeated later
-        socket.send_multipart(frames, zmq.NOBLOCK, copy=False)

@@ -24,6 +24,7 @@ from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, leaving, migration_coordinator
 from dlrover_nb.core.runtime.batch_sizes import share_global_batch
 from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.runtime.peer_copies import sources
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.rebalancing import is_under_way, keeps_on
 from dlrover_nb.core.runtime.resizing import awaited
@@ -118,9 +119,8 @@ def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
     """Make `members` the group and order each to load its part."""
     state.n_group += 1
     state.bucket_owner = assign_buckets(state.bucket_owner, len(members))
-    names = tuple(node.id for node in members)
+    names, parts = tuple(node.id for node in members), sources(state, state.source)
     state.group = PsGroup(state.n_group, names, state.target.ps, state.bucket_owner)
-    parts = state.source.parts if state.source else ()
     for index, node in enumerate(members):
         state.send(node, Load(state.n_group, index, len(members), state.bucket_owner, parts))
     state.enter(Stage.LOADING, at_s)
@@ -134,7 +134,7 @@ def _end_loading(state: JobState, at_s: float) -> None:
         state.end(JobPhase.STOPPED, state.stop_reason, at_s)
     elif not not_loaded(state):
         state.enter(Stage.SERVING, at_s)
-        state.last_checkpoint_s = at_s
+        state.last_checkpoint_s = checkpoint_coordinator.counted_from_s(state, at_s)
         if state.source is not None:
             state.note(checkpoint_coordinator.loaded(state), at_s)
 
@@ -365,7 +365,7 @@ def on_loaded(state: JobState, node: Node, loaded: Loaded, at_s: float) -> None:
         load_failed(state, loaded.ps_epoch, f"{node.id}: {loaded.error}", at_s)
     else:
         node.loaded_epoch, state.last_step_s = loaded.ps_epoch, at_s
-        node.n_from_memory = loaded.n_from_memory
+        node.n_from_memory, node.n_from_peers = loaded.n_from_memory, loaded.n_from_peers
 
 
 def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:

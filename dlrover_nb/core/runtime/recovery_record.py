@@ -76,6 +76,9 @@ class NodeRecord:
     is_replaced: bool = False
     resizing: tuple[float, int] | None = None
     size: tuple[float, int] | None = None
+    copies: str = ""
+    host: str = ""
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +262,9 @@ def _node_record(node: Node) -> NodeRecord:
         is_replaced=node.is_replaced,
         resizing=node.resizing,
         size=node.size,
+        copies=node.copies,
+        host=node.host,
+        machine=node.machine,
     )
 
 
@@ -285,4 +291,7 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         is_replaced=record.is_replaced,
         resizing=record.resizing,
         size=record.size,
+        copies=record.copies,
+        host=record.host,
+        machine=record.machine,
     )

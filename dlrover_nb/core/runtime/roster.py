@@ -48,6 +48,9 @@ class Node:
     waits_for: str = ""  # what its start waits for; empty: nothing
     lacks_room: bool = False  # it has waited for free capacity for some time
     endpoint: str = ""
+    copies: str = ""  # endpoint at which it sends copies of checkpoints
+    host: str = ""
+    machine: str = ""  # what is lost at once
     pid: int | None = None
     cpu_enforced: bool = False
     memory_enforced: bool = False
@@ -58,6 +61,7 @@ class Node:
     granted_at_s: float = float("-inf")
     loaded_epoch: int = 0
     n_from_memory: int = 0  # parts of a checkpoint that it read from memory
+    n_from_peers: int = 0  # and from the copies of peers
     late_parts: set[int] = field(default_factory=set)  # that it still writes, of checkpoints given up
     last: NodeSample | None = None
     n_dropped: int = 0  # messages that it could not decode
@@ -155,7 +159,8 @@ class Roster:
         """Record the Hello of a node: it is up."""
         node.is_up, node.is_adopted, node.since_s, node.waits_for = True, False, at_s, ""
         node.lacks_room = False
-        node.endpoint, node.pid = hello.endpoint, hello.pid
+        node.endpoint, node.pid, node.copies = hello.endpoint, hello.pid, hello.copies
+        node.host, node.machine = hello.host, hello.machine or hello.host
         node.cpu_enforced, node.memory_enforced = hello.cpu_enforced, hello.memory_enforced
 
     @property

@@ -6,6 +6,9 @@ sender's mapping of rows to PS may be stale. Requests of a worker that the maste
 others train its shards (`core.runtime.fencing`). A repeated request is identified by its step and answered
 again without applying it twice.
 
+The arrays of a worker on this host may lie in its slab (`slab`): gradients are read there, and rows and dense
+parameters are written there. The same code serves both ways.
+
 In BSP gradients are kept until their round has ended (`rounds`). On the PS of index 0 `round_barrier` decides
 which workers may continue; a waiting worker is answered when a message of another one releases it.
 """
@@ -15,10 +18,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, assert_never
 
+import numpy as np
 import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import (
+    NO_SLAB,
     Arrive,
     BarrierMessage,
     ChunkTaken,
@@ -34,9 +39,13 @@ from dlrover_nb.core.runtime.exchange import (
     Leave,
     MoveChunk,
     NotMember,
+    OfEpoch,
+    OfferSlab,
+    OpenSession,
     Probe,
     Probed,
     Proceed,
+    SlabTaken,
     StaleEpoch,
     ToPs,
 )
@@ -44,27 +53,32 @@ from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
+from dlrover_nb.core.runtime.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.wire import encode, n_byte
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.sealed import SealedRouter
+    from dlrover_nb.core.runtime.slab import AttachedSlabs
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.runtime.wire import Socket
     from dlrover_nb.core.structs.job import JobSpec
 
     Arrays = list[NDArray[Any]]
+    AnyArray = NDArray[Any] | SharedArray
 
 _log = logging.getLogger(__name__)
 
 NO_EPOCH = -1
+_IDS, _FLOAT = np.dtype(np.int64), np.dtype(np.float32)
 _REQUESTS_IN_A_ROW = 64  # then check for orders of the master
-_EXCHANGE_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 1), ("int64", 1))
-_CHUNK_ARRAYS = (("int64", 1), ("float32", 2), ("float32", 2))
+_EXCHANGE_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 1), (_IDS, 1))
+_CHUNK_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 2))
 
 
 class Serving:
@@ -80,10 +94,24 @@ class Serving:
         Of the node, for the log.
     spec
         Kind of synchronization.
+    slabs
+        Memory shared with workers.
+    sealed
+        Carries sealed sessions; it belongs to the caller. None: on one host nothing is encrypted.
     """
 
-    def __init__(self, router: Socket, accounting: TimeAccounting, name: str, spec: JobSpec) -> None:
+    def __init__(
+        self,
+        router: Socket,
+        accounting: TimeAccounting,
+        name: str,
+        spec: JobSpec,
+        slabs: AttachedSlabs,
+        *,
+        sealed: SealedRouter | None = None,
+    ) -> None:
         self._router, self._accounting, self._name, self._spec = router, accounting, name, spec
+        self._slabs, self._sealed = slabs, sealed
         self._decoder = MessageDecoder(name, ToPs | MoveChunk)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
@@ -110,7 +138,20 @@ class Serving:
 
     def serve(self) -> None:
         """Answer the pending requests."""
-        for identity, frames in self._requests():
+        for identity, frames in _pending(self._router):
+            if self._sealed is not None:
+                self._sealed.answer_in_clear(identity)
+            self._serve(identity, frames)
+
+    def serve_sealed(self) -> None:
+        """Answer the pending requests of sealed sessions."""
+        assert self._sealed is not None
+        for session, message in _pending(self._sealed.socket):
+            try:
+                identity, frames = self._sealed.unseal(session, message)
+            except WireError as error:
+                self._decoder.drop(str(error), session)
+                continue
             self._serve(identity, frames)
 
     @property
@@ -133,17 +174,9 @@ class Serving:
         _log.info("%s: rounds end without their last %d members", self._name, n)
         self._send_releases(self._barrier.set_backups(n))
 
-    def _requests(self) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
-        for _ in range(_REQUESTS_IN_A_ROW):
-            try:
-                identity, *frames = receive(self._router, copy=False)
-            except zmq.Again:
-                return
-            yield identity.bytes, frames
-
-    def _serve(self, identity: bytes, frames: list[zmq.Frame]) -> None:
+    def _serve(self, identity: bytes, frames: Sequence[Any]) -> None:
         self._accounting.count_bytes(0, n_byte(frames))
-        request = self._decoder.read(frames, identity)
+        request = self._decoder.read(frames, identity, self._slabs.block(identity))
         if request is None:
             return
         try:
@@ -153,10 +186,16 @@ class Serving:
             self._send(identity, ExchangeRefused(str(error)))
         self._accounting.switch(Part.OTHER)
 
-    def _send(self, identity: bytes, answer: object, beside: Arrays | None = None) -> None:
-        out = encode(answer, beside or [])
-        self._router.send_multipart([identity, *out], copy=False)
-        self._accounting.count_bytes(n_byte(out), 0)
+    def _send(self, identity: bytes, answer: object, beside: Sequence[AnyArray] = ()) -> list[Any]:
+        """Send an answer; return its frames."""
+        frames = encode(answer, beside)
+        self._post(identity, frames)
+        self._accounting.count_bytes(n_byte(frames), 0)
+        return frames
+
+    def _post(self, identity: bytes, frames: list[Any]) -> None:
+        if self._sealed is None or not self._sealed.send(identity, frames):
+            self._router.send_multipart([identity, *frames], copy=False)
 
     def _answer(self, identity: bytes, message: ToPs | MoveChunk, arrays: Arrays) -> None:
         if isinstance(message, MoveChunk):
@@ -164,32 +203,42 @@ class Serving:
             part = StorePart(ids, table, message.dense_offset, dense)
             self._send(identity, self.take_chunk(message, part))
             return
-        if (worker := worker_of(identity)) in self._forgotten:
-            _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
-            self._send(identity, Fenced(self.epoch))
+        if isinstance(message, OpenSession):
+            self._open_session(identity)
             return
-        if self.store is None or message.ps_epoch != self.epoch:
-            self._send(identity, StaleEpoch(self.epoch))
+        if isinstance(message, OfferSlab):
+            self._send(identity, SlabTaken(message.number, self._slabs.attach(identity, message)))
             return
+        if (refusal := self._refusal(identity, message)) is not None:
+            self._send(identity, refusal)
+            return
+        assert self.store is not None
         match message:
             case Exchange():
                 self._exchange(identity, message, arrays, self.store)
             case InitDense():
-                self.store.init_dense(*_expect(arrays, (("float32", 1),)))
+                self.store.init_dense(*_expect(arrays, ((_FLOAT, 1),)))
                 self._send(identity, DenseReady(self.epoch))
             case KeepGradients():
-                rows, gradients, dense = _expect(arrays, _EXCHANGE_ARRAYS[:3])
-                if not message.is_skipped:
-                    self.store.check_push(rows, gradients, dense)
-                kept = None if message.is_skipped else (rows, gradients, dense)
-                self._rounds.keep(message.round, message.worker, kept)
-                self._send(identity, GradientsKept(self.epoch, message.step))
+                self._keep(identity, message, arrays, self.store)
             case Probe():
-                self._send(identity, Probed(self.epoch), _expect(arrays, (("int64", 1),)))
+                self._send(identity, Probed(self.epoch), _expect(arrays, ((_IDS, 1),)))
             case Join() | Arrive() | Leave():
                 self._handle_barrier(identity, message)
             case _:
                 assert_never(message)
+
+    def _refusal(self, identity: bytes, message: OfEpoch) -> Fenced | StaleEpoch | None:
+        if (worker := worker_of(identity)) in self._forgotten:
+            _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
+            return Fenced(self.epoch)
+        is_stale = self.store is None or message.ps_epoch != self.epoch
+        return StaleEpoch(self.epoch) if is_stale else None
+
+    def _open_session(self, identity: bytes) -> None:
+        if self._sealed is None:
+            raise WireError("this PS encrypts nothing, as its socket is on its own host")
+        self._send(identity, self._sealed.open_session(identity))
 
     def _handle_barrier(self, identity: bytes, message: BarrierMessage) -> None:
         """Handle a barrier message; the worker is released now, or when its peers have arrived."""
@@ -210,8 +259,27 @@ class Serving:
             identity, step = self._asked[each.worker]
             self._send(identity, Proceed(self.epoch, step, each.go))
 
+    def _keep(self, identity: bytes, request: KeepGradients, arrays: Arrays, store: ParameterStore) -> None:
+        if self._answers_again(identity, request.step, in_slab=request.in_slab):
+            return
+        rows, row_gradients, dense_gradient = _expect(arrays, _EXCHANGE_ARRAYS[:3])
+        kept = None
+        if not request.is_skipped:
+            if self._slabs.block(identity) is not None:  # the next request lies in the same place
+                row_gradients, dense_gradient = row_gradients.copy(), dense_gradient.copy()
+            store.check_push(rows, row_gradients, dense_gradient)
+            kept = rows, row_gradients, dense_gradient
+        self._rounds.keep(request.round, request.worker, kept)
+        frames = self._send(identity, GradientsKept(self.epoch, request.step))
+        if request.in_slab:
+            self._slabs.keep_answer(identity, request.step, frames)
+
     def _exchange(self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore) -> None:
+        in_slab = request.answer_at != NO_SLAB
+        if self._answers_again(identity, request.step, in_slab=in_slab):
+            return
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
+        places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
         update_s = 0.0
         if request.step > self._applied.get(identity, -1):
             self._accounting.switch(Part.UPDATE)
@@ -225,10 +293,48 @@ class Serving:
             self._applied[identity] = request.step
             update_s = self._accounting.switch(Part.LOOKUP)
         self._accounting.switch(Part.LOOKUP)
-        rows, dense = store.pull(pull_rows), store.dense  # copies: frames in transit must not change
+        beside: Sequence[AnyArray]
+        if places is None:
+            beside = store.pull(pull_rows), store.dense  # copies: frames in transit must not change
+        else:
+            store.pull(pull_rows, places[0].array)
+            store.read_dense(places[1].array)
+            beside = places
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
-        self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
+        frames = self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), beside)
+        if in_slab:
+            self._slabs.keep_answer(identity, request.step, frames)
+
+    def _answers_again(self, identity: bytes, step: int, *, in_slab: bool) -> bool:
+        """Repeat the answer to a request in a slab, if there is one: the slab may hold a later request."""
+        frames = self._slabs.answer(identity, step) if in_slab else None
+        if frames is None:
+            return False
+        self._post(identity, frames)
+        return True
+
+    def _places(
+        self, identity: bytes, at: int, n_row: int, store: ParameterStore
+    ) -> tuple[SharedArray, SharedArray]:
+        """Return where in the worker's slab the rows and the dense slice of an answer go."""
+        block = self._slabs.block(identity)
+        if block is None:
+            raise WireError("an answer shall go into shared memory, which is not mapped here")
+        width, n_dense = store.answer_shape
+        rows = block.view(at, _FLOAT, (n_row, width))
+        dense_at = at + aligned(rows.nbytes)
+        dense = block.view(dense_at, _FLOAT, (n_dense,))
+        return SharedArray(block.number, at, rows), SharedArray(block.number, dense_at, dense)
+
+
+def _pending(router: Socket) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
+    for _ in range(_REQUESTS_IN_A_ROW):
+        try:
+            identity, *frames = receive(router, copy=False)
+        except zmq.Again:
+            return
+        yield identity.bytes, frames
 
 
 def worker_of(identity: bytes) -> str:
@@ -240,13 +346,14 @@ def _take_nothing(chunk: MoveChunk, _part: StorePart) -> ChunkTaken:
     raise WireError(f"chunk {chunk.sequence} of {chunk.source} is not for this node")
 
 
-def _expect(arrays: Arrays, kinds: tuple[tuple[str, int], ...]) -> Arrays:
+def _expect(arrays: Arrays, kinds: tuple[tuple[np.dtype[Any], int], ...]) -> Arrays:
     """Return `arrays` when they are of these types and dimensions; an empty one may be of any shape."""
-    found = tuple((array.dtype.name, array.ndim) for array in arrays)
     fits = len(arrays) == len(kinds) and all(
-        array.dtype.name == name and (array.ndim == n_dimension or not array.size)
-        for array, (name, n_dimension) in zip(arrays, kinds, strict=True)
+        array.dtype == dtype and (array.ndim == n_dimension or not array.size)
+        for array, (dtype, n_dimension) in zip(arrays, kinds, strict=True)
     )
     if not fits:
-        raise WireError(f"expected arrays {kinds}, got {found}")
+        found = [(array.dtype.name, array.ndim) for array in arrays]
+        expected = [(dtype.name, n_dimension) for dtype, n_dimension in kinds]
+        raise WireError(f"expected arrays {expected}, got {found}")
     return arrays

@@ -26,7 +26,7 @@ from dlrover_nb.core.runtime.restarts import RestartBudget
 from dlrover_nb.core.runtime.roster import Node, Roster
 from dlrover_nb.core.runtime.state_records import Fence, OpenMitigation, WithoutScore, take_size
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
+from dlrover_nb.core.structs.checkpoints import MemoryPart, PeerCopy  # noqa: TC001 - an entry of the log is decoded by its annotations
 from dlrover_nb.core.structs.events import MitigationEnded, NodeLeft, PhaseChanged, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.messages import Adjust, Forget, Stop
@@ -102,12 +102,15 @@ class Move:
 class RestorableCheckpoint:
     """A checkpoint that a group can load: from memory, from the disk, or from both.
 
-    While it `is_on_disk` not yet, the files of its manifest have no names.
+    While it `is_on_disk` not yet, the files of its manifest have no names. `nodes` are the PS that copied its
+    parts, `peers` what other nodes keep of them, in the same order; empty where nobody was asked.
     """
 
     manifest: Manifest
     memory: tuple[MemoryPart | None, ...]
     is_on_disk: bool = False
+    nodes: tuple[str, ...] = ()
+    peers: tuple[PeerCopy | None, ...] = ()
 
     @property
     def number(self) -> int:
@@ -118,12 +121,6 @@ class RestorableCheckpoint:
     def is_origin(self) -> bool:
         """Whether it is the checkpoint of another run from which the job began."""
         return self.number == ORIGIN
-
-    @property
-    def parts(self) -> tuple[PartSource, ...]:
-        """Where its parts can be read."""
-        pairs = zip(self.manifest.files, self.memory, strict=True)
-        return tuple(PartSource(path, sha256, memory) for (path, sha256), memory in pairs)
 
 
 @dataclass(slots=True)
@@ -137,6 +134,7 @@ class Writing:
     is_final: bool  # all rows are trained
     is_awaited: bool  # a stop or a change of plan waits for it
     is_ordered: bool = False  # there is a folder, and its PS were ordered to save
+    is_in_memory: bool = False  # it gets no files: peers keep copies of it
     copied: dict[str, Copied] = field(default_factory=dict)
     saved: dict[str, Saved] = field(default_factory=dict)
     manifest: Manifest | None = None  # set when it was ordered to be written
@@ -145,6 +143,17 @@ class Writing:
     def is_copied(self) -> bool:
         """Whether every PS has copied its part."""
         return all(node in self.copied for node in self.group.nodes)
+
+
+@dataclass(slots=True)
+class CopyRound:
+    """Copies of one checkpoint that peers were told to keep; a restarted master tells them again."""
+
+    number: int
+    since_s: float
+    pending: dict[int, str] = field(default_factory=dict)  # part and the node that is to keep it
+    failed: dict[tuple[int, str], str] = field(default_factory=dict)  # the same, and why it does not
+    told: str = ""  # why parts have no copy, as last told; empty: all had one
 
 
 @dataclass(slots=True)
@@ -196,6 +205,7 @@ class JobState:
     source: RestorableCheckpoint | None = None  # what the next group loads; None: starts from nothing
     checkpoints: list[RestorableCheckpoint] = field(default_factory=list)  # newest last
     writing: dict[int, Writing] = field(default_factory=dict)
+    copying: CopyRound | None = None  # the last round
     n_checkpoint: int = 0
     n_pause: int = 0
     last_checkpoint_s: float = 0.0

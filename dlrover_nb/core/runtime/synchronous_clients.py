@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.runtime.exchange import (
+    NO_SLAB,
     Arrive,
     Go,
     GradientsKept,
@@ -123,10 +124,13 @@ class BspClient(SspClient):
         self._push, self._pull = push, pull
         self._step += 1
         if push is not None:
-            for i in range(len(self._sockets)):
-                is_skipped = push.refusal is not None
-                hold = KeepGradients(self._epoch, self._step, self._worker, self._go.round, is_skipped)
-                self._ask(i, GradientsKept, hold, self._gradients(i, push))
+            is_skipped = push.refusal is not None
+            for i, link in enumerate(self._links):
+                parts, at = link.share(self._gradients(i, push), 0)
+                keep = KeepGradients(
+                    self._epoch, self._step, self._worker, self._go.round, is_skipped, at != NO_SLAB
+                )
+                self._ask(i, GradientsKept, keep, parts)
 
     def finish(self, dense: Floats) -> Floats:
         """Wait until the round has ended and is applied."""

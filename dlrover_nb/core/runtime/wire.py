@@ -5,6 +5,10 @@ arrays and the record; each further frame is the memory of one array, sent and r
 returns only records of the closed unions and the listed array types: nothing in a message is ever executed,
 so there is no pickle here.
 
+An array may lie in memory that both ends map instead (`SharedBlock`): it has no frame then, and its header
+says where it lies. Each place is checked against the memory. Integers, which become addresses, are copied
+before they are checked, as the other end could change them afterwards; numbers are read in place.
+
 On one host messages use unix sockets (``ipc``) in a folder that only its owner may enter. Between hosts they
 use TCP under CURVE with the one key pair of the job, which is both server and client key: a process without
 it can neither send nor receive. ZeroMQ asks a ZAP handler about each client's key, one per context; ours has
@@ -15,6 +19,7 @@ the context: close the sockets, then call `Context.term`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import struct
 import threading
@@ -36,6 +41,8 @@ from dlrover_nb.core.runtime.exchange import (
     NotMember,
     ToPs,
 )
+from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock
+from dlrover_nb.core.structs.copy_messages import CopyTraffic
 from dlrover_nb.core.structs.messages import FromNode, LinesWritten, ToNode
 
 if TYPE_CHECKING:
@@ -62,6 +69,8 @@ _ARRAY = struct.Struct("<BB")  # type, number of dimensions
 _DTYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<i4", "<i8", "|u1"))
 _CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _MAX_DIMENSIONS = 4
+_SHARED = 0x80  # added to the type of an array in shared memory
+_PLACE = struct.Struct("<IQ")  # number of the block, offset
 _RECORDS: Tagged[Any] = Tagged(
     FromNode,
     LinesWritten,
@@ -69,6 +78,7 @@ _RECORDS: Tagged[Any] = Tagged(
     ToPs,
     FromPs,
     BetweenPs,
+    CopyTraffic,
     written={
         KeepGradients: "Hold",
         GradientsKept: "Held",
@@ -120,7 +130,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
         raise InvalidValueError(f"listen must be ipc or tcp://ADDRESS, got {listen!r}")
     socket = _new_socket(context, zmq.ROUTER, endpoint)
     socket.router_handover = True  # a node that connects again under its name takes it over
-    if endpoint.startswith("tcp"):
+    if is_between_hosts(endpoint):
         _guard(socket, context, keys)
     try:
         socket.bind(endpoint)
@@ -142,13 +152,53 @@ def new_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) ->
     socket = _new_socket(context, zmq.DEALER, endpoint)
     socket.identity = identity.encode()
     socket.reconnect_ivl_max = 2_000  # ms
-    if endpoint.startswith("tcp"):
+    if is_between_hosts(endpoint):
         socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
         socket.curve_serverkey = keys.public.encode()
     return socket
 
 
-def encode(message: object, arrays: Iterable[NDArray[Any]] = ()) -> list[Any]:
+def bind_plain_router(context: Context, listen: str, password: str) -> tuple[Socket, str]:
+    """Bind a ROUTER socket that encrypts nothing, for sealed messages, and return it with its endpoint.
+
+    Parameters
+    ----------
+    listen
+        ``tcp://ADDRESS``; a port in it is left to the other router.
+    password
+        Who connects must know it (see `sealed`).
+    """
+    _start_zap(context)
+    endpoint = f"{without_port(listen)}:*"
+    socket = _new_socket(context, zmq.ROUTER, endpoint)
+    socket.router_handover = True
+    socket.plain_server, socket.zap_domain = True, _domain_of(password.encode())
+    socket.bind(endpoint)
+    return socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def connect_plain_dealer(context: Context, endpoint: str, identity: str, password: str) -> Socket:
+    """Return a DEALER socket that connects to a plain router."""
+    socket = _new_socket(context, zmq.DEALER, endpoint)
+    socket.identity = identity.encode()
+    socket.reconnect_ivl_max = 2_000  # ms
+    socket.plain_username, socket.plain_password = identity.encode(), password.encode()
+    socket.connect(endpoint)
+    return socket
+
+
+def without_port(listen: str) -> str:
+    """Return where to listen, on any port; one in it is left to another socket."""
+    address, _, port = listen.rpartition(":")
+    return address if port.isdecimal() else listen
+
+
+def is_between_hosts(endpoint: str) -> bool:
+    """Whether an endpoint is reached over the network, and not within one host."""
+    return endpoint.startswith("tcp")
+
+
+def encode(message: object, arrays: Iterable[NDArray[Any] | SharedArray] = ()) -> list[Any]:
     """Return the frames of a record and the arrays beside it.
 
     Arrays are not copied: with ``send_multipart(frames, copy=False)`` their memory must not change until
@@ -159,14 +209,20 @@ def encode(message: object, arrays: Iterable[NDArray[Any]] = ()) -> list[Any]:
     WireError
         When an array's type is not one of the wire's, or it is too large.
     """
-    parts = [np.asarray(array, order="C") for array in arrays]
-    head = [_HEAD.pack(_MARK, _VERSION, len(parts)), *(_array_header(part) for part in parts)]
-    if len(parts) >= MAX_FRAMES:
-        raise WireError(f"a message holds at most {MAX_FRAMES - 1} arrays, got {len(parts)}")
-    first = b"".join((*head, _RECORDS.pack(message)))
+    headers, frames = [], []
+    for array in arrays:
+        if isinstance(array, SharedArray):
+            headers.append(_array_header(array.array, _SHARED) + _PLACE.pack(array.number, array.offset))
+        else:
+            part = np.asarray(array, order="C")
+            headers.append(_array_header(part))
+            frames.append(_memory(part))
+    if len(headers) >= MAX_FRAMES:
+        raise WireError(f"a message holds at most {MAX_FRAMES - 1} arrays, got {len(headers)}")
+    first = b"".join((_HEAD.pack(_MARK, _VERSION, len(headers)), *headers, _RECORDS.pack(message)))
     if len(first) > MAX_HEAD_BYTES:
         raise WireError(f"a record has at most {MAX_HEAD_BYTES >> 10} KiB, got {len(first) >> 10}")
-    return [first, *(_memory(part) for part in parts)]
+    return [first, *frames]
 
 
 def n_byte(frames: Sequence[Any]) -> int:
@@ -174,8 +230,10 @@ def n_byte(frames: Sequence[Any]) -> int:
     return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
 
 
-def decode(frames: Sequence[Any]) -> tuple[Any, list[NDArray[Any]]]:
+def decode(frames: Sequence[Any], shared: SharedBlock | None = None) -> tuple[Any, list[NDArray[Any]]]:
     """Return the record and the arrays of a message; the arrays are views of the frames' memory.
+
+    `shared` is the memory that the sender may place arrays in; None: none.
 
     Raises
     ------
@@ -183,12 +241,12 @@ def decode(frames: Sequence[Any]) -> tuple[Any, list[NDArray[Any]]]:
         When it is not a message of this version, or its arrays are not what its header says.
     """
     try:
-        return _decode([memoryview(getattr(frame, "buffer", frame)) for frame in frames])
+        return _decode([memoryview(getattr(frame, "buffer", frame)) for frame in frames], shared)
     except (struct.error, ValueError, TypeError, RecursionError) as error:
         raise WireError(f"malformed message: {error}; do all nodes run the same release?") from error
 
 
-def _decode(frames: list[memoryview]) -> tuple[Any, list[NDArray[Any]]]:
+def _decode(frames: list[memoryview], shared: SharedBlock | None) -> tuple[Any, list[NDArray[Any]]]:
     if not 1 <= len(frames) <= MAX_FRAMES:
         raise WireError(f"expected 1 to {MAX_FRAMES} frames, got {len(frames)}")
     if frames[0].nbytes > MAX_HEAD_BYTES:
@@ -202,32 +260,56 @@ def _decode(frames: list[memoryview]) -> tuple[Any, list[NDArray[Any]]]:
         raise WireError(
             f"expected version {_VERSION} of the wire, got version {version}; run one release on all nodes"
         )
-    if n_array != len(frames) - 1:
-        raise WireError(f"the header announces {n_array} arrays, got {len(frames) - 1}")
-    at, arrays = _HEAD.size, []
-    for frame in frames[1:]:
-        dtype, shape, at = _read_array_header(frames[0], at)
-        arrays.append(_array(frame, dtype, shape))
+    arrays: list[NDArray[Any]] = []
+    at, unread = _HEAD.size, iter(frames[1:])
+    for _ in range(min(n_array, MAX_FRAMES)):
+        code, shape, at = _read_array_header(frames[0], at)
+        if code & _SHARED:
+            number, offset = _PLACE.unpack_from(frames[0], at)
+            at += _PLACE.size
+            arrays.append(_shared(shared, number, offset, dtype=_dtype(code & ~_SHARED), shape=shape))
+        elif (frame := next(unread, None)) is not None:
+            arrays.append(_array(frame, _dtype(code), shape))
+    n_unread = len(list(unread))
+    if n_array != len(arrays) or n_unread:
+        raise WireError(f"the header announces {n_array} arrays, got {len(arrays) + n_unread}")
     return _RECORDS.unpack(frames[0][at:]), arrays  # type: ignore[arg-type]  # any buffer is accepted
 
 
-def _array_header(array: NDArray[Any]) -> bytes:
+def _array_header(array: NDArray[Any], mark: int = 0) -> bytes:
     code = _CODES.get(array.dtype)
     if code is None or array.ndim > _MAX_DIMENSIONS or array.nbytes > MAX_FRAME_BYTES:
         raise WireError(
             f"expected an array of {', '.join(d.name for d in _DTYPES)}, <= {_MAX_DIMENSIONS} dimensions "
             f"and <= {MAX_FRAME_BYTES >> 20} MiB, got {array.dtype} {array.shape}; use more PS"
         )
-    return _ARRAY.pack(code, array.ndim) + struct.pack(f"<{array.ndim}Q", *array.shape)
+    return _ARRAY.pack(code | mark, array.ndim) + struct.pack(f"<{array.ndim}Q", *array.shape)
 
 
-def _read_array_header(head: memoryview, at: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+def _read_array_header(head: memoryview, at: int) -> tuple[int, tuple[int, ...], int]:
     code, n_dimension = _ARRAY.unpack_from(head, at)
-    if code >= len(_DTYPES) or n_dimension > _MAX_DIMENSIONS:
-        raise WireError(f"unknown array type {code} with {n_dimension} dimensions")
+    if n_dimension > _MAX_DIMENSIONS:
+        raise WireError(f"expected at most {_MAX_DIMENSIONS} dimensions, got {n_dimension}")
     sizes = struct.Struct(f"<{n_dimension}Q")
     shape = sizes.unpack_from(head, at + _ARRAY.size)
-    return _DTYPES[code], shape, at + _ARRAY.size + sizes.size
+    return code, shape, at + _ARRAY.size + sizes.size
+
+
+def _dtype(code: int) -> np.dtype[Any]:
+    if code >= len(_DTYPES):
+        raise WireError(f"unknown array type {code}")
+    return _DTYPES[code]
+
+
+def _shared(
+    shared: SharedBlock | None, number: int, offset: int, *, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    if shared is None or shared.number != number:
+        raise WireError(f"an array lies in shared memory {number}, which is not mapped here")
+    if math.prod(shape) * dtype.itemsize > MAX_FRAME_BYTES:
+        raise WireError(f"an array {dtype} {shape} is larger than {MAX_FRAME_BYTES >> 20} MiB")
+    view = shared.view(offset, dtype, shape)
+    return view.copy() if dtype.kind in "iu" else view
 
 
 def _array(frame: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -304,8 +386,19 @@ def _serve_zap(socket: Socket) -> None:
 
 
 def _zap_answer(request: list[bytes]) -> list[bytes]:
-    """Answer one ZAP 1.0 request: 200 for the key that the domain names, 400 for anything else."""
+    """Answer one ZAP 1.0 request: 200 for the key or password of the domain, else 400."""
     version, sequence, domain, _address, _identity, mechanism, *credentials = request
-    admitted = mechanism == b"CURVE" and len(credentials) == 1 and z85.encode(credentials[0]) == domain
+    match mechanism, credentials:
+        case b"CURVE", [key]:
+            admitted = z85.encode(key) == domain
+        case b"PLAIN", [_name, password]:
+            admitted = _domain_of(password) == domain
+        case _:
+            admitted = False
     status = (b"200", b"OK") if admitted else (b"400", b"not a key of this job")
     return [version, sequence, *status, b"", b""]
+
+
+def _domain_of(password: bytes) -> bytes:
+    """Return the ZAP domain of a port with this password, so that the handler needs no state."""
+    return hashlib.sha256(password).hexdigest().encode()

@@ -22,14 +22,17 @@ import math
 import os
 import re
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError, PsClient
 from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
+from dlrover_nb.core.runtime.slab import SlabPlace
 from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.wire import JobKeys
@@ -352,6 +355,7 @@ class Worker:
             train=train,
             dense_length=len(self._trainer.learner.values),
             patience_s=lambda: self._orders.patience_s,
+            slabs=SlabPlace(run_name(self._config.spec.name, self._config.folder)),
         )
 
     def _disconnect(self) -> None:
@@ -362,6 +366,8 @@ class Worker:
         self._prefetcher.rewind()
 
     def _describe(self, sample: NodeSample) -> Report:
+        if self._client is not None:
+            sample = replace(sample, carrier=self._client.carrier)
         return Report(sample, *self._prefetcher.position)
 
 

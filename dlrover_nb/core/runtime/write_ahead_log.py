@@ -37,7 +37,7 @@ class Entry:
     state
         None: unchanged since the last entry with a state.
     kept
-        Restorable checkpoints that no earlier entry contains.
+        Restorable checkpoints that no earlier entry contains, or of which peers keep more than that says.
     changes
         Of the ledgers of training and evaluation.
     ledgers
@@ -62,7 +62,7 @@ class WriteAheadLog:
     def __init__(self, master: JobMaster) -> None:
         self._master = master
         self._last: StateRecord | None = None
-        self._written: set[KeptName] = set()
+        self._written: dict[KeptName, RestorableCheckpoint] = {}
         for ledger in master.ledgers:
             ledger.changes.keep()
 
@@ -70,7 +70,7 @@ class WriteAheadLog:
         """Return the complete state, as the first entry of a new log."""
         train, evaluate = self._master.ledgers
         self._drain()
-        self._last, self._written = self._master.record, set()
+        self._last, self._written = self._master.record, {}
         return Entry(self._last, self._news(), ledgers=(train.record(), evaluate.record()))
 
     def entry(self, orders: Sequence[Order] = (), *, check_state: bool = False) -> Entry | None:
@@ -83,9 +83,10 @@ class WriteAheadLog:
         """
         changes = self._drain()
         state = self._change() if check_state or any(map(_is_lasting, orders)) else None
-        if state is None and not any(changes):
+        news = self._news()  # also without an order: a peer has said that it keeps a copy
+        if state is None and not news and not any(changes):
             return None
-        return Entry(state, self._news() if state else (), changes)
+        return Entry(state, news, changes)
 
     def _drain(self) -> tuple[bytes, bytes]:
         train, evaluate = self._master.ledgers
@@ -100,8 +101,8 @@ class WriteAheadLog:
 
     def _news(self) -> tuple[RestorableCheckpoint, ...]:
         kept = {name_of(each): each for each in self._master.checkpoints}
-        news = tuple(each for name, each in kept.items() if name not in self._written)
-        self._written = set(kept)
+        news = tuple(each for name, each in kept.items() if self._written.get(name) is not each)
+        self._written = kept
         return news
 
 

@@ -24,6 +24,7 @@ class SnapshotSource:
     rounds: tuple[EvaluationRound, ...] = ()
     quarantined: tuple[QuarantinedShard, ...] = ()
     skipped_batches: tuple[SkippedBatch, ...] = ()
+    reported: None = None
 
     phase: JobPhase
     progress: Progress

@@ -9,6 +9,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
@@ -274,6 +275,8 @@ class JobSpec:
         Whether a worker computes while its last gradients are sent (ASP, SSP): rows may miss its last step.
     checkpoint_url
         Folder of checkpoints as an fsspec URL; empty: in the run folder.
+    peer_copies
+        When checkpoints in memory are copied to other nodes, which a lost host takes with it.
     migration
         How parameters move to other PS.
     stragglers
@@ -338,6 +341,7 @@ class JobSpec:
     kubernetes: KubernetesSpec = field(default_factory=KubernetesSpec)
     foreign: ExternalSpec | None = None
     admission: Admission = Admission.AT_ONCE
+    peer_copies: PeerCopies = PeerCopies.AUTO
 
     def __post_init__(self) -> None:
         _check.at_least("staleness", self.staleness, 1)

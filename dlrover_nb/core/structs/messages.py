@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.structs.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
+from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
 from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate, ShardReturned
 from dlrover_nb.core.structs.questions import LogLine
@@ -23,7 +24,10 @@ from dlrover_nb.core.structs.shards import Lease, Shard, SkippedBatch
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A node is up. `endpoint` is where a PS serves; the rest tells which limits are enforced."""
+    """A node is up. `endpoint` is where a PS serves, `copies` where a node sends what it has in memory.
+
+    `machine` is what is lost at once: in a pod the machine under it, else its `host`.
+    """
 
     node: str
     role: Role
@@ -32,6 +36,8 @@ class Hello:
     endpoint: str
     cpu_enforced: bool
     memory_enforced: bool = False
+    copies: str = ""
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +158,14 @@ class Saved:
 class Loaded:
     """A PS serves under `ps_epoch`, or could not load (damaged file) with the reason in `error`.
 
-    `n_from_memory` is the number of parts that it read from memory; the others were read from files.
+    So many parts it read from memory, and from copies of peers; the others were read from files.
     """
 
     node: str
     ps_epoch: int
     error: str = ""
     n_from_memory: int = 0
+    n_from_peers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +250,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """To a PS: copy the part of the checkpoint (Copied), then write it to `file` atomically (Saved)."""
+    """To a PS: copy the part of the checkpoint (Copied), then write it to `file` atomically (Saved).
+
+    Without a `file` it stays in memory. What is in memory of the checkpoint `kept` must stay if it can.
+    """
 
     checkpoint: int
     file: str
+    kept: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +378,7 @@ FromNode = (
     | ShardReturned
     | Paused
     | Copied
+    | CopyKept
     | Saved
     | Loaded
     | Moved
@@ -376,20 +388,6 @@ FromNode = (
     | NodeFailed
 )
 ToNode = (
-    Load
-    | Save
-    | MoveOut
-    | MoveEnd
-    | MoveCancel
-    | Train
-    | Pause
-    | Granted
-    | NoShard
-    | Drain
-    | Forget
-    | Adjust
-    | Backups
-    | SetRate
-    | Resize
-    | Stop
-)
+    Load | Save | KeepCopy | MoveOut | MoveEnd | MoveCancel | Train | Pause | Granted | NoShard | Drain
+    | Forget | Adjust | Backups | SetRate | Resize | Stop
+)  # fmt: skip

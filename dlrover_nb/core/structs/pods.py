@@ -10,6 +10,7 @@ import hmac
 from dataclasses import dataclass, field
 
 from dlrover_nb.core.structs.capacity import Capacity
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import STATE
@@ -18,6 +19,7 @@ JOB_FOLDER = "/dlrover-nb/job"  # the job's Secret
 JOB_FILE = f"{JOB_FOLDER}/job.json"
 CODE_FOLDER = "/dlrover-nb/code"  # the Secret with the user's code
 POD_FOLDER = "/dlrover-nb/pod"  # metadata of the pod, from the kubelet
+REPORT_FOLDER = "/dlrover-nb/report"  # the token of reports, of external programs
 MASTER_FILE = f"{POD_FOLDER}/master"  # an endpoint, which changes when a restarted master has another address
 END_FILE = "/dev/termination-log"  # terminationMessagePath: one line why a pod failed
 
@@ -27,6 +29,7 @@ CPU_VAR = "DLROVER_NB_CPU"
 MEMORY_VAR = "DLROVER_NB_MEMORY_MIB"
 FOLDER_VAR = "DLROVER_NB_FOLDER"
 IP_VAR = "POD_IP"
+MACHINE_VAR = "DLROVER_NB_MACHINE"  # the machine under the pod
 POD_ENV = {"HOME": "/tmp", "USER": "dlrover-nb"}  # noqa: S108 - the user id has no name and no home in an image
 
 CHECK_PATH, CHECK_HEADER = "/v1/checked", "X-Dlrover-Check"  # of the master's HTTP: what came of a try
@@ -116,17 +119,24 @@ def outlives_node(spec: JobSpec, folder: str) -> bool:
 
     A pod's own folders are deleted with it; elsewhere nodes share the run folder.
     """
-    return not folder.startswith(f"{STATE}/") or keeps_checkpoints(spec)
+    return memory_outlives_node(folder) or keeps_checkpoints(spec)
+
+
+def memory_outlives_node(folder: str) -> bool:
+    """Whether shared memory stays on its host when a node ends; that of a pod is deleted with it."""
+    return not folder.startswith(f"{STATE}/")
 
 
 def storage_advice(spec: JobSpec) -> str:
     """Return one line about what is lost with pods without storage; empty: nothing."""
     lasting = f"mount a volume at {STATE}"
     if not keeps_checkpoints(spec):
-        return (
-            "nothing outlives this job's pods: the loss of a parameter server restarts training from the "
-            f"beginning, and no model is kept; set checkpoint_url, or {lasting}"
-        )
+        has_copies = spec.peer_copies is not PeerCopies.NEVER and spec.checkpoint_every_s > 0
+        lost = "the loss of a parameter server restarts training from the beginning"
+        if has_copies:
+            lost = "checkpoints are in the memory of two pods each, so the loss of both restarts training"
+        advice = f"set checkpoint_url, or {lasting}"
+        return f"no file outlives this job's pods: {lost}, and no model is kept; {advice}"
     if not spec.kubernetes.keeps_state:
         return f"the job does not outlive its master's pod; {lasting} if it is to"
     return ""

@@ -41,8 +41,12 @@ class NodeSample:
     `n_iter` and `n_sample` count what was finished in the window of `window_s` seconds (for a PS:
     requests served, and 0). `cpu_cores` is CPU time over wall time. `memory_mib` is resident memory,
     `parameter_mib` what parameters and optimizer state take of it (PS only). `n_byte_sent` and
-    `n_byte_received` are what went between workers and PS in the window. `link_gbit_per_s` is what a probe of
-    its connection to a PS carried when it began; 0: it made none.
+    `n_byte_received` are what went between workers and PS in the window; a PS counts only what crossed its
+    sockets, and not what lay in memory that it shares with workers of its host. `link_gbit_per_s` is what a
+    probe of its connection to a PS carried when it began; 0: it made none. `carrier` says what carries the
+    arrays between a worker and its PS, such as shared memory; empty: nothing does, or it is not known.
+    `copy_mib` are copies of other PS that the node keeps; `memory_mib` is without them, as they are freed
+    when it needs their memory.
 
     All measurements are finite: JSON, and so a journal, holds no others. A loss may be NaN; it is read back
     as unknown.
@@ -64,6 +68,8 @@ class NodeSample:
     n_byte_sent: int = 0
     n_byte_received: int = 0
     link_gbit_per_s: float = 0.0
+    carrier: str = ""
+    copy_mib: float = 0.0
 
     def __post_init__(self) -> None:
         for name in (
@@ -74,6 +80,7 @@ class NodeSample:
             "memory_mib",
             "parameter_mib",
             "link_gbit_per_s",
+            "copy_mib",
         ):
             _check.finite(name, getattr(self, name))
         _check.finite("split", self.split.total_s)

@@ -88,7 +88,7 @@ class StateWanted:
     """Report rows that are done, and ask for the job's state; also the sign of life of a program.
 
     `n_row_busy` are the rows that it has computed since its start, `busy_s` the seconds that this took; 0:
-    not told.
+    not told. `asks_size`: whether it follows the batch size of the answer.
     """
 
     caller: Caller
@@ -96,6 +96,7 @@ class StateWanted:
     holding: tuple[Held, ...] = ()
     n_row_busy: int = 0
     busy_s: float = 0.0
+    asks_size: bool = False
 
     def __post_init__(self) -> None:
         _check.at_least("n_row_busy", self.n_row_busy, 0)
@@ -326,6 +327,23 @@ class CallRefused:
     why: str
 
 
+MODEL_CHECKPOINT = 1  # number of the checkpoint that a trained model of ours is
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKept:
+    """Tell where the trained parameters of a model of ours are, with their optimizer's state.
+
+    They are the only part of a checkpoint. `n_row` are the rows of its embedding tables, `n_byte` its size.
+    """
+
+    caller: Caller
+    url: str
+    sha256: str
+    n_row: int
+    n_byte: int
+
+
 ServiceCall: TypeAlias = (
     ShardWanted
     | StateWanted
@@ -335,6 +353,7 @@ ServiceCall: TypeAlias = (
     | WorldWanted
     | StepReached
     | Evaluated
+    | ModelKept
 )
 ServiceAnswer: TypeAlias = (
     ShardGranted
@@ -358,6 +377,7 @@ CALL_NAMES: dict[type, str] = {
     WorldWanted: "world",
     StepReached: "reached",
     Evaluated: "evaluated",
+    ModelKept: "model kept",
 }
 ANSWER_NAMES: dict[type, str] = {
     ShardGranted: "granted",

@@ -20,6 +20,7 @@ from dlrover_nb.core.structs.decisions import (
 )
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.mitigations import Mitigation
+from dlrover_nb.core.structs.reported import TrainerStatus
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
@@ -277,6 +278,7 @@ class JobSnapshot:
     node_errors: tuple[NodeErrors, ...] = ()  # of nodes of late: empty of a master that tells none
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
     queue: QueuePlace | None = None  # where it waits in the queue of its cluster; None: it does not
+    reported: TrainerStatus | None = None  # what a program told last by the protocol of Kubeflow Trainer
     stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
 
     @property

@@ -146,7 +146,7 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
         simulated=snapshot.simulated,
         at_s=snapshot.at_s,
         message=snapshot.message,
-        left_s=left_s(snapshot.phase, train, snapshot.samples_per_s),
+        left_s=left_of(snapshot),
         cpu=sum(node.cpu for node in nodes),
         memory_mib=sum(node.memory_mib for node in nodes),
         memory_needs=snapshot.memory_needs,
@@ -233,6 +233,14 @@ def holding(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
 def share_done(train: ShardCounts) -> float:
     """Return the share of the training samples that is done, 0 to 1."""
     return train.n_sample_done / train.n_sample_total if train.n_sample_total else 0.0
+
+
+def left_of(snapshot: JobSnapshot) -> float | None:
+    """Return the seconds to the end of the training: by the program itself where it tells them, as of now."""
+    told = snapshot.reported
+    if told is None or told.remaining_s is None or snapshot.phase.is_final:
+        return left_s(snapshot.phase, snapshot.train, snapshot.samples_per_s)
+    return max(0.0, told.remaining_s - max(0.0, snapshot.at_s - told.at_s))
 
 
 def left_s(phase: JobPhase, train: ShardCounts, samples_per_s: float) -> float | None:

@@ -12,6 +12,7 @@ from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
     from dlrover_nb.api.job import Job
+    from dlrover_nb.api.unmanaged_view import UnmanagedJobView
     from dlrover_nb.api.views import JobsView, Note, ShardsView, StatusView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
@@ -42,10 +43,10 @@ SHARDS = (
 )
 
 
-def attach(commands: Commands, *, job: str | None) -> Job | JobsView:
+def attach(commands: Commands, *, job: str | None) -> Job | JobsView | UnmanagedJobView:
     """Find a job again, or all of them."""
     jobs = commands.jobs()
-    return commands.job(job) if job or len(jobs.candidates) < 2 else jobs
+    return commands.any_job(job) if job or len(jobs.candidates) < 2 else jobs
 
 
 def wait(commands: Commands, *, job: str | None, timeout: float | None, until: str) -> StatusView:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.api.exports import CheckView, ExportView
     from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.job import Job
-    from dlrover_nb.api.views import DecisionView, HistoryView, LogsView, RunsView, ScoresView
+    from dlrover_nb.api.views import DecisionView, HistoryView, LogsView, RunsView, ScoresView, TextView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 
@@ -59,7 +59,7 @@ IMPORT = (
 )
 
 
-def logs(commands: Commands, *, job: str | None, node: str | None, lines: int) -> LogsView:
+def logs(commands: Commands, *, job: str | None, node: str | None, lines: int) -> LogsView | TextView:
     """Show what nodes wrote; a job that is over is read without a cluster too."""
     try:
         cluster = commands.cluster()

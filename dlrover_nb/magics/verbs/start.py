@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dlrover_nb.api.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.early_stopping import Metric
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
@@ -103,6 +105,13 @@ SUBMIT_FLAGS: FlagTable = (
         str,
         "URL",
         "of checkpoints; default: in the run folder",
+    ),
+    (
+        "--peer-copies",
+        "peer_copies",
+        one_of("peer_copies", PeerCopies),
+        "WHEN",
+        "copy checkpoints in memory to other nodes: auto, always or never",
     ),
     (
         "--from",
@@ -236,9 +245,12 @@ def jobs(commands: Commands) -> JobsView:
     return commands.jobs()
 
 
-def status(commands: Commands, *, job: str | None) -> StatusView:
+def status(commands: Commands, *, job: str | None) -> StatusView | UnmanagedJobView:
     """Show a job's state."""
-    shown = commands.job(job).status()
+    found = commands.any_job(job)
+    if isinstance(found, UnmanagedJobView):
+        return found
+    shown = found.status()
     commands.session.note_shown(shown.snapshot)
     return shown
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
 
 _NAMED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_proposal": lambda n: n[1]})
 _ACTED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_mitigation": lambda n: n[1]})
@@ -108,6 +109,19 @@ _GOALS: Columns[tuple[Goal, float | None, float | None]] = Columns(
 _DIFFERENCES: Columns[tuple[str, str, str]] = Columns(
     {"what": lambda d: d[0], "in_file": lambda d: d[1], "now": lambda d: d[2]}
 )
+_UNMANAGED: Columns[UnmanagedJob] = Columns(
+    {
+        "job": lambda u: u.name,
+        "kind": lambda u: u.kind,
+        "state": lambda u: u.state,
+        "ended": lambda u: u.is_final,
+        "entrypoint": lambda u: u.entrypoint,
+        "started_at_s": lambda u: u.started_at_s,
+        "ended_at_s": lambda u: u.ended_at_s,
+        "message": lambda u: u.message,
+        "ended_by": lambda u: u.ended_by,
+    }
+)
 _CLUSTER: Columns[tuple[str, Capacity | None, str, str]] = Columns(
     {
         "cluster": lambda k: k[0],
@@ -122,6 +136,11 @@ _CLUSTER: Columns[tuple[str, Capacity | None, str, str]] = Columns(
 def jobs(found: Iterable[JobSummary]) -> Tables:
     """Return the list of jobs."""
     return listed("jobs", c.JOBS, found)
+
+
+def unmanaged(found: Iterable[UnmanagedJob]) -> Tables:
+    """Return jobs of others."""
+    return listed("unmanaged", _UNMANAGED, found)
 
 
 def status(snapshot: JobSnapshot) -> Tables:

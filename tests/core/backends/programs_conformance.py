@@ -12,10 +12,15 @@ import psutil
 import pytest
 from waiting import until
 
+from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.structs.actions import AdjustBatches
+from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.summary import summarize
 
 # Meets the others of torch.distributed, and reduces until it is told to end.
 TORCH = """
@@ -47,6 +52,30 @@ print(json.dumps({"own": own, "cluster": config["cluster"]}), flush=True)
 for n in range(100000):
     print(f"step {n}", flush=True)
     time.sleep(0.02)
+"""
+# Reports as programs of Kubeflow's TrainJobs do: by three variables, a token in a file, and JSON.
+TRAINER = """
+import datetime, json, os, ssl, sys, time, urllib.request
+url, certificate, token = (os.environ[f"KUBEFLOW_TRAINER_SERVER_{name}"] for name in ("URL", "CA_CERT", "TOKEN"))
+context = ssl.create_default_context(cafile=certificate)
+def tell(percentage, step):
+    status = {
+        "lastUpdatedTime": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+        "progressPercentage": percentage,
+        "estimatedRemainingSeconds": 9999,
+        "metrics": [{"name": "current_step", "value": str(step)}, {"name": "loss", "value": "0.25"}],
+    }
+    head = {"Authorization": "Bearer " + open(token).read().strip(), "Content-Type": "application/json"}
+    data = json.dumps({"trainerStatus": status}).encode()
+    request = urllib.request.Request(url, data=data, headers=head, method="POST")
+    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+        assert json.load(answer)["trainerStatus"]["progressPercentage"] == percentage
+step = 0
+while not os.path.exists(sys.argv[1]):
+    step += 1
+    tell(min(step, 42), step)
+    time.sleep(0.05)
+tell(100, step)
 """
 # Ends well while nobody sees it, once the file is there; until then it counts.
 COUNTING = """
@@ -176,11 +205,28 @@ class ProgramsConformance:
         (tmp_path / "end").touch()
         now = ended(handle)
         assert now.phase is JobPhase.SUCCEEDED, now.message
-        assert not program.is_running()
+        until(lambda: not program.is_running(), what="the end of its supervisor")
         lines = [text for text in texts(handle, "worker-0") if "line" in text]
         assert lines[-1] == "the last line"
         numbers = [int(text.split()[1]) for text in lines[:-1]]
         assert [(a, b) for a, b in pairwise(numbers) if b != a + 1] == [], "each line once, in order"
+
+    def test_a_program_that_reports_as_to_kubeflow_trainer_is_understood(self, submitted, tmp_path):
+        role = ExternalRole((*PYTHON, TRAINER, str(tmp_path / "end")))
+        handle = submitted("trainer", ExternalSpec(role, 10_000, framework=Framework.TORCH), n_worker=1)
+
+        def at_42():
+            now = handle.snapshot()
+            assert not now.phase.is_final, (now.message, texts(handle))
+            return now.train.n_sample_done == 4200 and now.samples_per_s > 0 and now
+
+        now = until(at_42, what="progress")
+        assert (now.reported.percentage, now.reported.remaining_s, now.loss) == (42, 9999, 0.25)
+        assert summarize(now).left_s == pytest.approx(9999, abs=60)
+        (tmp_path / "end").touch()
+        now = ended(handle)
+        assert now.phase is JobPhase.SUCCEEDED, now.message
+        assert (now.reported.percentage, now.train.n_sample_done) == (100, 10_000)
 
     def test_tensorflow_programs_get_ports_of_their_own_and_time_to_save(self, submitted):
         role = ExternalRole((*PYTHON, TENSORFLOW))
@@ -211,6 +257,32 @@ class ProgramsConformance:
             trains(handle, n_worker)
             words = f"of {n_worker} in {Path.cwd()} by ada own"
             until(lambda words=words: words in texts(handle, "worker-0"), what=words)
+        (tmp_path / "end").touch()
+        assert ended(handle).phase is JobPhase.SUCCEEDED
+
+    def test_nodes_of_another_size_take_the_place_of_the_old_ones(self, submitted, tmp_path, monkeypatch):
+        monkeypatch.setenv("USERS", "own")
+        handle = submitted("sized", torch_job(tmp_path))
+        before = {node.id for node in trains(handle, 2).nodes}
+        wanted = ResourcePlan(RolePlan(2, 0.75, 640), RolePlan(1, 0.25, 512))
+        handle.scale(wanted)
+        now = until(lambda: (now := handle.snapshot()).running == wanted and now, what="the other size")
+        sizes = {node.id: (node.cpu, node.memory_mib) for node in now.nodes if str(node.role) == "worker"}
+        assert list(sizes.values()) == [(0.75, 640)] * 2
+        assert {node.id for node in now.nodes} & before == {"ps-0"}, "the store stays"
+        for node, size in sizes.items():
+            path = Path(now.folder) / "nodes" / f"{node}.json"
+            config = from_json(path.read_bytes(), NodeConfig)
+            assert (config.cpu, config.memory_mib) == size
+        with pytest.raises(InvalidValueError, match=r"1 ps, the store where its workers meet, got 2"):
+            handle.scale(replace(wanted, ps=RolePlan(2, 0.25, 512)))
+
+        handle.mitigate(AdjustBatches(tuple((node, 4) for node in sizes)))
+        refused = until(
+            lambda: (m := handle.snapshot().mitigations) and m[-1].note and m[-1], what="an answer"
+        )
+        assert refused.status is ProposalStatus.FAILED
+        assert "never asked for their batch size" in refused.note
         (tmp_path / "end").touch()
         assert ended(handle).phase is JobPhase.SUCCEEDED
 

@@ -31,6 +31,13 @@ def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: floa
     return ResourcePlan(RolePlan(workers, worker_cpu, 512), RolePlan(ps, ps_cpu, 256))
 
 
+class TcpBackend(LocalBackend):
+    """Processes that talk over TCP, as between hosts."""
+
+    def listen(self) -> str:
+        return "tcp://127.0.0.1"
+
+
 class Job:
     """A job in a folder of its own."""
 

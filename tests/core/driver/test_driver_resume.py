@@ -30,6 +30,7 @@ from dlrover_nb.core.rundir.job_file import (
     read_write_ahead_log,
 )
 from dlrover_nb.core.rundir.journal import read_events
+from dlrover_nb.core.runtime.flash.names import SHM, run_name
 from dlrover_nb.core.runtime.wire import new_keys
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
@@ -170,6 +171,7 @@ def test_the_next_master_takes_over_living_nodes_and_no_shard_is_lost(
     assert any("restarted and takes over 2 nodes" in line for line in end.story)
     assert end.started_at_s == before.started_at_s
     assert not any(map(lives, pids(before).values()))
+    assert not list(SHM.glob(f"{run_name(job.spec.name, job.folder)}*"))
     events = list(read_events(job.folder))
     assert sum(type(event).__name__ == "JobSubmitted" for event in events) == 1
     store = HistoryStore(job.history)

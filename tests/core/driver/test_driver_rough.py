@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zmq
-from real_job import Job, plan, succeeded
+from real_job import Job, TcpBackend, plan, succeeded
 from waiting import LIMIT_S
 
-from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.runtime.exchange import Exchange, StaleEpoch
 from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
@@ -29,13 +28,6 @@ if TYPE_CHECKING:
 
 N_JUNK = 200
 OUTSIDE = "../../planted"  # a name that would leave the folder of logs
-
-
-class TcpBackend(LocalBackend):
-    """Processes that talk over TCP, as between hosts."""
-
-    def listen(self) -> str:
-        return "tcp://127.0.0.1"
 
 
 def junk(seed: int) -> Iterator[list[bytes]]:

@@ -19,6 +19,7 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
@@ -232,6 +233,7 @@ _jobs = st.builds(
         ["", "s3://bucket/run 1", "file:///tmp/x", "abfs://box@account.example/x"]
     ),
     migration=st.sampled_from(Migration),
+    peer_copies=st.sampled_from(PeerCopies),
     start_from=st.none()
     | st.builds(StartFrom, st.sampled_from(["daily", "s3://bucket/daily/4"]), st.booleans()),
     kubernetes=st.just(KubernetesSpec()) | pods,

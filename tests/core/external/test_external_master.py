@@ -11,7 +11,8 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external import ExternalMaster, ExternalRecord, SendEnvironment, planned
 from dlrover_nb.core.external.master import QUIET_S, ROOM_LIMIT_S
-from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.runtime.orders import Emit, ResizeNode, StartNode, StopNode
+from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework, StepsDone
@@ -32,11 +33,13 @@ def plan(n_worker=2, n_ps=1, memory_mib=512):
 class World:
     """A cluster whose pods come up when they are asked to, and do as they are told."""
 
-    def __init__(self, foreign=TF, first=None):
+    def __init__(self, foreign=TF, first=None, *, resizes=False):
+        self.asked, self.n_asked = {}, 0  # sizes that nodes should get in place
         self.at_s, self.events, self.pods, self.told = 100.0, [], {}, {}
         self.n_step, self.n_address = {}, 0
         spec = JobSpec("a", plan=first or plan(), foreign=foreign)
         self.spec, self.master = spec, ExternalMaster(spec, ROOM)
+        self.master.resizes_in_place = resizes
         self.do(self.master.start(self.at_s))
 
     def do(self, orders):
@@ -45,7 +48,12 @@ class World:
                 case StartNode(node):
                     assert node not in self.pods, "ids are never used twice"
                     self.pods[node] = ""
+                case ResizeNode(node, cpu, memory_mib):
+                    assert self.pods.get(node), "a pod that does not run is not resized"
+                    self.asked[node] = cpu, memory_mib
+                    self.n_asked += 1
                 case StopNode(node):
+                    self.asked.pop(node, None)
                     self.pods.pop(node, None)
                     self.told.pop(node, None)
                 case SendEnvironment(node, text):
@@ -83,6 +91,13 @@ class World:
         self.pods.pop(node)
         self.told.pop(node, None)
         self.do(self.master.on_exit(node, "exit code 1", self.at_s, **how))
+
+    def resize(self, why=""):
+        """Answer what was asked in place: the cluster does it, or says why not."""
+        asked, self.asked = self.asked, {}
+        for node, need in asked.items():
+            self.at_s += 1.0
+            self.do(self.master.on_allotted(node, need, why, self.at_s))
 
     def of(self, kind):
         return [event for event in self.events if isinstance(event, kind)]
@@ -300,10 +315,11 @@ def test_shards_and_batches_are_not_ours_to_choose():
         running().master.choose(ShardChoice(1, ShardAction.SKIP, "ada"), 0.0)
 
 
-def test_a_job_is_planned_for_by_replicas_and_a_store_stays_one():
-    tf = planned(JobSpec("a", plan=plan(), foreign=TF))
-    assert (tf.bounds.worker_cpus, tf.bounds.ps_cpus, tf.bounds.max_ps) == ((0.5,), (0.25,), None)
-    assert planned(JobSpec("a", plan=plan(), foreign=TORCH)).bounds.max_ps == 1
+def test_a_job_is_planned_for_in_counts_and_cores_and_a_store_stays_as_it_is():
+    bounds = PlanBounds(worker_cpus=(0.5, 1.0), ps_cpus=(0.25, 0.5))
+    assert planned(JobSpec("a", plan=plan(), foreign=TF, bounds=bounds)).bounds == bounds
+    torch = planned(JobSpec("a", plan=plan(), foreign=TORCH, bounds=bounds)).bounds
+    assert (torch.worker_cpus, torch.ps_cpus, torch.max_ps) == ((0.5, 1.0), (0.25,), 1)
     with pytest.raises(InvalidValueError, match="a torch job has 1 ps"):
         planned(JobSpec("a", plan=plan(2, 2), foreign=TORCH))
 
@@ -311,9 +327,12 @@ def test_a_job_is_planned_for_by_replicas_and_a_store_stays_one():
 class AnyOrder(RuleBasedStateMachine):
     """Whatever happens in whatever order: what is wanted comes about, and a new master changes nothing."""
 
-    @initialize(foreign=st.sampled_from([TF, TORCH, replace(TF, chief=False)]))
-    def begin(self, foreign):
-        self.world = World(foreign)
+    @initialize(
+        foreign=st.sampled_from([TF, TORCH, replace(TF, chief=False)]), resizes=st.sampled_from([False, True])
+    )
+    def begin(self, foreign, resizes):
+        self.resizes = resizes
+        self.world = World(foreign, resizes=resizes)
 
     @property
     def alive(self):
@@ -328,9 +347,13 @@ class AnyOrder(RuleBasedStateMachine):
         self.world.later(by_s)
 
     @precondition(lambda self: self.alive)
-    @rule(n=st.integers(1, 5))
-    def scale(self, n):
-        self.world.do(self.world.master.set_target(plan(n), self.world.at_s))
+    @rule(n=st.integers(1, 5), memory_mib=st.sampled_from([512, 512, 1024]))
+    def scale(self, n, memory_mib):
+        self.world.do(self.world.master.set_target(plan(n, memory_mib=memory_mib), self.world.at_s))
+
+    @rule(why=st.sampled_from(["", "its machine has no room"]))
+    def resize(self, why):
+        self.world.resize(why)
 
     @rule()
     def train(self):
@@ -347,8 +370,10 @@ class AnyOrder(RuleBasedStateMachine):
         world = self.world
         record = from_json(to_json(world.master.record), ExternalRecord)
         told = {node: text for node, text in world.told.items() if text}
-        world.master = ExternalMaster(world.spec, ROOM)
+        world.master, world.asked = ExternalMaster(world.spec, ROOM), {}
+        world.master.resizes_in_place = None
         world.do(world.master.resume(record, world.at_s))
+        world.do(world.master.set_resizes_in_place(resizes=self.resizes, at_s=world.at_s))
         kept = {node: text for node, text in world.told.items() if node in told}
         assert kept == {node: told[node] for node in kept}, "a program would begin anew for nothing"
         again = world.master.record
@@ -362,6 +387,8 @@ class AnyOrder(RuleBasedStateMachine):
         assert alive == set(world.pods)
         told = [node for node in world.told if world.told[node]]
         assert all(world.pods.get(node) for node in told)
+        coming = [node for node in world.master.node_set.nodes if node.asked_size_s is not None]
+        assert len(coming) <= 1, "one at a time"
 
     def teardown(self):
         """Let a calm world be: the target comes about, or the job is over."""
@@ -369,6 +396,8 @@ class AnyOrder(RuleBasedStateMachine):
         for _ in range(8):
             world.later(20.0)
             world.come_up()
+            while world.asked:
+                world.resize()
             world.train()
         assert world.master.phase.is_final or world.master.running == world.master.target
 

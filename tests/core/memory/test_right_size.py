@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.memory import MemoryUse, Report, most_by_end
+from dlrover_nb.core.memory import COPIES_WITH_PEERS, MemoryUse, Report, most_by_end
 from dlrover_nb.core.memory.ceiling import ceiling_mib
 from dlrover_nb.core.memory.laws import LAWS
 from dlrover_nb.core.memory.right_size import LEAST_MIB, MARGIN
@@ -81,17 +81,17 @@ def test_too_little_measured_tells_nothing(span_s, part):
 @given(
     own=st.floats(0, 5000),
     shared=st.floats(1, 1e6),
-    has_copy=st.booleans(),
+    n_copy=st.sampled_from([0, 1, COPIES_WITH_PEERS]),
     least=st.integers(LEAST_MIB, 4096),
     now=st.integers(64, 200_000),
     n=st.integers(1, 64),
 )
 def test_parameter_servers_get_what_they_need_by_their_number_and_less_only_where_it_is_clearly_less(
-    own, shared, has_copy, least, now, n
+    own, shared, n_copy, least, now, n
 ):
-    use = MemoryUse(Role.PS, 4, 0.0, own, shared, has_copy=has_copy, least_mib=least)
+    use = MemoryUse(Role.PS, 4, 0.0, own, shared, n_copy=n_copy, least_mib=least)
     given_mib, wanted = float(ps_memory(np.array([n]), now, use.share)[0]), use.wanted_mib(n)
-    assert given_mib >= MARGIN * use.held_by(n) + (shared / n if has_copy else 0.0)
+    assert given_mib >= MARGIN * use.held_by(n) + n_copy * shared / n
     assert given_mib >= min(least, now)
     assert given_mib >= now or given_mib <= LESS * now
     assert abs(given_mib - max(wanted, now)) <= 64 or abs(given_mib - wanted) <= 64
@@ -104,7 +104,7 @@ def test_where_nothing_is_known_parameter_servers_keep_what_they_have():
 
 
 def test_less_memory_is_explained_in_numbers():
-    use = MemoryUse(Role.PS, 2, 900.0, 500.0, 4000.0, has_copy=True)
+    use = MemoryUse(Role.PS, 2, 900.0, 500.0, 4000.0, n_copy=1)
     mib = use.wanted_mib(4)
     assert mib == math.ceil((1.2 * 1500 + 1000) / 64) * 64
     assert use.words(RolePlan(2, 1.0, 16384), RolePlan(4, 1.0, mib)) == (

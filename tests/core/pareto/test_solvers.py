@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_objectives import Known
 
 from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
 from dlrover_nb.core.pareto.nsga2 import repaired
@@ -16,17 +17,12 @@ from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 
-BATCH = 512
 CLUSTER = Capacity((NodeShape(16, 65_536, 8), NodeShape(4, 8192, 3)))
 ODD = Capacity((NodeShape(3.3, 9000, 9), NodeShape(7.7, 40_000, 4)))  # where packing decides what is fast
 MEMORY = {"worker_memory_mib": 2048, "ps_memory_mib": 4096}
 
 
-def objectives(axes):
-    """Cost in cores and speed by Eqs. 1-6 with coefficients of a real job's size."""
-    w, p, worker_cpu, ps_cpu = axes.T
-    iter_s = 0.15 / worker_cpu + 0.05 * w / (p * ps_cpu) + 0.002 * w / p + 0.5 / p + 0.01
-    return w * worker_cpu + p * ps_cpu + 0.1 * (w + p), w * BATCH / iter_s
+objectives = Known()
 
 
 def front(grid, solver, seed=0):

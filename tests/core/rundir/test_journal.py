@@ -66,7 +66,9 @@ def test_a_loss_that_is_no_number_is_read_back_as_unknown(tmp_path: Path) -> Non
     assert list(read_journal(tmp_path / JOURNAL)) == [_reported(1.0)]
 
 
-@pytest.mark.parametrize("name", ["at_s", "window_s", "iter_s", "cpu_cores", "memory_mib", "parameter_mib"])
+@pytest.mark.parametrize(
+    "name", ["at_s", "window_s", "iter_s", "cpu_cores", "memory_mib", "parameter_mib", "copy_mib"]
+)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_report_without_finite_measurements_is_refused(name: str, value: float) -> None:
     fields = {
@@ -76,6 +78,7 @@ def test_a_report_without_finite_measurements_is_refused(name: str, value: float
         "cpu_cores": 0.5,
         "memory_mib": 1.0,
         "parameter_mib": 0.0,
+        "copy_mib": 0.0,
     }
     with pytest.raises(InvalidValueError, match=f"{name} must be a finite number"):
         NodeSample("w", Role.WORKER, n_iter=1, n_sample=1, split=TimeSplit(), **(fields | {name: value}))

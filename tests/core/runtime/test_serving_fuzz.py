@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,10 +29,14 @@ from dlrover_nb.core.runtime.exchange import (
     Leave,
     MoveChunk,
     NotMember,
+    OfferSlab,
     Proceed,
+    SlabTaken,
     StaleEpoch,
 )
+from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.serving import Serving
+from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import decode, encode
@@ -49,7 +54,9 @@ REQUESTS = st.one_of(
     st.builds(Join, EPOCHS, NUMBERS, NAMES),
     st.builds(Leave, EPOCHS, NUMBERS, NAMES),
     st.builds(Arrive, EPOCHS, NUMBERS, NAMES, NUMBERS, st.integers(1, 9)),
-    st.builds(KeepGradients, EPOCHS, NUMBERS, NAMES, NUMBERS),
+    st.builds(KeepGradients, EPOCHS, NUMBERS, NAMES, NUMBERS, st.booleans(), st.booleans()),
+    st.builds(OfferSlab, NAMES, NUMBERS, NAMES, NUMBERS),
+    st.builds(Exchange, EPOCHS, STEPS, answer_at=NUMBERS),
     st.builds(InitDense, EPOCHS),
     st.builds(MoveChunk, NUMBERS, NAMES, NUMBERS, NUMBERS, st.booleans()),
     st.tuples(EPOCHS, STEPS, st.none() | ROUNDS),  # an exchange, whose round may be one that cannot be
@@ -57,7 +64,17 @@ REQUESTS = st.one_of(
 GOOD_IDS = hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(0, 40), unique=True)
 IDS = GOOD_IDS | hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(-2, 2**62))
 ODD = hnp.arrays(st.sampled_from(["<f4", "<i8", "|u1"]), hnp.array_shapes(min_dims=0, max_dims=3, max_side=3))
-ANSWERS = (ChunkTaken, DenseReady, Exchanged, NotMember, GradientsKept, Proceed, ExchangeRefused, StaleEpoch)
+ANSWERS = (
+    ChunkTaken,
+    DenseReady,
+    Exchanged,
+    NotMember,
+    GradientsKept,
+    Proceed,
+    ExchangeRefused,
+    SlabTaken,
+    StaleEpoch,
+)
 
 
 class Router:
@@ -109,11 +126,14 @@ def frames_of(request: object, arrays: list[np.ndarray]) -> list[bytes]:
 )
 def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, list[np.ndarray]]]) -> None:
     router = Router()
-    serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync))  # type: ignore[arg-type]
+    slabs = AttachedSlabs(SlabPlace(run_name("fuzz", "fuzz"), shm=Path("/nowhere")))
+    serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync), slabs)  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
     serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]
     for identity, request, arrays in requests:
-        n_array = {KeepGradients: 3, InitDense: 0, Join: 0, Leave: 0, Arrive: 0}.get(type(request), 4)
+        n_array = {KeepGradients: 3, InitDense: 0, Join: 0, Leave: 0, Arrive: 0, OfferSlab: 0}.get(
+            type(request), 4
+        )
         serving._serve(identity, frames_of(request, arrays[:n_array]))  # type: ignore[arg-type]
     for _, *answer in router.sent:
         assert isinstance(decode(answer)[0], ANSWERS)

@@ -1,7 +1,7 @@
 """Client side of a namespace of a Kubernetes cluster: submit, list, find and delete jobs.
 
 Only jobs run there, no service, so everyone with read access to the namespace finds all of them. A list of
-jobs costs four requests, and one per master that answers.
+our jobs costs four requests, and one per master that answers; those of others two more.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import (
     has_begun,
 )
 from dlrover_nb.core.backends.kubernetes.queues import queue_waits
+from dlrover_nb.core.backends.kubernetes.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.kubernetes.strays import left_on_volume, remove_all, strays
 from dlrover_nb.core.backends.kubernetes.submission import (
     create,
@@ -77,7 +78,7 @@ ANSWER_LIMIT_S = 2.0  # a training master answers in milliseconds
 N_AT_ONCE = 16
 
 
-class KubernetesCluster:
+class KubernetesCluster(SeesRayJobs):
     """Jobs in one namespace; fits `core.client.cluster.Cluster`.
 
     Parameters

@@ -12,7 +12,7 @@ from dlrover_nb.core.backends.kubernetes.elastic_observed import alive, misfits
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.manifests.external_pod import REPORT_FILE_VAR, REPORT_TOKEN_VAR
+from dlrover_nb.core.external.program import REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
 from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name
 from dlrover_nb.core.manifests.pods import MASTER_NOTE

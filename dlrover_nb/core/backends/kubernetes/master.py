@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.driver.external_inputs import StepReports
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class PodMaster:
     ) -> external_job.ExternalJob:
         """Return the driver of an external job, whose programs report here."""
         url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
-        reports: queue.SimpleQueue[StepsDone] = queue.SimpleQueue()
+        reports: StepReports = queue.SimpleQueue()
         around = external_job.Surroundings(
             self._folder,
             history,

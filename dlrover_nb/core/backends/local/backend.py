@@ -16,32 +16,40 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 
+from dlrover_nb.core.backends.local.spares import SPARE_MIB, Spares
 from dlrover_nb.core.backends.programs.exits import exited, kill_group
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.detached import has_started_at, start_time
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
+from dlrover_nb.core.runtime import spare
 from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups
 from dlrover_nb.core.runtime.output import STREAMS, output_path
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.resources import RolePlan
 
 logger = logging.getLogger(__name__)
 
 END_WAIT_S = 5.0
+SETTLED_S = 10.0  # after the start of a node: a spare must not take the cores that the node starts with
+SPARE = "spare"  # named so in the job's folder
 _MIB = 1 << 20
 _LAUNCH = """
 import ctypes, os, sys
@@ -90,7 +98,8 @@ class LocalBackend:
     resizes
         Whether nodes are resized in place: they set their limits themselves, so that it always succeeds here.
         By default they are replaced, as on machines that are not one's own.
-
+    keeps_spare
+        Whether a spare process waits for the next worker while the job trains (`spares`).
     """
 
     def __init__(
@@ -101,7 +110,11 @@ class LocalBackend:
         memory_mib: int | None = None,
         outlive: bool = False,
         resizes: bool = False,
+        keeps_spare: bool = False,
     ) -> None:
+        self._spares = Spares(lambda: [*_launcher(), *_node_command(spare.ARGUMENT)])
+        self._keeps_spare, self._started_at_s = keeps_spare, inf
+        self._last_worker: NodeConfig | None = None
         self._resizes, self._allotted = resizes, list[NodeAllotted]()
         self._folder = folder / "nodes"
         self._capacity = machine(cpus, memory_mib)
@@ -128,6 +141,11 @@ class LocalBackend:
     def listen(self) -> str:
         """Return ``ipc``: all nodes are here."""
         return "ipc"
+
+    def prepare(self, workers: RolePlan) -> None:
+        """Start processes that become a job's first workers, while the job is prepared."""
+        for _ in range(min(workers.count, len(os.sched_getaffinity(0)))):
+            self._spares.start(workers.cpu)
 
     def start_node(self, config: NodeConfig) -> None:
         """Start the process."""
@@ -183,6 +201,7 @@ class LocalBackend:
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended, with the errors in their logs."""
+        self._mind_spare()
         ended = [(node, process) for node, process in self._processes.items() if _is_over(process)]
         for node, _ in ended:
             del self._processes[node]
@@ -203,6 +222,7 @@ class LocalBackend:
     def close(self) -> None:
         """Kill all processes and wait until they are gone."""
         self._closed = True
+        self._release_spares()
         for process in self._processes.values():
             if process.poll() is None:
                 kill_group(process.pid)
@@ -222,12 +242,24 @@ class LocalBackend:
     def _launch(self, config: NodeConfig) -> subprocess.Popen[bytes]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._file(config.node)
-        path.touch(mode=0o600)  # it holds the job's secret key
-        path.write_bytes(to_json(config))
-        launch = [] if self._outlive else [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
+        _write_private(path, config)
         outputs = self._outputs(config.node)
+        self._started_at_s = time.monotonic()
+        if config.role is Role.WORKER:
+            self._last_worker = config
+            self._file(SPARE).with_suffix(".pid").unlink(missing_ok=True)  # before: it is a node from here on
+        assignment = spare.Assignment(str(path), str(outputs[0]), str(outputs[1]), self._outlive)
+        process = self._spares.assign(config, assignment) or self._new_process(config, path, outputs)
+        if self._outlive:
+            _note(path, process.pid)
+        return process
+
+    def _new_process(
+        self, config: NodeConfig, path: Path, outputs: tuple[Path, Path]
+    ) -> subprocess.Popen[bytes]:
+        launch = [] if self._outlive else _launcher()
         with outputs[0].open("ab") as out, outputs[1].open("ab") as err:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [*launch, *self._command(path)],
                 cwd=self._cwd,
                 env=self._environment(config),
@@ -236,14 +268,31 @@ class LocalBackend:
                 stderr=err,
                 start_new_session=True,
             )
-        if self._outlive:
-            started = _Left(process.pid, start_time(process.pid))
-            path.with_suffix(".pid").write_bytes(to_json(started))
-        return process
+
+    def _mind_spare(self) -> None:
+        """Keep one spare for the next worker, once those that were started have had time to come up."""
+        config, now_s = self._last_worker, time.monotonic()
+        if not self._keeps_spare or config is None or now_s < self._started_at_s + SETTLED_S:
+            return
+        self._started_at_s = now_s
+        self._spares.keep(1)
+        if not self._spares.pids:
+            self._spares.start(config.cpu)
+        try:
+            for pid in self._spares.pids:
+                _write_private(self._file(SPARE), replace(config, node=SPARE, cpu=0.0, memory_mib=SPARE_MIB))
+                _note(self._file(SPARE), pid)
+        except OSError:  # the disk is full: what nobody can see must not be held
+            self._release_spares()
+
+    def _release_spares(self) -> None:
+        """End the spares, and what says that this job holds one."""
+        self._file(SPARE).with_suffix(".pid").unlink(missing_ok=True)
+        self._spares.keep(0)
 
     def _command(self, configuration: Path) -> list[str]:
         """Return the command of a node's process."""
-        return [sys.executable, "-m", "dlrover_nb.core.runtime.node", str(configuration)]
+        return _node_command(str(configuration))
 
     def _end(self, process: Process) -> None:
         """End the process of a node."""
@@ -294,6 +343,26 @@ class _Adopted:
 
 
 Process: TypeAlias = subprocess.Popen[bytes] | _Adopted
+
+
+def _write_private(path: Path, config: NodeConfig) -> None:
+    """Write a configuration for its owner alone: it holds the job's secret key."""
+    path.touch(mode=0o600)
+    path.write_bytes(to_json(config))
+
+
+def _note(configuration: Path, pid: int) -> None:
+    """Write by which process a driver that comes later adopts a node."""
+    configuration.with_suffix(".pid").write_bytes(to_json(_Left(pid, start_time(pid))))
+
+
+def _launcher() -> list[str]:
+    """Return the beginning of the command of a process that ends with the thread that starts it."""
+    return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid())]
+
+
+def _node_command(argument: str) -> list[str]:
+    return [sys.executable, "-m", "dlrover_nb.core.runtime.node", argument]
 
 
 def _runs(process: psutil.Process) -> bool:

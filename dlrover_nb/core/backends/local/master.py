@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.backends.local.programs import LocalPrograms
 from dlrover_nb.core.backends.local.record import (
     PROGRESS,
     SUBMISSION,
@@ -36,7 +35,6 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver import external_job, own_job
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.driver.http_server import ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
@@ -44,13 +42,17 @@ from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
+from dlrover_nb.core.runtime.lasting_imports import lasting_imports
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
-from dlrover_nb.core.structs.external import StepsDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
+
+    from dlrover_nb.core.driver.external_inputs import StepReports
+    from dlrover_nb.core.driver.external_job import ExternalJob
+    from dlrover_nb.core.driver.own_job import OwnJob
 
 
 logger = logging.getLogger(__name__)
@@ -59,7 +61,7 @@ TERMINATED = 128 + signal.SIGTERM
 LINGER_S = 300.0  # to keep answering after the job's end
 
 
-def driver_of(folder: Path, service: MasterService, url: str) -> own_job.OwnJob | external_job.ExternalJob:
+def driver_of(folder: Path, service: MasterService, url: str) -> OwnJob | ExternalJob:
     """Return the loop of the job in a run folder: a new one, or one that resumes it.
 
     The programs of an external job report to `service`, which answers at `url`.
@@ -67,22 +69,26 @@ def driver_of(folder: Path, service: MasterService, url: str) -> own_job.OwnJob 
     submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
     if submission.spec.foreign is not None:
         return _programs_driver(folder, submission, service, url)
-    backend = LocalBackend(folder, cpus=submission.cpus, outlive=True)
+    backend = LocalBackend(folder, cpus=submission.cpus, outlive=True, keeps_spare=True)
+    if not (folder / JOB).exists():
+        backend.prepare(submission.spec.plan.worker)
+    with lasting_imports():
+        from dlrover_nb.core.driver import own_job  # noqa: PLC0415 - while the first workers import
+
     setup = own_job.RunSetup(backend, folder, history_url=None, clock=SystemClock())
-    if (folder / JOB).exists():
-        return _resumed(setup)
-    return own_job.begin(submission.spec, submission.features, setup)
-
-
-def _resumed(setup: own_job.RunSetup) -> own_job.OwnJob:
-    with _told_progress(setup.folder) as on_progress:
+    if not (folder / JOB).exists():
+        return own_job.begin(submission.spec, submission.features, setup)
+    with _told_progress(folder) as on_progress:
         return own_job.resume(setup, on_progress=on_progress)
 
 
-def _programs_driver(
-    folder: Path, submission: Submission, service: MasterService, url: str
-) -> external_job.ExternalJob:
-    token, reports = submission.report_token, queue.SimpleQueue[StepsDone]()
+def _programs_driver(folder: Path, submission: Submission, service: MasterService, url: str) -> ExternalJob:
+    # few jobs are external, and their masters' modules are many
+    from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415 - see above
+    from dlrover_nb.core.driver import external_job  # noqa: PLC0415 - see above
+
+    reports: StepReports = queue.SimpleQueue()
+    token = submission.report_token
     service.take_reports(token, reports.put)
     backend = LocalPrograms(
         folder, token=token, working_folder=submission.working_folder, cpus=submission.cpus

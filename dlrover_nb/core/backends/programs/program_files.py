@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.program import CLUSTER_VAR, role_of
-from dlrover_nb.core.manifests.external_pod import REPORT_FILE_VAR, REPORT_TOKEN_VAR
+from dlrover_nb.core.external.program import (
+    CLUSTER_VAR,
+    REPORT_FILE_VAR,
+    REPORT_TOKEN_VAR,
+    role_of,
+)
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.pods import NODE_VAR
+from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +58,11 @@ class ProgramFiles:
         return self.folder / f"{self.node}.url"
 
     @property
+    def token(self) -> Path:
+        """The token with which it reports."""
+        return self.folder / f"{self.node}.token"
+
+    @property
     def code(self) -> Path:
         """The exit code, once it has ended by itself."""
         return self.folder / f"{self.node}.code"
@@ -69,7 +79,7 @@ class ProgramFiles:
 
     def remove(self) -> None:
         """Delete all but the log."""
-        for path in (self.configuration, self.variables, self.master, self.code):
+        for path in (self.configuration, self.variables, self.master, self.token, self.code):
             path.unlink(missing_ok=True)
 
 
@@ -85,15 +95,20 @@ def command(files: ProgramFiles, how: str) -> list[str]:
 def variables(
     config: NodeConfig, files: ProgramFiles, token: str, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of a program's process: inherited ones, the role's own, and ours, which win."""
+    """Return the variables of a program's process: inherited ones, the role's own, and ours, which win.
+
+    The token that they name is written into its file.
+    """
     assert config.spec.foreign is not None
     theirs = dict(item.partition("=")[::2] for item in role_of(config.spec.foreign, config.role).env)
+    write_whole(files.token, token)
     ours = {
         CONFIG_VAR: str(files.configuration),
         CLUSTER_VAR: str(files.variables),
         NODE_VAR: config.node,
         REPORT_FILE_VAR: str(files.master),
         REPORT_TOKEN_VAR: token,
+        TOKEN_FILE_VAR: str(files.token),
     }
     return {**inherited, **theirs, **ours}
 

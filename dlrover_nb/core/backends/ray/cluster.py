@@ -33,9 +33,10 @@ from dlrover_nb.core.backends.ray.head import (
 from dlrover_nb.core.backends.ray.load import ray_load
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
 from dlrover_nb.core.backends.ray.names import await_name_free, job_names, master_of
+from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
-from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
+from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
@@ -67,7 +68,7 @@ _ENABLED_AS_IMPORTED = ray_constants.ENABLE_RAY_CLUSTER  # before our local head
 RECONNECT_S = 10_000_000  # Ray ends a process that lost its cluster for so long: never a user's kernel
 
 
-class RayCluster(OfThisAccount):
+class RayCluster(SeesRayJobs):
     """The Ray that this process is connected to.
 
     Parameters
@@ -80,7 +81,7 @@ class RayCluster(OfThisAccount):
 
     def __init__(self, address: str, head: HeadRecord | None) -> None:
         self._address = address
-        self._head = head
+        self._head, self.has_dashboard = head, head is None
         self._rollcall = SummaryPoll(master_of)
 
     @property
@@ -395,5 +396,4 @@ def _summary(handle: JobHandle) -> JobSummary:
         return summarize(handle.snapshot())
     except DlroverError as error:
         logger.warning("job %s: %s", handle.name, error)
-
         return JobSummary(handle.name, JobPhase.FAILED, "", 0.0, None, 0.0, 0.0, None, live=False)

@@ -30,13 +30,13 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
-from dlrover_nb.core.structs.external import StepsDone
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.driver.external_inputs import StepReports
     from dlrover_nb.core.driver.loop import JobLoop
 
 CALL_TIMEOUT_S = 30.0
@@ -124,7 +124,7 @@ class RayProgramsMaster(MasterActor):
         spec, path = from_json(spec_json, JobSpec), Path(folder)
         service = MasterService(secrets.token_hex(32), BY_TOKEN_ALONE)  # calls come to the actor alone
         server = ThreadedServer(service, LOOPBACK if setup.is_here else ray.util.get_node_ip_address())
-        reports = queue.SimpleQueue[StepsDone]()
+        reports: StepReports = queue.SimpleQueue()
         service.take_reports(setup.token, reports.put)
         features = from_json(features_json, FeatureSpec)
         around = external_job.Surroundings(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
 
+ORIGIN_FILE = "origin.json"  # of the run folder: the manifest of the checkpoint that the job begins from
 PROGRAM = "dlrover_nb.core.runtime.allreduce.program"
 
 
@@ -31,7 +32,11 @@ def with_workers(spec: JobSpec, features: FeatureSpec, *, python: str) -> JobSpe
         When it asks for what only jobs with parameter servers can do.
     """
     for name, is_asked, instead in (
-        ("start_from", spec.start_from is not None, "begin without a checkpoint"),
+        (
+            "the rows of a checkpoint",
+            spec.start_from is not None and spec.start_from.rows,
+            "begin from its parameters alone (without --from-rows)",
+        ),
         ("early_stopping", spec.early_stopping is not None, "set epochs"),
         ("a stream of rows", features.is_stream, "give rows with an end"),
     ):

@@ -21,18 +21,32 @@ from dlrover_nb.client.session import session
 from dlrover_nb.client.shards import Source
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.data import ShardReader
-from dlrover_nb.core.errors import InvalidValueError, JobFailedError
+from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.score_sums import ScoreSums
+from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
+from dlrover_nb.core.runtime.checkpoint import image_of, part_of
+from dlrover_nb.core.runtime.flash import (
+    Layout,
+    as_checkpoint_error,
+    checkpoint_root,
+    part_url,
+    place_of,
+    read_url,
+    write_url,
+)
 from dlrover_nb.core.runtime.limits import thread_count
+from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import node_config, read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.pods import outlives_node
+from dlrover_nb.core.structs.services import MODEL_CHECKPOINT
 from dlrover_nb.core.structs.shards import Lease, Purpose
 from dlrover_nb.core.structs.shards import Shard as Granted
 
@@ -109,9 +123,11 @@ class Training:
 
     def __init__(self, config: NodeConfig, joined: Session) -> None:
         self._spec, self._features, self._joined = config.spec, config.features, joined
-        folder = Path(config.folder)
+        folder = self._folder = Path(config.folder)
         self._reader = ShardReader(self._spec.data, self._features, folder=folder)
         self._replica = Replica(self._spec, self._features, folder=folder)
+        if self._spec.start_from is not None:
+            self._begin_from(from_json((folder / ORIGIN_FILE).read_bytes(), Manifest))
         self._rows = Rows(Source(self._features.n_train), self._opened)
         self._group = Group(
             joined,
@@ -133,6 +149,7 @@ class Training:
         try:
             self._train()
             if self._group.member.rank == 0:
+                self._keep()
                 self._evaluate()
         except LeftError as left:
             logger.info("this worker ends: %s", left)
@@ -147,11 +164,10 @@ class Training:
         replica, is_over = self._replica, False
         self._steps.begin()
         while not is_over:
-            state = self._joined.state()
-            batch = self._rows.take(int(state["batch_size"]) or self._spec.batch_size)
+            batch = self._rows.take(self._joined.batch_size() or self._spec.batch_size)
             if batch is not None:
                 self._learn(batch)
-            if batch is None or replica.n_batch >= max(int(state["n_accumulate"]), 1):
+            if batch is None or replica.n_batch >= max(int(self._joined.state()["n_accumulate"]), 1):
                 is_over = self._steps.complete(
                     replica.flat, replica.n_row, replica.loss, self._update, n_item=replica.n_item
                 )
@@ -176,6 +192,29 @@ class Training:
         if gathered is not None:
             self._replica.apply(total.n_row, gathered)
         return gathered is not None
+
+    def _begin_from(self, manifest: Manifest) -> None:
+        """Take over the parameters of a checkpoint; newer ones of the job itself replace them later."""
+        for url, sha256 in manifest.files:
+            self._replica.take(part_of(read_url(url, sha256)))
+
+    def _keep(self) -> None:
+        """Write the trained parameters as a checkpoint, from which models are loaded and jobs begin."""
+        if not outlives_node(self._spec, str(self._folder)):
+            logger.info("the model is not kept: nothing outlives this pod; set checkpoint_url")
+            return
+        part = self._replica.store.export()
+        root = checkpoint_root(self._spec.checkpoint_url, str(self._folder))
+        url = part_url(root, MODEL_CHECKPOINT, 0)
+        try:
+            with as_checkpoint_error(f"cannot make a folder for {url}", "choose another place"):
+                fs, path, _ = place_of(url.rpartition("/")[0])
+                fs.makedirs(path, exist_ok=True)
+            written = write_url(url, Layout(image_of(part)).chunks())
+        except CheckpointError as error:
+            logger.warning("the model is not kept: %s", error)
+            return
+        self._joined.tell_model(url, written.sha256, len(part.ids), written.n_byte)
 
     def _evaluate(self) -> None:
         """Score the held-out rows, and tell the master their quality."""

@@ -124,7 +124,10 @@ class Replica:
     def load(self, data: torch.Tensor) -> None:
         """Take over what another worker dumped."""
         with np.load(io.BytesIO(data.numpy().tobytes())) as arrays:
-            part = StorePart(arrays["ids"], arrays["table"], 0, arrays["dense"])
+            self.take(StorePart(arrays["ids"], arrays["table"], 0, arrays["dense"]))
+
+    def take(self, part: StorePart) -> None:
+        """Take over the parameters of a part of a checkpoint."""
         self.store.absorb(part)
         self.store.load_dense(part)
         self.learner.values[:] = self.store.dense

@@ -1,6 +1,6 @@
 """Flash checkpoints: training waits for one copy in memory, files are written in the background."""
 
-from dlrover_nb.core.runtime.flash.buffer import memory_image
+from dlrover_nb.core.runtime.flash.buffer import memory_image, read_piece
 from dlrover_nb.core.runtime.flash.files import Written, as_checkpoint_error, place_of, read_url, write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
@@ -22,6 +22,7 @@ __all__ = [
     "memory_image",
     "part_url",
     "place_of",
+    "read_piece",
     "read_url",
     "run_name",
     "sweep_memory",

@@ -114,22 +114,29 @@ class SharedBuffer:
 
     def fill(self, number: int, layout: Layout, between: Callable[[], None] = nothing) -> MemoryPart:
         """Copy an image into the buffer; memory must have been reserved."""
-        token = secrets.token_bytes(16)
-        self._set_state(State.WRITING)
-        self.number = -1
-        body = self._bytes[CONTROL_BYTES:]
-        done = 0
+        body, done = self.begin(), 0
         for at, piece in layout.pieces():
             body[done:at] = 0
             done = at + len(piece)
             np.copyto(body[at:done], piece)
             between()
         body[done : layout.n_byte] = 0
-        control = (_MARK, State.WRITING, number, layout.n_byte, token, _NO_SHA)
+        return self.complete(number, layout.n_byte)
+
+    def begin(self) -> NDArray[np.uint8]:
+        """Return the reserved memory for an image, to be filled; what it held is void."""
+        self._set_state(State.WRITING)
+        self.number = -1
+        return self._bytes[CONTROL_BYTES:]
+
+    def complete(self, number: int, n_byte: int) -> MemoryPart:
+        """Make an image of so many bytes a copy that others can read."""
+        token = secrets.token_bytes(16)
+        control = (_MARK, State.WRITING, number, n_byte, token, _NO_SHA)
         _CONTROL.pack_into(self._bytes.data, 0, *control)
         self._set_state(State.COMPLETE)  # after the last byte
         self.number = number
-        return MemoryPart(self.path.name, number, token.hex(), layout.n_byte)
+        return MemoryPart(self.path.name, number, token.hex(), n_byte)
 
     def seal(self, sha256: str) -> None:
         """Record the checksum of its image."""
@@ -207,6 +214,22 @@ def memory_image(
             raise CheckpointError(f"the memory of checkpoint {part.number} in {part.name} is damaged")
         yield parse(image, part.name)
         _check(data, part)
+
+
+def read_piece(part: MemoryPart, start: int, n_byte: int, *, shm: Path = SHM) -> NDArray[np.uint8]:
+    """Return bytes of a copy in shared memory, copied.
+
+    Raises
+    ------
+    CheckpointError
+        When it is not on this host, incomplete, or another copy, also after the bytes were read.
+    """
+    with _mapped(shm / part.name) as data:
+        _check(data, part)
+        stop = min(start + n_byte, part.n_byte)
+        piece = data[CONTROL_BYTES + start : CONTROL_BYTES + stop].copy()
+        _check(data, part)
+        return piece
 
 
 @contextlib.contextmanager

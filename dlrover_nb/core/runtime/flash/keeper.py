@@ -157,6 +157,7 @@ class FlashCheckpoint:
         header: Header,
         arrays: Mapping[str, NDArray[Any]],
         *,
+        kept: int = -1,
         between: Callable[[], None] = nothing,
     ) -> MemoryPart | None:
         """Copy a part into shared memory: the only step that training waits for.
@@ -167,6 +168,8 @@ class FlashCheckpoint:
             Of the checkpoint.
         header, arrays
             What to save; the arrays may change when this returns something.
+        kept
+            A checkpoint whose copy is to stay where there is memory for two: it is in no file.
         between
             Called every now and then, also while both buffers are on their way to a file.
 
@@ -180,7 +183,7 @@ class FlashCheckpoint:
         self._direct, self._n_expected = None, 0
         self._is_copying = True
         try:
-            for buffer in self._free_buffers(between):
+            for buffer in sorted(self._free_buffers(between), key=lambda each: each.number == kept != -1):
                 if self._make_room(buffer, layout.n_byte, between):
                     return buffer.fill(number, layout, between)
         finally:
@@ -188,6 +191,10 @@ class FlashCheckpoint:
         logger.warning("%s: training waits until the file of checkpoint %d is written", self._node, number)
         self._direct = (number, layout)
         return None
+
+    def forget_direct(self) -> None:
+        """Give up what could not be copied and is to be in no file."""
+        self._direct = None
 
     def persist(self, number: int, url: str, *, between: Callable[[], None] = nothing) -> None:
         """Write the copy of checkpoint `number` to `url`; `poll` returns the result.

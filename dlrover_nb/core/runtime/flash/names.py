@@ -22,9 +22,12 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-SHM = Path("/dev/shm")  # noqa: S108 - names are of this user, made with O_EXCL or locked
+SHM_VAR = "DLROVER_NB_SHM"  # variable: where shared memory lies, if not in /dev/shm
+SHM = Path(os.environ.get(SHM_VAR, "/dev/shm"))  # noqa: S108 - names are of this user, made with O_EXCL or locked
 _PREFIX = "dlrover-nb"
-_NAME = re.compile(rf"(?P<run>{_PREFIX}-.+-[0-9a-f]{{12}})(?:-(?P<node>.+)-[ab]|\.claim)")
+_NAME = re.compile(
+    rf"(?P<run>{_PREFIX}-[^/]+-[0-9a-f]{{12}})(?:-(?P<node>[^/]+)-[ab]|-(?P<slab>[^/]+)-s|\.claim)"
+)
 
 
 def run_name(job: str, folder: Path | str) -> str:
@@ -90,9 +93,26 @@ def free_run(run: str, *, shm: Path = SHM) -> None:
     _unlink_run(run, shm)
 
 
+def is_buffer_of(run: str, name: str) -> bool:
+    """Whether this is the name of a buffer of a run."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match["run"] == run and match["node"] is not None and "/" not in name
+
+
 def buffers_of(run: str, *, shm: Path = SHM) -> tuple[Path, ...]:
     """Return the buffers of all nodes of a run on this host."""
     return tuple(shm / m.string for m in _matches(shm) if m["run"] == run and m["node"])
+
+
+def slabs_of(run: str, *, shm: Path = SHM) -> tuple[Path, ...]:
+    """Return the slabs of a run that no PS has mapped yet (`runtime.slab`)."""
+    return tuple(shm / m.string for m in _matches(shm) if m["run"] == run and m["slab"])
+
+
+def is_slab_of(run: str, name: str) -> bool:
+    """Whether this is the name of a slab of a run."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match["run"] == run and match["slab"] is not None
 
 
 def _sweep_run(run: str, shm: Path) -> tuple[str, ...]:

@@ -34,16 +34,16 @@ class Map(Protocol):
         """Bytes allocated."""
         ...
 
-    def find(self, ids: Ids) -> Slots:
-        """Return the slot of each id, -1 where it has none."""
+    def find(self, ids: Ids, held: Ids) -> Slots:
+        """Return the slot of each id, -1 where it has none; `held`: the id of each slot."""
         ...
 
-    def insert(self, ids: Ids, first: int) -> None:
-        """Give distinct ids that have none the slots from `first` on."""
+    def insert(self, ids: Ids, first: int, held: Ids) -> None:
+        """Give distinct ids that have none the slots from `first` on; `held`: the id of each slot."""
         ...
 
-    def replace(self, ids: Ids, slots: Slots) -> None:
-        """Give distinct ids that have slots others; -1: none."""
+    def move(self, ids: Ids, slots: Slots, to: Slots) -> None:
+        """Give distinct ids other slots than theirs; -1: none. No new slot is a later id's old one."""
         ...
 
 
@@ -59,8 +59,8 @@ class Kernel(Protocol):
         """Return the first values of rows."""
         ...
 
-    def gather(self, table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
-        """Return the values of rows; first values where a slot is -1."""
+    def gather(self, table: Floats, slots: Slots, ids: Ids, out: Floats, seed: int) -> None:
+        """Write the values of rows into `out`, packed [n, width]; first values where a slot is -1."""
         ...
 
     def update_rows(
@@ -77,8 +77,8 @@ class Kernel(Protocol):
         """Return an empty map of ids in [0, n_id)."""
         ...
 
-    def hash_map(self) -> Map:
-        """Return an empty map of any ids >= 0."""
+    def hash_map(self, most: int) -> Map:
+        """Return an empty map of any ids >= 0, with address space for `most` of them."""
         ...
 
     def distinct(self, ids: Ids) -> tuple[Ids, Ids]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 _LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 5  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 6  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -39,9 +39,10 @@ _SIGNATURES = {
     "update_rows": (_I, _P, _I, _P, _P, _I, _I, _P, _P, _I),
     "update_dense": (_I, _P, _P, _I, _P, _P, _I),
     "direct_find": (_P, _P, _P, _I),
-    "hash_find": (_P, _P, _U, _P, _U, _U, _P, _I),
-    "hash_place": (_P, _U, _P, _U, _U, _P, _P, _I),
-    "hash_move": (_P, _U, _P, _U, _I, _I, _I),
+    "slot_find": (_P, _P, _U, _P, _I, _P, _P, _I),
+    "slot_count": (_P, _P, _I, _P, _I),
+    "slot_place": (_P, _U, _P, _I, _P, _P, _I),
+    "slot_replace": (_P, _U, _P, _I, _P, _P, _P, _I),
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
@@ -69,13 +70,12 @@ class Compiled:
         )
         return out
 
-    def gather(self, table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
-        """Return the values of rows; first values where a slot is -1."""
-        ids, out = _packed(ids, np.int64), np.empty((len(ids), width), np.float32)
+    def gather(self, table: Floats, slots: Slots, ids: Ids, out: Floats, seed: int) -> None:
+        """Write the values of rows into `out`; first values where a slot is -1."""
+        ids, width = _packed(ids, np.int64), out.shape[1]
         start = numpy_kernel.seed_bits(seed)
         stride = table.shape[1]
         self._c.gather(_at(out), _at(table), stride, _at(slots), _at(ids), len(ids), width, start, _AMPLITUDE)
-        return out
 
     def update_rows(
         self, table: Floats, slots: Slots, gradients: Floats, rule: Rule, corrections: Floats | None
@@ -106,9 +106,9 @@ class Compiled:
         """Return an empty map of ids in [0, n_id)."""
         return _DirectMap(n_id, self._c)
 
-    def hash_map(self) -> maps.HashMap:
+    def hash_map(self, most: int) -> maps.HashMap:
         """Return an empty map of any ids >= 0."""
-        return _HashMap(self._c)
+        return _HashMap(most, self._c)
 
     def distinct(self, ids: Ids) -> tuple[Ids, Ids]:
         """Return the distinct ids in order of appearance, and the place of each id among them."""
@@ -135,32 +135,38 @@ class _DirectMap(maps.DirectMap):
         super().__init__(n_id)
         self._c = library
 
-    def find(self, ids: Ids) -> Slots:
+    def find(self, ids: Ids, held: Ids) -> Slots:  # noqa: ARG002 - of the other map
         ids, out = _packed(ids, np.int64), np.empty(len(ids), np.int32)
         self._c.direct_find(_at(out), _at(self._slot), _at(ids), len(ids))
         return out
 
 
 class _HashMap(maps.HashMap):
-    def __init__(self, library: ctypes.CDLL) -> None:
-        super().__init__()
+    def __init__(self, most: int, library: ctypes.CDLL) -> None:
+        super().__init__(most)
         self._c = library
 
-    def _find(self, ids: Ids) -> Slots:
+    def find(self, ids: Ids, held: Ids) -> Slots:
         ids, out = _packed(ids, np.int64), np.empty(len(ids), np.int32)
-        self._c.hash_find(_at(out), *self._tables(), self._front, _at(ids), len(ids))
+        self._c.slot_find(_at(out), *self._where(), _at(held), _at(ids), len(ids))
         return out
 
-    def _place(self, ids: Ids, slots: Ids) -> None:
-        ids, slots = _packed(ids, np.int64), _packed(slots, np.int64)
-        self._c.hash_place(*self._tables(), self._front, _at(ids), _at(slots), len(ids))
+    def _counted(self, ids: Ids) -> Ids:
+        ids, counts = _packed(ids, np.int64), np.zeros_like(self._n_row)
+        self._c.slot_count(_at(counts), _at(self._directory), self._depth, _at(ids), len(ids))
+        return counts
 
-    def _move(self, start: int, stop: int, *, wrapped: bool) -> None:
-        self._c.hash_move(*self._tables(), start, stop, wrapped)
+    def _place(self, ids: Ids, slots: Slots) -> None:
+        ids, slots = _packed(ids, np.int64), _packed(slots, np.int32)
+        self._c.slot_place(*self._where(), _at(ids), _at(slots), len(ids))
 
-    def _tables(self) -> tuple[int, int, int, int]:
-        new, old = self._new.array, self._old.array
-        return _at(new), len(new) - 1, _at(old), len(old) - 1
+    def _replace(self, ids: Ids, slots: Slots, to: Slots) -> None:
+        ids, slots, to = _packed(ids, np.int64), _packed(slots, np.int32), _packed(to, np.int32)
+        self._c.slot_replace(*self._where(), _at(ids), _at(slots), _at(to), len(ids))
+
+    def _where(self) -> tuple[int, int, int, int]:
+        """Return the lines, the last one of a piece, the directory and its depth."""
+        return _at(self._lines.array), maps.N_LINE - 1, _at(self._directory), self._depth
 
 
 def _load() -> ctypes.CDLL:

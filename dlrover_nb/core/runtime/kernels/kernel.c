@@ -8,6 +8,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #if defined(__x86_64__) && defined(__GLIBC__) && (!defined(__clang__) || __clang_major__ >= 14)
 #define FAST __attribute__((target_clones("avx2", "default")))
@@ -18,23 +21,20 @@
 #define INLINE static inline __attribute__((always_inline))
 #define LINE 16 /* floats of a cache line */
 
-enum { AHEAD = 16, PLACES_AHEAD = 16 };
+enum { AHEAD = 16, PLACES_AHEAD = 16, LINES_AHEAD = 32 };
+enum { LANES = 12 }; /* of a line of a map */
 enum { SGD, ADAGRAD, ADAM };
 
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 5;
+    return 6;
 }
 
 /* numbers of an optimizer; the order is compiled.py's */
 typedef struct {
     float rate, beta1, rest1, beta2, rest2, epsilon;
 } Rule;
-
-typedef struct {
-    int64_t id, slot; /* complement of the id, and slot + 1; both 0: free, slot 0: the row is gone */
-} Place;
 
 INLINE uint64_t splitmix64(uint64_t x)
 {
@@ -176,60 +176,131 @@ void direct_find(int32_t *restrict out, const int32_t *restrict slots, const int
     }
 }
 
-/* A map that may be growing: an id whose home in `old` is not before `front` is there, any other in `places`.
- * Where it does not grow, `old` has one place, and `front` is 1. */
-#define HOME_OF(id, home, table, last)                                  \
-    uint64_t mixed_ = splitmix64((uint64_t)(id));                       \
-    const int is_old_ = (mixed_ & old_mask) >= front;                   \
-    Place *table = is_old_ ? old : places;                              \
-    const uint64_t last = is_old_ ? old_mask : mask;                    \
-    uint64_t home = mixed_ & last
+/* A map of slots; maps.py says how. */
+typedef struct {
+    uint8_t tags[LANES];
+    uint32_t n_passed;
+    int32_t slots[LANES];
+} Line;
 
-void hash_find(int32_t *restrict out, Place *places, uint64_t mask, Place *old, uint64_t old_mask, uint64_t front,
-               const int64_t *restrict ids, int64_t n)
+/* Lanes of a line with this tag, as bits. */
+INLINE uint32_t lanes(const Line *line, uint8_t tag)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (i + PLACES_AHEAD < n) {
-            HOME_OF(ids[i + PLACES_AHEAD], soon, table, last);
-            __builtin_prefetch(table + soon, 0);
+#ifdef __SSE2__
+    const __m128i tags = _mm_loadu_si128((const __m128i *)line);
+    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8((char)tag))) & ((1u << LANES) - 1);
+#else
+    uint32_t found = 0;
+    for (int i = 0; i < LANES; i++)
+        found |= (uint32_t)(line->tags[i] == tag) << i;
+    return found;
+#endif
+}
+
+typedef struct {
+    uint64_t line;
+    uint8_t tag;
+} Home;
+
+INLINE Home home_of(int64_t id, uint64_t last, const int32_t *directory, int64_t depth)
+{
+    const uint64_t mixed = splitmix64((uint64_t)id);
+    const uint8_t tag = (uint8_t)mixed;
+    return (Home){(uint64_t)directory[mixed >> (64 - depth)] * (last + 1) + (mixed >> 8 & last), tag ? tag : 1};
+}
+
+INLINE uint64_t next_line(uint64_t at, uint64_t last)
+{
+    return (at & ~last) | ((at + 1) & last);
+}
+
+INLINE int32_t slot_of(const Line *lines, uint64_t last, Home home, const int64_t *held, int64_t id)
+{
+    uint64_t at = home.line;
+    for (uint64_t n = 0; n <= last; n++) {
+        for (uint32_t found = lanes(lines + at, home.tag); found; found &= found - 1) {
+            const int32_t slot = lines[at].slots[__builtin_ctz(found)];
+            if (held[slot] == id)
+                return slot;
         }
-        HOME_OF(ids[i], at, table, last);
-        while (table[at].id != ~ids[i] && table[at].id)
-            at = (at + 1) & last;
-        out[i] = (int32_t)(table[at].slot - 1);
+        if (!lines[at].n_passed)
+            break;
+        at = next_line(at, last);
+    }
+    return -1;
+}
+
+/* In three steps, each LINES_AHEAD ids behind the one before: ask for the line, for the id that it names, compare. */
+void slot_find(int32_t *restrict out, const Line *restrict lines, uint64_t last, const int32_t *restrict directory,
+               int64_t depth, const int64_t *restrict held, const int64_t *restrict ids, int64_t n)
+{
+    Home homes[2 * LINES_AHEAD];
+    for (int64_t i = 0; i < n + 2 * LINES_AHEAD; i++) {
+        Home *home = homes + i % (2 * LINES_AHEAD);
+        const int64_t named = i - LINES_AHEAD, asked = i - 2 * LINES_AHEAD;
+        if (asked >= 0)
+            out[asked] = slot_of(lines, last, *home, held, ids[asked]);
+        if (i < n) {
+            *home = home_of(ids[i], last, directory, depth);
+            __builtin_prefetch(lines + home->line, 0);
+        }
+        if (named >= 0 && named < n) {
+            home = homes + named % (2 * LINES_AHEAD);
+            const uint32_t found = lanes(lines + home->line, home->tag);
+            if (found)
+                __builtin_prefetch(held + lines[home->line].slots[__builtin_ctz(found)], 0);
+        }
     }
 }
 
-void hash_place(Place *places, uint64_t mask, Place *old, uint64_t old_mask, uint64_t front,
-                const int64_t *restrict ids, const int64_t *restrict slots, int64_t n)
+/* `counts`, of each piece, is zero. */
+void slot_count(int64_t *restrict counts, const int32_t *restrict directory, int64_t depth, const int64_t *restrict ids,
+                int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        counts[directory[splitmix64((uint64_t)ids[i]) >> (64 - depth)]]++;
+}
+
+void slot_place(Line *restrict lines, uint64_t last, const int32_t *restrict directory, int64_t depth,
+                const int64_t *restrict ids, const int32_t *restrict slots, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (i + PLACES_AHEAD < n) {
-            HOME_OF(ids[i + PLACES_AHEAD], soon, table, last);
-            __builtin_prefetch(table + soon, 1);
+        if (i + PLACES_AHEAD < n)
+            __builtin_prefetch(lines + home_of(ids[i + PLACES_AHEAD], last, directory, depth).line, 1);
+        const Home home = home_of(ids[i], last, directory, depth);
+        uint64_t at = home.line;
+        uint32_t is_free;
+        while (!(is_free = lanes(lines + at, 0))) {
+            lines[at].n_passed++;
+            at = next_line(at, last);
         }
-        HOME_OF(ids[i], at, table, last);
-        while (table[at].id && table[at].id != ~ids[i])
-            at = (at + 1) & last;
-        table[at] = (Place){~ids[i], slots[i] + 1};
+        const int lane = __builtin_ctz(is_free);
+        lines[at].tags[lane] = home.tag;
+        lines[at].slots[lane] = slots[i];
     }
 }
 
-/* Rows of places [start, stop) of `old` into `places`, in the order of old homes, so that the memory of both runs on:
- * those of a run that began at the end of `old` (`wrapped`), or all others. */
-void hash_move(Place *restrict places, uint64_t mask, const Place *restrict old, uint64_t old_mask, int64_t start,
-               int64_t stop, int64_t wrapped)
+void slot_replace(Line *restrict lines, uint64_t last, const int32_t *restrict directory, int64_t depth,
+                  const int64_t *restrict ids, const int32_t *restrict slots, const int32_t *restrict to, int64_t n)
 {
-    for (int64_t i = start; i < stop; i++) {
-        if (!old[i].slot) /* free, or its row is gone */
-            continue;
-        uint64_t mixed = splitmix64((uint64_t)~old[i].id);
-        if (((mixed & old_mask) > (uint64_t)i) != wrapped)
-            continue;
-        uint64_t at = mixed & mask;
-        while (places[at].id)
-            at = (at + 1) & mask;
-        places[at] = old[i];
+    for (int64_t i = 0; i < n; i++) {
+        if (i + PLACES_AHEAD < n)
+            __builtin_prefetch(lines + home_of(ids[i + PLACES_AHEAD], last, directory, depth).line, 1);
+        const Home home = home_of(ids[i], last, directory, depth);
+        for (uint64_t at = home.line;; at = next_line(at, last)) {
+            uint32_t found = lanes(lines + at, home.tag);
+            while (found && lines[at].slots[__builtin_ctz(found)] != slots[i])
+                found &= found - 1;
+            if (found) {
+                const int lane = __builtin_ctz(found);
+                lines[at].slots[lane] = to[i];
+                if (to[i] < 0)
+                    lines[at].tags[lane] = 0;
+                break;
+            }
+            if (to[i] < 0)
+                lines[at].n_passed--;
+        }
     }
 }
 

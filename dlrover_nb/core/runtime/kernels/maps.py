@@ -1,37 +1,46 @@
 """Maps from ids to slots, in numpy: what each kernel must compute.
 
-`HashMap` grows without a pause. A rehash of all places at once takes 1.4 s at 8.4 million rows and half a
-minute at 270 million, as long as the heartbeat's limit. So while it grows there are two tables, and a front
-that moves through the old one. An id whose home in the old table lies before the front is in the new one, any
-other in the old one; so each id is looked up, inserted and replaced in exactly one of them, and each call
-moves the front by a number of places that depends on its own ids only. The new table is filled from its
-beginning in two runs, so that its memory comes into being step by step, and that of the old one is returned
-behind the front: at no moment is there more than a rehash at once would take.
+`HashMap` holds slots alone, five bytes for each; the ids lie beside the rows (`held`), and decide. A table of
+16-byte places with ids in them, at most half full, takes 32 to 64 bytes a row, and at its growth twice that.
 
-Rejected: looking up in both tables (twice the cache lines for as long as it grows), and linear hashing, which
-needs no second table, but makes runs of taken places grow long where two thirds of the places are taken.
+It grows without a pause: a rehash of all places at once takes a second at 8 million rows, longer than the
+limit of a heartbeat at 270 million. So it consists of pieces of 128 KiB, and a full one is split, which reads
+its own 20,000 ids (extendible hashing, Fagin et al. 1979). The first bits of a mixed id give its piece by way
+of a directory, its last ones the line in the piece, the same in each, and a tag. A piece is split in parts of
+two and three fifths: split in halves, all would be full, and then half empty, at the same time. So some are
+full while others are not, and the map takes 9 to 12 bytes a row at any number of rows; and as several may
+still fill in one call, the fullest are split a little early, a few in each call.
+
+A line is one of the cache: tags of 12 slots, how many ids passed it as it was full, and the slots (F14 of
+folly, Bronson and Shi 2019). A look-up compares the tags at once, reads one id (12/255 more of them in vain),
+and ends at a line that none passed; so nothing is left behind where rows go.
+
+Rejected: two tables while it grows, with a front that moves through the old one (its peak is 1.5 times as
+high), and linear hashing (what is not split yet is twice as full as what is, so half of its places would lie
+unused).
 """
 
 from __future__ import annotations
 
-import mmap
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels.mixing import splitmix64
+from dlrover_nb.core.runtime.kernels.reserved import Reserved
 
 Ids = NDArray[np.int64]
 Slots = NDArray[np.int32]
 
-_FREE = 0
-_FIRST_PLACES = 1024
-_MOST_USED = 0.5  # share of a hash map's places; beyond it, runs of taken places grow long
-_STEP = 1 << 13  # places by which each call moves the front: 0.1 ms
-_STEP_PER_ID = 8  # the same for each new id
-_KEPT = 1 << 16  # places at the beginning of an old table, for runs that begin at its end
-_PLACE_BYTES = 16
-_RETURNED_BYTES = 4 << 20  # at a time: whole huge pages
+_N_LANE = 12  # slots of a line
+_LINE = 16  # numbers of a line: 3 of tags, one of those that passed, slots
+_PASSED, _SLOTS = 3, 4
+N_LINE = 2048  # of a piece: splitting one takes a third of a millisecond
+_EARLY, _MOST_USED = 0.82, 0.92  # shares of its slots from which a piece may be, and must be split
+_ROWS_PER_SPLIT = 1 << 12  # new rows for which a piece is split early; it takes 10,000 between two
+_LEAST_RANGE = 5  # entries of the directory of a piece that is split: so its parts can be 2 and 3
+_MOST_ENTRIES = 1 << 10  # of the directory for each piece; ids have four or so
+_LINES_PER_ROW = 0.25  # for which address space is reserved; there are 0.14
 
 
 class DirectMap:
@@ -48,173 +57,188 @@ class DirectMap:
         """Bytes allocated."""
         return self._slot.nbytes
 
-    def find(self, ids: Ids) -> Slots:
+    def find(self, ids: Ids, held: Ids) -> Slots:  # noqa: ARG002 - of the other map
         """Return the slot of each id, -1 where it has none."""
         return self._slot.take(ids, mode="clip") - np.int32(1)
 
-    def insert(self, ids: Ids, first: int) -> None:
+    def insert(self, ids: Ids, first: int, held: Ids) -> None:  # noqa: ARG002
         """Give distinct ids that have none the slots from `first` on."""
         self._slot[ids] = np.arange(first + 1, first + 1 + len(ids), dtype=np.int32)
 
-    def replace(self, ids: Ids, slots: Slots) -> None:
-        """Give distinct ids that have slots others; -1: none."""
-        self._slot[ids] = slots + np.int32(1)
-
-
-class Places:
-    """The memory of one table: zeros that come into being when touched, and are returned in pieces.
-
-    Attributes
-    ----------
-    array
-        int64 [n, 2]: the complement of an id (never 0) and its slot + 1; (0, 0) is a free place, and an id
-        without a slot is one whose row is gone. So a new table needs no initialization.
-    """
-
-    def __init__(self, n: int) -> None:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._memory = mmap.mmap(-1, n * _PLACE_BYTES, flags=flags)
-        if hasattr(mmap, "MADV_HUGEPAGE") and n >= _KEPT:  # a look-up costs a cache line and no page walk
-            self._memory.madvise(mmap.MADV_HUGEPAGE)
-        self.array = np.frombuffer(self._memory, np.int64).reshape(n, 2)
-        self._n_returned = 0
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    @property
-    def n_byte(self) -> int:
-        """Bytes that it may hold."""
-        return self.array.nbytes - self._n_returned
-
-    def end_of_run(self, at: int) -> int:
-        """Return the first index from `at` on that follows a free place, or the length."""
-        while at < len(self):
-            free = np.flatnonzero(self.array[max(at - 1, 0) : at + 255, 0] == _FREE)
-            if len(free):
-                return max(at - 1, 0) + int(free[0]) + 1
-            at += 256
-        return len(self)
-
-    def give_back(self, stop: int) -> None:
-        """Return the memory before `stop`, but for places to which runs from the end continue."""
-        start = _KEPT * _PLACE_BYTES + self._n_returned
-        n_byte = (stop * _PLACE_BYTES - start) // _RETURNED_BYTES * _RETURNED_BYTES
-        if n_byte > 0 and hasattr(mmap, "MADV_DONTNEED") and self.end_of_run(0) < _KEPT:
-            self._memory.madvise(mmap.MADV_DONTNEED, start, n_byte)
-            self._n_returned += n_byte
+    def move(self, ids: Ids, slots: Slots, to: Slots) -> None:  # noqa: ARG002
+        """Give distinct ids other slots than theirs; -1: none."""
+        self._slot[ids] = to + np.int32(1)
 
 
 class HashMap:
-    """Slots of any ids >= 0: open addressing with linear probing, at most half full.
+    """Slots of any ids >= 0, in pieces; see the module.
 
-    One place is 16 bytes (id, slot), so that a look-up mostly costs one cache line. See the module for how it
-    grows: where `_front` is the length of `_old`, no home lies behind it, and all ids are in `_new`.
+    Parameters
+    ----------
+    most
+        Rows for which address space is reserved.
     """
 
-    def __init__(self) -> None:
-        self._new, self._old, self._front = Places(_FIRST_PLACES), Places(1), 1
-        self._n_taken = 0  # places of `_new`, with those that ids of `_old` will take
-        self._n_live = 0
+    def __init__(self, most: int) -> None:
+        self._lines = Reserved(int(most * _LINES_PER_ROW) + N_LINE, (_LINE,), np.int32)
+        self._lines.reach(N_LINE)
+        self._depth = 3  # bits of the directory
+        self._directory = np.zeros(1 << self._depth, np.int32)  # the piece of each prefix of a mixed id
+        self._start, self._stop = np.zeros(1, np.int64), np.full(1, 1 << self._depth)  # of pieces in it
+        self._n_row = np.zeros(1, np.int64)  # of each piece
 
     @property
     def n_byte(self) -> int:
         """Bytes allocated."""
-        return self._new.n_byte + self._old.n_byte
+        return self._lines.n_byte + self._directory.nbytes + 3 * self._n_row.nbytes
 
-    def find(self, ids: Ids) -> Slots:
-        """Return the slot of each id, -1 where it has none."""
-        self._move_front(_STEP)
-        return self._find(ids)
-
-    def insert(self, ids: Ids, first: int) -> None:
-        """Give distinct ids that have none the slots from `first` on."""
-        n_step = max(_STEP, _STEP_PER_ID * len(ids))
-        self._move_front(n_step)
-        self._n_live += len(ids)
-        self._n_taken += len(ids)
-        if self._n_taken > _MOST_USED * len(self._new):
-            self._begin_growth()
-            self._move_front(n_step)
-        self._place(ids, np.arange(first, first + len(ids), dtype=np.int64))
-
-    def replace(self, ids: Ids, slots: Slots) -> None:
-        """Give distinct ids that have slots others; -1: none, and places are free when it grows."""
-        self._n_live -= int(np.count_nonzero(slots < 0))
-        self._place(ids, slots.astype(np.int64))
-
-    def _begin_growth(self) -> None:
-        """Make room for all ids and for those that come before the front is through.
-
-        That has to move by ``len(old)`` places, `_STEP_PER_ID` of them with each new id. With room for
-        ``len(old) / _STEP_PER_ID`` new ids it is through before the next growth begins.
-        """
-        self._move_front(len(self._old))  # which it therefore is already
-        room = len(self._new) // _STEP_PER_ID
-        length = len(self._new)
-        while self._n_live + room > _MOST_USED * length:
-            length *= 2
-        self._old, self._new, self._front = self._new, Places(length), 0
-        self._n_taken = self._n_live
-
-    def _move_front(self, n_place: int) -> None:
-        """Move ids of about `n_place` places of the old table, up to a place where no run of ids crosses."""
-        if self._front == len(self._old):
-            return
-        start, self._front = self._front, self._old.end_of_run(self._front + n_place)
-        self._move(start, self._front, wrapped=False)
-        if self._front < len(self._old):
-            self._old.give_back(self._front)
-            return
-        self._move(0, self._old.end_of_run(0), wrapped=True)
-        self._old, self._front = Places(1), 1
-
-    def _find(self, ids: Ids) -> Slots:
-        slots, mixed = np.empty(len(ids), np.int32), splitmix64(ids.view(np.uint64))
-        for places, mine in self._shares(mixed):
-            slots[mine] = _found(places.array, ids[mine], mixed[mine])
+    def find(self, ids: Ids, held: Ids) -> Slots:
+        """Return the slot of each id, -1 where it has none; `held`: the id of each slot."""
+        slots = np.full(len(ids), -1, np.int32)
+        at, tags = self._homes(ids)
+        open_ = np.arange(len(ids))
+        for _ in range(N_LINE):
+            if not len(open_):
+                break
+            lines = self._lines.array[at]
+            asked, lane = np.nonzero(_tags(lines) == tags[open_, None])
+            found = lines[asked, _SLOTS + lane]
+            is_same = held[found] == ids[open_[asked]]
+            slots[open_[asked[is_same]]] = found[is_same]
+            goes_on = (lines[:, _PASSED] > 0) & (slots[open_] < 0)
+            open_, at = open_[goes_on], _next(at[goes_on])
         return slots
 
-    def _place(self, ids: Ids, slots: Ids) -> None:
+    def insert(self, ids: Ids, first: int, held: Ids) -> None:
+        """Give distinct ids that have none the slots from `first` on; `held`: the id of each slot.
+
+        Raises
+        ------
+        WireError
+            When more ids than a piece holds begin alike even when mixed, which no honest ids do.
+        """
+        self._split_early(1 + len(ids) // _ROWS_PER_SPLIT, held)
+        while True:
+            n_new = self._counted(ids)
+            full = np.flatnonzero(self._n_row + n_new > _most(_MOST_USED))
+            if not len(full):
+                break
+            for piece in full.tolist():
+                self._split(piece, held)
+        self._n_row += n_new
+        self._place(ids, np.arange(first, first + len(ids), dtype=np.int32))
+
+    def move(self, ids: Ids, slots: Slots, to: Slots) -> None:
+        """Give distinct ids other slots than theirs; -1: none. No new slot is a later id's old one."""
+        self._n_row -= self._counted(ids[to < 0])
+        self._replace(ids, slots, to)
+
+    def _split_early(self, most: int, held: Ids) -> None:
+        """Split the fullest pieces, at most so many: when many fill at the same time, they are in turn."""
+        for _ in range(most):
+            piece = int(self._n_row.argmax())
+            has_entries = self._stop[piece] - self._start[piece] >= _LEAST_RANGE
+            may_double = _LEAST_RANGE * len(self._directory) <= _MOST_ENTRIES * len(self._n_row)
+            if self._n_row[piece] <= _most(_EARLY) or not (has_entries or may_double):
+                return
+            self._split(piece, held)
+
+    def _split(self, piece: int, held: Ids) -> None:
+        """Give three fifths of a piece's prefixes to a new piece, with the ids that begin so."""
+        while self._stop[piece] - self._start[piece] < _LEAST_RANGE:
+            self._double_directory()
+        start, stop, fresh = int(self._start[piece]), int(self._stop[piece]), len(self._n_row)
+        middle = start + 2 * (stop - start) // 5
+        self._stop[piece] = middle
+        self._start, self._stop = np.append(self._start, middle), np.append(self._stop, stop)
+        self._directory[middle:stop] = fresh
+        self._lines.reach((fresh + 1) * N_LINE)
+        lines = self._piece(piece)
+        slots = lines[:, _SLOTS:][_tags(lines) > 0]
+        lines[:] = 0
+        self._place(held[slots], slots)
+        n_moved = np.count_nonzero(_tags(self._piece(fresh)))
+        self._n_row = np.append(self._n_row, n_moved)
+        self._n_row[piece] -= n_moved
+
+    def _double_directory(self) -> None:
+        if len(self._directory) >= _MOST_ENTRIES * len(self._n_row):
+            raise WireError(
+                f"expected ids that differ when mixed, got more than {_most(_MOST_USED):,} that agree in "
+                f"their first {self._depth} bits; they were made to slow this server down"
+            )
+        self._depth += 1
+        self._directory = np.repeat(self._directory, 2)
+        self._start, self._stop = 2 * self._start, 2 * self._stop
+
+    def _piece(self, number: int) -> Slots:
+        """Return the lines of a piece."""
+        return self._lines.array[number * N_LINE : (number + 1) * N_LINE]
+
+    def _counted(self, ids: Ids) -> Ids:
+        """Return how many of the ids belong to each piece."""
+        at, _ = self._homes(ids)
+        return np.bincount(at // N_LINE, minlength=len(self._n_row))
+
+    def _homes(self, ids: Ids) -> tuple[Ids, NDArray[np.uint8]]:
+        """Return the line where each id begins to look, and its tag, which is not 0."""
         mixed = splitmix64(ids.view(np.uint64))
-        for places, mine in self._shares(mixed):
-            _put(places.array, ids[mine], mixed[mine], slots[mine])
+        piece = self._directory[(mixed >> np.uint64(64 - self._depth)).astype(np.int64)].astype(np.int64)
+        line = ((mixed >> np.uint64(8)) & np.uint64(N_LINE - 1)).astype(np.int64)
+        tags: NDArray[np.uint8] = np.maximum(mixed.astype(np.uint8), np.uint8(1))
+        return piece * N_LINE + line, tags
 
-    def _shares(self, mixed: NDArray[np.uint64]) -> tuple[tuple[Places, NDArray[np.bool_]], ...]:
-        """Return which ids belong to which table."""
-        is_old = _homes(mixed, len(self._old)) >= self._front
-        return (self._new, ~is_old), (self._old, is_old)
+    def _place(self, ids: Ids, slots: Slots) -> None:
+        """Put slots of ids that have none into the first lines with room; their pieces have some."""
+        lines, tags_of = self._lines.array, _tags(self._lines.array)
+        at, tags = self._homes(ids)
+        while len(at):
+            free = np.cumsum(tags_of[at] == 0, axis=1, dtype=np.int8)  # up to each lane
+            turn = _turns(at)
+            fits = turn < free[:, -1]
+            here, lane = at[fits], (free[fits] > turn[fits, None]).argmax(axis=1)
+            tags_of[here, lane] = tags[fits]
+            lines[here, _SLOTS + lane] = slots[fits]
+            at, tags, slots = at[~fits], tags[~fits], slots[~fits]
+            np.add.at(lines[:, _PASSED], at, 1)
+            at = _next(at)
 
-    def _move(self, start: int, stop: int, *, wrapped: bool) -> None:
-        """Put rows of old places into the new table: those of runs from the old one's end, or all others."""
-        old = self._old.array[start:stop]
-        ids = ~old[:, 0]
-        mixed = splitmix64(ids.view(np.uint64))
-        is_wrapped = _homes(mixed, len(self._old)) > np.arange(start, stop)
-        mine = (old[:, 1] != _FREE) & (is_wrapped == wrapped)  # rows that are gone stay behind
-        _put(self._new.array, ids[mine], mixed[mine], old[mine, 1] - 1)
-
-
-def _found(places: Ids, ids: Ids, mixed: NDArray[np.uint64]) -> Slots:
-    slots = np.empty(len(ids), np.int32)
-    open_, at = np.arange(len(ids)), _homes(mixed, len(places))
-    while len(open_):
-        found = places[at]
-        ended = (found[:, 0] == ~ids[open_]) | (found[:, 0] == _FREE)
-        slots[open_[ended]] = found[ended, 1] - 1
-        open_, at = open_[~ended], (at[~ended] + 1) & (len(places) - 1)
-    return slots
-
-
-def _put(places: Ids, ids: Ids, mixed: NDArray[np.uint64], slots: Ids) -> None:
-    keys, at = ~ids, _homes(mixed, len(places))
-    while len(keys):
-        free = places[at, 0] == _FREE
-        places[at[free], 0] = keys[free]  # of several that want one place, one wins
-        won = places[at, 0] == keys
-        places[at[won], 1] = slots[won] + 1
-        keys, slots, at = keys[~won], slots[~won], (at[~won] + 1) & (len(places) - 1)
+    def _replace(self, ids: Ids, slots: Slots, to: Slots) -> None:
+        lines, tags_of = self._lines.array, _tags(self._lines.array)
+        at, tags = self._homes(ids)
+        lane, open_ = np.empty(len(ids), np.int64), np.arange(len(ids))
+        while len(open_):
+            here = at[open_]
+            is_it = (lines[here, _SLOTS:] == slots[open_, None]) & (tags_of[here] == tags[open_, None])
+            lane[open_] = is_it.argmax(axis=1)
+            open_ = open_[~is_it.any(axis=1)]
+            np.subtract.at(lines[:, _PASSED], at[open_[to[open_] < 0]], 1)
+            at[open_] = _next(at[open_])
+        lines[at, _SLOTS + lane] = to
+        goes = to < 0
+        tags_of[at[goes], lane[goes]] = 0
 
 
-def _homes(mixed: NDArray[np.uint64], n_place: int) -> Ids:
-    return (mixed & np.uint64(n_place - 1)).astype(np.int64)
+def _most(share: float) -> int:
+    """Return how many rows take this share of a piece's slots."""
+    return int(share * _N_LANE * N_LINE)
+
+
+def _tags(lines: Slots) -> NDArray[np.uint8]:
+    """Return the tags of lines, a view."""
+    return lines.view(np.uint8)[:, :_N_LANE]
+
+
+def _turns(at: Ids) -> Ids:
+    """Return how many elements before each one are equal to it."""
+    order = np.argsort(at, kind="stable")
+    first = np.flatnonzero(np.diff(at[order], prepend=-1))
+    turns = np.empty_like(at)
+    turns[order] = np.arange(len(at)) - np.repeat(first, np.diff(first, append=len(at)))
+    return turns
+
+
+def _next(at: Ids) -> Ids:
+    """Return the line to look in after one, in the same piece."""
+    last = N_LINE - 1
+    return at & ~last | (at + 1) & last

@@ -6,6 +6,7 @@ same bits. Row arguments are distinct ids or slots: the same row twice in one ca
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,19 +43,19 @@ def initial_rows(ids: Ids, width: int, seed: int) -> Floats:
     return values
 
 
+@functools.cache
 def seed_bits(seed: int) -> int:
     """Return 64 mixed bits of a seed."""
     return int(splitmix64(np.full(1, seed % 2**64, np.uint64))[0])
 
 
-def gather(table: Floats, slots: Slots, ids: Ids, width: int, seed: int) -> Floats:
-    """Return the values of rows, float32 [n, width]; first values where a slot is -1."""
-    rows = table.take(slots, axis=0, mode="clip")  # "clip" skips a slow check; -1 is replaced
-    values = rows[:, :width].copy()
+def gather(table: Floats, slots: Slots, ids: Ids, out: Floats, seed: int) -> None:
+    """Write the values of rows into `out`, float32 [n, width]; first values where a slot is -1."""
+    width = out.shape[1]
+    out[:] = table.take(slots, axis=0, mode="clip")[:, :width]  # "clip" skips a slow check; -1 is replaced
     new = slots < 0
     if new.any():
-        values[new] = initial_rows(ids[new], width, seed)
-    return values
+        out[new] = initial_rows(ids[new], width, seed)
 
 
 def update_rows(
@@ -128,9 +129,9 @@ def direct_map(n_id: int) -> DirectMap:
     return DirectMap(n_id)
 
 
-def hash_map() -> HashMap:
-    """Return an empty map of any ids >= 0."""
-    return HashMap()
+def hash_map(most: int) -> HashMap:
+    """Return an empty map of any ids >= 0, with address space for `most` of them."""
+    return HashMap(most)
 
 
 def distinct(ids: Ids) -> tuple[Ids, Ids]:

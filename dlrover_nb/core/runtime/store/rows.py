@@ -5,9 +5,9 @@ seed, which a lookup computes. So memory grows with the trained ids, values do n
 PS, and evaluation allocates nothing.
 
 Rows are in the order of their first push, values and optimizer state side by side (an update touches one run
-of memory); a map gives their slots. The array grows and shrinks with `ndarray.resize` in place, which the
-allocator does by moving pages: there is never a second copy of the parameters, and dropped rows are returned
-to the system.
+of memory); a map gives their slots. Their arrays grow in place (`kernels.reserved`): there is never a second
+copy of the parameters, and what is behind the last row is returned to the system. With Adagrad, dimension 16
+and hashed ids a row takes 157 bytes at most: 136 of parameters, its id, a mark, and 9 to 12 of the map.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.kernels.reserved import Reserved, machine_bytes
 from dlrover_nb.core.runtime.store.served import bucket_counts
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Embedding
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
 
     Slots = NDArray[np.int32]
 
-_GROWTH = 1.0625  # the share of allocated rows that may lie unused is 1 - 1/1.0625
-_MOST_GROWTH = 1 << 18  # rows: to fill a quarter of a large table with zeros would keep workers waiting
-_FIRST_CAPACITY = 1024
+_MOST_ROWS = (1 << 31) - 1  # slots are int32
 _CHUNK = 1 << 15  # rows processed at a time, to avoid a copy of all
 
 
@@ -53,9 +52,8 @@ class RowTable:
 
     Attributes
     ----------
-    table, ids, marked
-        float32 [capacity, width + state], int64 [capacity], and a mark of each row (a byte) for the caller;
-        the first `n` are rows.
+    n
+        Rows.
     n_held
         Rows of each bucket, int64 [N_BUCKET].
     """
@@ -64,9 +62,12 @@ class RowTable:
         self._kernel = kernel
         self.width, self._seed, self._first_state = model.row_width, model.seed, rule.first_state
         self._n_id = None if model.embedding is Embedding.HASH else n_id
-        self.table = np.empty((_FIRST_CAPACITY, self.width + rule.row_state(self.width)), np.float32)
-        self.ids = np.empty(_FIRST_CAPACITY, np.int64)
-        self.marked = np.zeros(_FIRST_CAPACITY, np.bool_)
+        length = self.width + rule.row_state(self.width)
+        most = min(_MOST_ROWS, machine_bytes() // (4 * length))
+        self._most = most if self._n_id is None else min(n_id, most)
+        self._table = Reserved(self._most, (length,), np.float32)
+        self._ids = Reserved(self._most, (), np.int64)
+        self._marked = Reserved(self._most, (), np.bool_)
         self.n = 0
         self.n_held = np.zeros(N_BUCKET, np.int64)
         self._map = self._new_map()
@@ -75,8 +76,23 @@ class RowTable:
 
     @property
     def n_byte(self) -> int:
-        """Bytes allocated, the map counted."""
-        return self._map.n_byte + sum(array.nbytes for array in self._arrays)
+        """Bytes of rows, ids, marks and the map."""
+        return self._map.n_byte + sum(part.n_byte for part in self._parts)
+
+    @property
+    def table(self) -> Floats:
+        """Values and state, float32 [capacity, width + state]; the first `n` are rows."""
+        return self._table.array
+
+    @property
+    def ids(self) -> Ids:
+        """The id of each row, int64 [capacity]."""
+        return self._ids.array
+
+    @property
+    def marked(self) -> NDArray[np.bool_]:
+        """A mark of each row for the caller, [capacity]."""
+        return self._marked.array
 
     def find(self, ids: Ids) -> Slots:
         """Return the slot of each id, -1 for a new one.
@@ -87,7 +103,7 @@ class RowTable:
             When an id is outside the table.
         """
         self.check(ids)
-        return self._map.find(ids)
+        return self._map.find(ids, self.ids)
 
     def check(self, ids: Ids) -> None:
         """Raise `WireError` when an id is outside the table."""
@@ -95,9 +111,9 @@ class RowTable:
         if len(ids) and int(ids.view(np.uint64).max()) >= limit:  # unsigned: catches below 0 too
             raise WireError(f"rows must be in [0, {limit}), got [{ids.min()}, {ids.max()}]")
 
-    def gather(self, ids: Ids) -> Floats:
-        """Return the values of rows, float32 [n, width]; no row is created."""
-        return self._kernel.gather(self.table, self.find(ids), ids, self.width, self._seed)
+    def gather(self, ids: Ids, out: Floats) -> None:
+        """Write the values of rows into `out`, float32 [n, width]; no row is created."""
+        self._kernel.gather(self.table, self.find(ids), ids, out, self._seed)
 
     def find_or_create(self, ids: Ids, *, fill: bool = True) -> Slots:
         """Return the slots of distinct ids; `fill`: initialize new rows."""
@@ -121,17 +137,18 @@ class RowTable:
         goes = self._gone[tail % N_BUCKET]
         stay = start + np.flatnonzero(~goes)
         holes = self._holes(len(stay), start)
-        left = np.concatenate([tail[goes], self.ids[holes]])
-        self._map.replace(left, np.full(len(left), -1, np.int32))
-        self.n_held -= bucket_counts(left)
+        left = np.concatenate([start + np.flatnonzero(goes), holes])
+        self._map.move(self.ids[left], left.astype(np.int32), np.full(len(left), -1, np.int32))
+        self.n_held -= bucket_counts(self.ids[left])
         self.n = start + len(stay) - len(holes)
         places = np.concatenate([holes, np.arange(start, self.n)])
-        for array in self._arrays:
-            array[places] = array[stay]
-        self._map.replace(self.ids[places], places.astype(np.int32))
+        self._map.move(self.ids[stay], stay.astype(np.int32), places.astype(np.int32))
+        for part in self._parts:
+            part.array[places] = part.array[stay]
         if len(holes) == len(stay) and self._front < self.n:
             return True
-        self._resize(max(self.n, _FIRST_CAPACITY))
+        for part in self._parts:
+            part.give_back(self.n)
         self._gone = np.zeros(N_BUCKET, np.bool_)
         return False
 
@@ -139,7 +156,7 @@ class RowTable:
         """Free what the map holds for rows that are gone; `between` is called every few MiB."""
         self._map = self._new_map()
         for start in range(0, self.n, _CHUNK):
-            self._map.insert(self.ids[start : min(start + _CHUNK, self.n)], start)
+            self._map.insert(self.ids[start : min(start + _CHUNK, self.n)], start, self.ids)
             between()
 
     def _holes(self, wanted: int, stop: int) -> NDArray[np.int64]:
@@ -165,25 +182,23 @@ class RowTable:
 
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)
-        if stop > len(self.ids):
-            self._resize(max(stop, min(int(len(self.ids) * _GROWTH), len(self.ids) + _MOST_GROWTH)))
+        for part in self._parts:
+            part.reach(stop)
         if fill:
             self.table[start:stop, : self.width] = self._kernel.initial_rows(ids, self.width, self._seed)
             self.table[start:stop, self.width :] = self._first_state
         self.ids[start:stop] = ids
         self.marked[start:stop] = False
-        self._map.insert(ids, start)
+        self._map.insert(ids, start, self.ids)
         self.n = stop
         self.n_held += bucket_counts(ids)
         return np.arange(start, stop, dtype=np.int32)
 
     @property
-    def _arrays(self) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
-        return self.table, self.ids, self.marked
-
-    def _resize(self, capacity: int) -> None:
-        for array in self._arrays:
-            array.resize((capacity, *array.shape[1:]), refcheck=False)  # no view of them outlives a push
+    def _parts(self) -> tuple[Reserved[np.float32], Reserved[np.int64], Reserved[np.bool_]]:
+        return self._table, self._ids, self._marked
 
     def _new_map(self) -> Map:
-        return self._kernel.hash_map() if self._n_id is None else self._kernel.direct_map(self._n_id)
+        if self._n_id is None:
+            return self._kernel.hash_map(self._most)
+        return self._kernel.direct_map(self._n_id)

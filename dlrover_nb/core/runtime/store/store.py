@@ -88,8 +88,17 @@ class ParameterStore:
     @property
     def dense(self) -> Floats:
         """A copy of the dense slice."""
-        values: Floats = self._dense.table[0].copy()
-        return values
+        return self.read_dense(np.empty_like(self._dense.table[0]))
+
+    @property
+    def answer_shape(self) -> tuple[int, int]:
+        """Numbers of one row, and of the dense slice, in an answer to a worker."""
+        return self._rows.width, self._dense.table.shape[1]
+
+    def read_dense(self, out: Floats) -> Floats:
+        """Write the values of the dense slice into `out`, and return it."""
+        np.copyto(out, self._dense.table[0])
+        return out
 
     @property
     def dense_ready(self) -> bool:
@@ -107,10 +116,15 @@ class ParameterStore:
             raise WireError(f"expected a dense slice of {self._dense.table[0].shape}, got {values.shape}")
         return self._dense.init(values)
 
-    def pull(self, ids: Ids) -> Floats:
-        """Return the values of rows, float32 [n, width]; no row is created."""
+    def pull(self, ids: Ids, out: Floats | None = None) -> Floats:
+        """Return the values of rows, float32 [n, width]; no row is created.
+
+        `out` is where to write them, packed; None: into new memory.
+        """
         self.served.count(ids)
-        return self._rows.gather(ids)
+        values = np.empty((len(ids), self._rows.width), np.float32) if out is None else out
+        self._rows.gather(ids, values)
+        return values
 
     def push(self, ids: Ids, gradients: Floats, rate: float = 1.0) -> None:
         """Apply one step of the optimizer to distinct rows, with `rate` times the learning rate."""

@@ -8,9 +8,16 @@ from kube import core_api
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.parts import pod_frame
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
+from dlrover_nb.core.runtime.peer_copies import are_wanted
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.pods import (
+    MACHINE_VAR,
+    PodJob,
+    memory_outlives_node,
+    outlives_node,
+    storage_advice,
+)
 from dlrover_nb.core.structs.resources import Role
 
 NODE = PodNode("worker-3", Role.WORKER, 0.25, 512)
@@ -107,6 +114,20 @@ def test_a_pod_is_found_by_its_labels_and_says_where_the_master_is():
     assert pod["metadata"]["annotations"] == {MASTER_NOTE: MASTER}
     (told,) = mounts(pod)["/dlrover-nb/pod"]["downwardAPI"]["items"]
     assert told == {"path": "master", "fieldRef": {"fieldPath": f"metadata.annotations['{MASTER_NOTE}']"}}
+
+
+def test_a_pod_without_storage_knows_its_machine_and_has_memory_for_copies_of_its_peers():
+    """By default a job without a volume keeps copies in the memory of pods on other machines."""
+    pod = made(KubernetesSpec(), PodNode("ps-0", Role.PS, 1.0, 1024))
+    (told,) = (each for each in program(pod)["env"] if each["name"] == MACHINE_VAR)
+    assert told["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert mounts(pod)["/dev/shm"]["emptyDir"] == {"medium": "Memory"}
+    job = JobSpec("quick-start")
+    folder = variables(pod)["DLROVER_NB_FOLDER"]
+    assert not outlives_node(job, folder)
+    assert not memory_outlives_node(folder)
+    assert are_wanted(job.peer_copies, {"m1"}, has_files=False)
+    assert "in the memory of two pods each" in storage_advice(job)
 
 
 def test_no_secret_stands_in_a_pod():

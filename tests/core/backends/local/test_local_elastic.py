@@ -13,15 +13,22 @@ import torch
 from waiting import until
 
 from dlrover_nb.core.backends.local.record import read_master
+from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models import metrics
+from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
+from dlrover_nb.core.runtime.allreduce.job import with_workers
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.sharding.continued import n_sample_of
+from dlrover_nb.core.structs.actions import AdjustBatches
+from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.start_from import StartFrom
 
 # Its parameters count how often each row was trained: no row is twice in a step, so ceil of its gradient is 1.
 COUNTS = """
@@ -138,6 +145,40 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     local.delete("counts")
 
 
+@pytest.mark.timeout(300)
+def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(local, tmp_path):
+    worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
+    foreign = ExternalSpec(worker, N_ROW, framework=Framework.DDP)
+    spec = JobSpec("sized", plan=plan(2), foreign=foreign, batch_size=8, shard_batches=10, mode=Mode.MANUAL)
+    handle = local.submit(spec)
+    world(handle, 2)
+    handle.mitigate(AdjustBatches((("worker-0", 12), ("worker-1", 4))))
+    closed = until(lambda: (m := handle.snapshot().mitigations) and m[-1].closed_at_s and m[-1], what="it")
+    assert closed.status is ProposalStatus.APPLIED, closed.note
+    larger = ResourcePlan(RolePlan(2, 0.75, 1024), RolePlan(1, 0.25, 512))
+    with pytest.raises(InvalidValueError, match=r"keeps 0\.25 cpu and 512 MiB while they train"):
+        handle.scale(ResourcePlan(larger.worker, RolePlan(1, 0.5, 512)))
+    handle.scale(larger)
+    fewest = 2
+
+    def reached():
+        nonlocal fewest
+        now = handle.snapshot()
+        ready = [n for n in now.nodes if str(n.role) == "worker" and str(n.phase) == "ready"]
+        fewest = min(fewest, len(ready))
+        return now.running == larger and now
+
+    now = until(reached, what="the other size")
+    assert {n.id for n in now.nodes if str(n.role) == "worker"} == {"worker-2", "worker-3"}
+    assert fewest == 2, "an old one trains until its successor does"
+    (tmp_path / "go").touch()
+    until(lambda: handle.snapshot().phase.is_final, what="the end")
+    assert handle.snapshot().phase is JobPhase.SUCCEEDED
+    for path in tmp_path.glob("of-rank-*"):
+        assert torch.equal(torch.load(path), torch.ones(N_ROW))
+    local.delete("sized")
+
+
 def test_a_job_that_is_stopped_keeps_its_parameters_first(local, tmp_path):
     worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
     foreign = ExternalSpec(worker, N_ROW, framework=Framework.DDP)
@@ -166,6 +207,24 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     assert now.evaluation is not None
     assert now.evaluation.n_sample == expected.n_sample
     assert abs(now.evaluation.auc - expected.auc) < 0.01
+    model = load_model(handle)
+    again = model.evaluate()
+    assert abs(again.auc - now.evaluation.auc) < 1e-6, "what is loaded is what was evaluated"
+    manifest = CheckpointFolder(handle.link.folder).latest()
+    assert manifest is not None
+    assert manifest.trained is not None
+    assert n_sample_of(manifest.ledger) == 99_000
+    for name, sync in (("again", Sync.ALLREDUCE), ("served", Sync.ASP)):
+        still = ModelSpec(learning_rate=1e-9)  # what comes out is what it began with
+        start = StartFrom(str(handle.link.folder))
+        other = JobSpec(name, plan=plan(2), model=still, sync=sync, mode=Mode.MANUAL, start_from=start)
+        begun = local.submit(other)
+        until(lambda begun=begun: begun.snapshot().phase.is_final, what="the end")
+        then = begun.snapshot()
+        assert then.phase is JobPhase.SUCCEEDED, then.message
+        assert then.began_from is not None
+        assert abs(then.evaluation.auc - now.evaluation.auc) < 1e-4
+        local.delete(name)
     local.delete("ours")
 
 
@@ -173,3 +232,6 @@ def test_what_all_reduce_cannot_do_is_refused(local):
     spec = JobSpec("refused", sync=Sync.ALLREDUCE, early_stopping=EarlyStopping())
     with pytest.raises(InvalidValueError, match="cannot have early_stopping yet; set epochs"):
         local.submit(spec)
+    rows = JobSpec("refused", sync=Sync.ALLREDUCE, start_from=StartFrom("ours", rows=True))
+    with pytest.raises(InvalidValueError, match="cannot have the rows of a checkpoint yet"):
+        with_workers(rows, validate_job(JobSpec("x")).features, python=sys.executable)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
-from programs_conformance import ProgramsConformance
-from waiting import until
+from programs_conformance import PYTHON, TRAINER, ProgramsConformance
+from status_server_played import status_server
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.connect import connect
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job import JobPhase
 
 
 class TestLocalPrograms(ProgramsConformance):
@@ -21,6 +26,27 @@ class TestLocalPrograms(ProgramsConformance):
         cluster = connect("local")
         yield cluster
         cluster.shutdown(force=True)
+
+    @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is needed to make a certificate")
+    def test_in_a_pod_of_kubeflow_trainer_the_wait_for_a_job_passes_its_progress_on(
+        self, submitted, tmp_path, monkeypatch
+    ):
+        """The master inherits the variables, and its program still reports to it alone."""
+        with status_server(tmp_path) as (server, env):
+            for name, value in env.items():
+                monkeypatch.setenv(name, value)
+            role = ExternalRole((*PYTHON, TRAINER, str(tmp_path / "end")))
+            handle = submitted("passed", ExternalSpec(role, 10_000, framework=Framework.TORCH), n_worker=1)
+            waiting = threading.Thread(target=handle.wait, daemon=True)
+            waiting.start()
+            told = server.statuses
+            until(lambda: told and told[-1].get("progressPercentage") == 42, what=lambda: told)
+            assert {"name": "loss", "value": "0.25"} in told[-1]["metrics"]
+            (tmp_path / "end").touch()
+            waiting.join(LIMIT_S)
+            assert not waiting.is_alive()
+        assert (told[-1]["progressPercentage"], told[-1]["estimatedRemainingSeconds"]) == (100, 0)
+        assert handle.snapshot().phase is JobPhase.SUCCEEDED
 
     def kill_master(self, handle):
         master = read_master(Path(handle.snapshot().folder))

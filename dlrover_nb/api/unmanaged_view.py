@@ -1,0 +1,68 @@
+"""A job that other tools manage: its state and its output, and nothing that changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dlrover_nb.api.views import Shown, TextView
+from dlrover_nb.core.client.unmanaged import unmanaged_job, unmanaged_jobs, unmanaged_log
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.structs import _check
+from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.unmanaged import unmanaged_blocks, unmanaged_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+    from dlrover_nb.widgets.blocks import Block, View
+    from dlrover_nb.widgets.rows.tables import Tables
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UnmanagedJobView(Shown):
+    """One job of others, as its own system told it."""
+
+    job: UnmanagedJob
+    read: Callable[[UnmanagedJob, int], tuple[str, ...]]
+
+    def logs(self, *, n: int = 100) -> TextView:
+        """Return the last lines that it wrote.
+
+        Raises
+        ------
+        NotFoundError
+            When they are not kept where they can be read from here; it says where they are.
+        InvalidValueError
+            When `n` is below 1.
+
+        Examples
+        --------
+        >>> cluster.unmanaged_job("raysubmit_x7").logs(n=20)
+        """
+        _check.at_least("number of lines", n, 1)
+        return TextView(f"Output of {self.job.name}", "\n".join(self.read(self.job, n)))
+
+    def view(self) -> View:
+        """Return the content."""
+        return unmanaged_view(self.job)
+
+    def tables(self) -> Tables:
+        """Return it as data."""
+        return results.unmanaged((self.job,))
+
+
+def unmanaged_job_view(cluster: Cluster, name: str) -> UnmanagedJobView:
+    """Return one of them; see `dlrover_nb.api.cluster.Cluster.unmanaged_job`."""
+    return UnmanagedJobView(unmanaged_job(cluster, name), partial(unmanaged_log, cluster))
+
+
+def others_blocks(cluster: Cluster) -> tuple[Block, ...]:
+    """Return the list of all of them, or why it is not known."""
+    try:
+        return unmanaged_blocks(unmanaged_jobs(cluster))
+    except BackendError as error:
+        return unmanaged_blocks((), str(error))

@@ -1,0 +1,60 @@
+"""Functions of scipy that decisions use, imported at their first call.
+
+scipy is a third of the time that a master's process takes to start, and nothing of it is needed before a job
+has trained for a while. So modules that a master imports take these functions from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+def nnls(rows: Array, target: Array) -> tuple[Array, float]:
+    """Return x >= 0 of least ``|rows @ x - target|``, and that distance."""
+    from scipy import optimize  # noqa: PLC0415 - see the module
+
+    x, distance = optimize.nnls(rows, target)
+    return np.asarray(x, dtype=np.float64), float(distance)
+
+
+def dposv(matrix: Array, right: Array) -> tuple[Array, Array]:
+    """Return the lower Cholesky factor of a positive definite matrix, and the solution for `right`."""
+    from scipy.linalg import lapack  # noqa: PLC0415 - see the module
+
+    root, solved, _ = lapack.dposv(matrix, right, lower=1)
+    return root, solved
+
+
+def ndtr(x: Array | float) -> Array:
+    """Return the distribution function of the normal distribution."""
+    from scipy import special  # noqa: PLC0415 - see the module
+
+    return np.asarray(special.ndtr(x), dtype=np.float64)
+
+
+def log_ndtr(x: Array | float) -> Array:
+    """Return the logarithm of `ndtr`."""
+    from scipy import special  # noqa: PLC0415 - see the module
+
+    return np.asarray(special.log_ndtr(x), dtype=np.float64)
+
+
+def ndtri(probability: Array | float) -> Array:
+    """Return the quantiles of the normal distribution."""
+    from scipy import special  # noqa: PLC0415 - see the module
+
+    return np.asarray(special.ndtri(probability), dtype=np.float64)
+
+
+def stdtrit(freedom: Array | float, probability: Array | float) -> Array:
+    """Return the quantiles of Student's t distribution."""
+    from scipy import special  # noqa: PLC0415 - see the module
+
+    return np.asarray(special.stdtrit(freedom, probability), dtype=np.float64)
