@@ -4,8 +4,9 @@ On the same synthetic, Criteo-like batches and the same models: ours, hogwild (n
 memory, no messages: the limit), one process without any communication, and TensorFlow's parameter servers
 (where `--venv-tf` names its environment). Ours is measured by the peers' own training loop, which calls real
 PS processes through our client, once through shared memory and once through messages (`frames`); no CPU
-limits. All take turns within one run. The results are medians of the ratios within a round, and CPU
-milliseconds per step (all processes).
+limits. With `--tcp` messages also go over TCP as between hosts: in sealed sessions (`tcp`), in such that do
+not encrypt (`tcp_plain`, which no job does), and under CURVE (`tcp_curve`). All take turns within one run.
+The results are medians of the ratios within a round, and CPU milliseconds per step (all processes).
 
 First our loss after some steps, with one worker and no overlap, must equal that of one process: the PS begin
 with the peers' initial rows, which they load from a checkpoint. Our PS hold the rows that were trained (0.5
@@ -36,10 +37,11 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import plain_node
 import zmq
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime import checkpoint
+from dlrover_nb.core.runtime import checkpoint, ps_link
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.flash import run_name
@@ -62,6 +64,8 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NODE = "dlrover_nb.core.runtime.node"
+TCP = ("tcp", "tcp_plain", "tcp_curve")
 NO_FLOATS = np.empty(0, np.float32)
 MODELS = {"wide_deep": "wide_deep", "dcnv2": "dcn_v2", "xdeepfm": "xdeepfm"}  # the peers' names and ours
 EXACT_STEPS = {"wide_deep": 150, "dcnv2": 40, "xdeepfm": 20}
@@ -86,7 +90,7 @@ class Run:
     own_model: bool = False
     max_steps: int | None = None
     initial: tuple[PartSource, ...] = ()
-    frames: bool = False
+    carrier: str = "slab"  # or frames, tcp, tcp_plain, tcp_curve
 
     @property
     def bucket_owner(self) -> tuple[int, ...]:
@@ -123,6 +127,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"), help="ours and the peers'")
     parser.add_argument("--exact-steps", type=int, help="0: do not compare losses first")
+    parser.add_argument("--tcp", action="store_true", help="also over TCP, as between hosts")
     parser.add_argument("--no-malloc", action="store_true", help="leave the allocator as it is")
     return parser.parse_args()
 
@@ -184,6 +189,10 @@ def worker(
     index: int, run: Run, servers: list[tuple[int, str]], keys: JobKeys, barrier: Any, done: Any
 ) -> None:
     folder = str(Path(servers[0][1].removeprefix("ipc://")).parent)
+    if run.carrier == "tcp_plain":
+        plain_node.unseal()
+    if run.carrier == "tcp_curve":
+        ps_link.is_between_hosts = lambda _endpoint: False  # so it asks for no session
     sys.path.insert(0, run.peers)
     from ctr import loop
     from ctr.data import NUM_BATCHES
@@ -199,7 +208,7 @@ def worker(
         context,
         keys=keys,
         identity=f"worker-{index}",
-        slabs=None if run.frames else SlabPlace(run_name("benchmark", folder)),
+        slabs=SlabPlace(run_name("benchmark", folder)) if run.carrier == "slab" else None,
         agent=Waiter(),  # type: ignore[arg-type]
         train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),
@@ -274,7 +283,7 @@ def server_config(index: int, run: Run, folder: Path, endpoint: str, keys: JobKe
         cpu=os.cpu_count() or 1,
         memory_mib=8192,
         master=endpoint,
-        listen="ipc",
+        listen="tcp://127.0.0.1" if run.carrier.startswith("tcp") else "ipc",
         folder=str(folder),
         public_key=keys.public,
         secret_key=keys.secret,
@@ -292,7 +301,8 @@ def start_servers(run: Run, folder: Path, router: Any, endpoint: str, keys: JobK
     for index in range(run.n_ps):
         file = folder / f"ps-{index}.json"
         file.write_bytes(to_json(server_config(index, run, folder, endpoint, keys)))
-        yield subprocess.Popen([sys.executable, "-m", "dlrover_nb.core.runtime.node", str(file)])
+        program = [plain_node.__file__] if run.carrier == "tcp_plain" else ["-m", NODE]
+        yield subprocess.Popen([sys.executable, *program, str(file)])
     endpoints, n_loaded = dict[str, str](), 0
     for sender, message in messages(router):
         if isinstance(message, Hello):
@@ -405,7 +415,8 @@ def one_round(run: Run, options: argparse.Namespace) -> dict[str, dict[str, Any]
     limit = ("--kernel", options.kernel)
     results = {
         "ours": ours(run),
-        "frames": ours(replace(run, frames=True)),
+        "frames": ours(replace(run, carrier="frames")),
+        **{carrier: ours(replace(run, carrier=carrier)) for carrier in TCP if options.tcp},
         "hogwild": script(sys.executable, run, "hogwild.py", *seconds, *workers, *limit),
         "single": script(sys.executable, run, "single.py", *seconds, "--update", options.kernel),
     }
@@ -444,6 +455,9 @@ def measure(run: Run, options: argparse.Namespace) -> dict[str, Any]:
         if name != "ours":
             ratios = (r["ours"]["samples_s"] / r[name]["samples_s"] for r in rounds)
             summary[f"over_{name}"] = round(median(ratios), 3)
+    for other in TCP[1:] if options.tcp else ():
+        ratios = (r["tcp"]["samples_s"] / r[other]["samples_s"] for r in rounds)
+        summary[f"tcp_over_{other}"] = round(median(ratios), 3)
     return summary
 
 
