@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external import elastic
+from dlrover_nb.core.external.node_set import plan_of
 from dlrover_nb.core.external.state import ExternalState
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
+    from dlrover_nb.core.structs.resources import RolePlan
 
 
 class ElasticState(ExternalState):
     """See `ExternalState`."""
+
+    def _plan_of(self, role: Role) -> RolePlan:
+        return plan_of(self._external, self.target, role)
+
+    def _is_beside(self, node: ExternalNode) -> bool:
+        return node.role not in self._external.world
 
     def settle_world(self, at_s: float) -> None:
         """Make the next world of an elastic job, if it can be made, and end the nodes that are not in it."""

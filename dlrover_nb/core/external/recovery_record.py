@@ -25,6 +25,7 @@ class ExternalNodeRecord:
     address: str
     is_finished: bool
     has_worked: bool
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)

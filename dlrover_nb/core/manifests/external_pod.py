@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.external.program import CLUSTER_VAR, image, program, role_of
+from dlrover_nb.core.external.program import CLUSTER_VAR, image, program
 from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, secret_name
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.pods import CODE_FOLDER, FOLDER_VAR, JOB_FOLDER, MASTER_FILE, POD_FOLDER
@@ -45,7 +45,7 @@ def as_external(spec: Doc, job: PodJob, external: ExternalSpec, role: Role) -> D
 
 def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> list[Doc]:
     """Return the variables: those of all pods, the role's own, and ours, which win."""
-    theirs = dict(item.partition("=")[::2] for item in role_of(external, role).env)
+    theirs = dict(item.partition("=")[::2] for item in external.program(role).env)
     ours = {CLUSTER_VAR: CLUSTER_FILE, REPORT_FILE_VAR: MASTER_FILE}
     told = theirs | ours
     hidden = set() if job.spec.sync is Sync.ALLREDUCE else {FOLDER_VAR}

@@ -8,9 +8,16 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import ROLE_NAME, Role, RolePlan
 
 CONFIG_VAR = "DLROVER_NB_CONFIG"  # names the file with the configuration of the node, for programs of ours
 STEP_GROUPS = ("step", "samples", "done", "loss")
+CHIEF, EVALUATOR = Role("chief"), Role("evaluator")  # with a meaning of their own; other names have none
+_RESERVED: dict[str, str] = {  # names that roles cannot have, and why
+    **dict.fromkeys(Role, "has a group of its own (external.worker, external.ps)"),
+    "master": "is the job's own master; call the first of its programs chief",
+    "check": "is the pod that tries a job's code",
+}
 
 
 class Framework(StrEnum):
@@ -58,6 +65,70 @@ class ExternalRole:
 
 
 @dataclass(frozen=True, slots=True)
+class FixedRole:
+    """A role beside worker and PS: its program, and how many nodes always run it, whatever the plan is.
+
+    Parameters
+    ----------
+    name
+        Lower-case letters and digits. A ``chief`` is the first of those that train, an ``evaluator`` reads
+        their checkpoints; other names mean nothing to frameworks.
+    command, image, env
+        As of `ExternalRole`.
+    count, cpu, memory_mib
+        Its nodes, and what each of them may use.
+    ends_job
+        Whether the job waits for the end of these programs, and then ends those that it does not wait for.
+        None: for a chief alone.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    count: int = 1
+    cpu: float = 0.5
+    memory_mib: int = 1024
+    image: str = ""
+    env: tuple[str, ...] = ()
+    ends_job: bool | None = None
+
+    def __post_init__(self) -> None:
+        if ROLE_NAME.fullmatch(self.name) is None:
+            raise InvalidValueError(
+                f"a role's name must be at most 20 lower-case letters and digits, got {self.name!r}; for "
+                "example name: evaluator"
+            )
+        if why := _RESERVED.get(self.name, ""):
+            raise InvalidValueError(f"a role cannot be named {self.name}, which {why}")
+        if not self.command:
+            raise InvalidValueError(
+                f"role {self.name} needs a command; for example command: [python, /app/{self.name}.py]"
+            )
+        if self.role in {CHIEF, EVALUATOR} and self.count != 1:
+            raise InvalidValueError(f"a job has at most one {self.name}, got count: {self.count}")
+        object.__setattr__(self, "cpu", self.plan.cpu)
+
+    @property
+    def role(self) -> Role:
+        """Its name as a role."""
+        return Role(self.name)
+
+    @property
+    def plan(self) -> RolePlan:
+        """Its nodes."""
+        return RolePlan(self.count, self.cpu, self.memory_mib)
+
+    @property
+    def program(self) -> ExternalRole:
+        """Its program."""
+        return ExternalRole(self.command, self.image, self.env)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the job ends only after its programs have."""
+        return self.role is CHIEF if self.ends_job is None else self.ends_job
+
+
+@dataclass(frozen=True, slots=True)
 class ExternalSpec:
     r"""The programs of an external job, and how their work is counted.
 
@@ -71,7 +142,8 @@ class ExternalSpec:
     framework
         How the programs discover each other.
     chief
-        TensorFlow: whether the first worker is the ``chief``, whose end is the end of the job.
+        TensorFlow: whether the first worker is the ``chief``, whose end is the end of the job; not where a
+        role of that name is.
     n_process
         Torch: processes that torchrun starts on each worker.
     port
@@ -83,6 +155,8 @@ class ExternalSpec:
         ``step`` (number of the step), or no such group where each line is one step; ``samples`` (of one step;
         without it a batch of the job), ``done`` (of the whole job, so far), ``loss``. For example ``step
         (?P<step>\d+) loss (?P<loss>\S+)``.
+    roles
+        Roles beside worker and PS.
     """
 
     worker: ExternalRole
@@ -94,6 +168,7 @@ class ExternalSpec:
     port: int = 2222
     counting: Counting = Counting.OWN
     step_log: str = ""
+    roles: tuple[FixedRole, ...] = ()
 
     def __post_init__(self) -> None:
         _check.at_least("n_sample", self.n_sample, 1, hint="progress is measured by it")
@@ -107,6 +182,44 @@ class ExternalSpec:
                 "ps needs a command with tensorflow; for example command: [python, /app/train.py]"
             )
         _check_step_log(self.step_log)
+        names = [each.name for each in self.roles]
+        if len(set(names)) < len(names):
+            raise InvalidValueError(f"each of the roles has a name of its own, got {', '.join(names)}")
+        if CHIEF in names and self.framework is Framework.DDP:
+            raise InvalidValueError(
+                "a ddp job has no chief: any of its workers may leave, and rank 0 is the first of those that "
+                "stay; make the chief's program the workers'"
+            )
+
+    @property
+    def world(self) -> tuple[Role, ...]:
+        """The roles that train together and know each other, the first one first."""
+        return (*(CHIEF for each in self.roles if each.role is CHIEF), *Role)
+
+    @property
+    def beside(self) -> tuple[FixedRole, ...]:
+        """The roles that are not of the world, and know it."""
+        return tuple(each for each in self.roles if each.role not in self.world)
+
+    @property
+    def every(self) -> tuple[Role, ...]:
+        """All roles."""
+        return (*self.world, *(each.role for each in self.beside))
+
+    @property
+    def first_worker_leads(self) -> bool:
+        """Whether the first worker is TensorFlow's chief."""
+        return self.framework is Framework.TENSORFLOW and self.chief and CHIEF not in self.world
+
+    def fixed(self, role: Role) -> FixedRole | None:
+        """Return a role beside worker and PS; None: it is one of these."""
+        return next((each for each in self.roles if each.role is role), None)
+
+    def program(self, role: Role) -> ExternalRole:
+        """Return the user's settings of a role's program."""
+        if (own := self.fixed(role)) is not None:
+            return own.program
+        return self.worker if role is Role.WORKER else self.ps
 
 
 def _check_step_log(pattern: str) -> None:

@@ -41,9 +41,9 @@ from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
-from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.summary import JobSummary
 
@@ -148,7 +148,7 @@ class LocalCluster(OfThisAccount):
         """Make the run folder, let `write` fill it, and start the master; return the folder."""
         spec = submission.spec
         sweep(jobs_folder())
-        check_fits(spec.plan, self._capacity)
+        check_job_fits(spec, self._capacity)
         self._make_room_for(spec.name)
         folder = new_run_folder(spec.name)
         with writing_to(folder):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.program import CLUSTER_VAR, role_of
+from dlrover_nb.core.external.program import CLUSTER_VAR
 from dlrover_nb.core.manifests.external_pod import REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.pods import NODE_VAR
@@ -87,7 +87,7 @@ def variables(
 ) -> dict[str, str]:
     """Return the variables of a program's process: inherited ones, the role's own, and ours, which win."""
     assert config.spec.foreign is not None
-    theirs = dict(item.partition("=")[::2] for item in role_of(config.spec.foreign, config.role).env)
+    theirs = dict(item.partition("=")[::2] for item in config.spec.foreign.program(config.role).env)
     ours = {
         CONFIG_VAR: str(files.configuration),
         CLUSTER_VAR: str(files.variables),
@@ -116,9 +116,10 @@ def write_whole(path: Path, text: str) -> None:
 def check_commands(spec: JobSpec) -> None:
     """Refuse programs that are not on this machine: their job would end after several starts."""
     assert spec.foreign is not None
-    for name, role in (("worker", spec.foreign.worker), ("ps", spec.foreign.ps)):
-        if role.command and shutil.which(role.command[0]) is None:
+    for role in spec.foreign.every:
+        words = spec.foreign.program(role).command
+        if words and shutil.which(words[0]) is None:
             raise InvalidValueError(
-                f"external.{name}.command begins with {role.command[0]!r}, which is no program of this "
+                f"the command of external.{role} begins with {words[0]!r}, which is no program of this "
                 "machine; give the path of one, or install it"
             )

@@ -47,9 +47,9 @@ from dlrover_nb.core.rundir.locate import new_run_folder
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
-from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.summary import JobSummary, summarize
 from dlrover_nb.core.waits import tell
@@ -165,7 +165,7 @@ class RayCluster(OfThisAccount):
         """Return the run folder of a job that fits and may have its name, and the capacity."""
         sweep(jobs_folder())
         capacity = self.capacity()
-        check_fits(spec.plan, capacity)
+        check_job_fits(spec, capacity)
         self._make_room_for(spec.name)
         return new_run_folder(spec.name), capacity
 
