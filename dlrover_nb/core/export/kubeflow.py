@@ -154,6 +154,8 @@ def _document(
     external = told.job.foreign
     if kind is _TORCH and external is not None:
         spec["nprocPerNode"] = str(external.n_process)
+    if external is not None and external.dynamic_workers:
+        spec["enableDynamicWorker"] = True
     return {
         "apiVersion": API_VERSION,
         "kind": kind.resource,

@@ -31,7 +31,8 @@ def tell(state: ExternalState, members: Sequence[str]) -> list[SendEnvironment]:
 
 def tell_again(state: ExternalState) -> list[SendEnvironment]:
     """Return the variables that programs were told last: an order of an earlier master may be lost."""
-    living = (node for node in state.node_set.nodes if node.told and not node.is_finished)
+    roles = {each.role for each in state.external.beside}
+    living = (n for n in state.node_set.nodes if n.role in roles and n.told and not n.is_finished)
     return [SendEnvironment(node.id, node.told) for node in living]
 
 

@@ -28,7 +28,7 @@ class LossState(ElasticState):
 
     def _part(self) -> None:
         """Handle the members that lost a peer: finished ones restart with the others; not those of worlds."""
-        if self._external.framework is Framework.DDP:
+        if self._external.framework is Framework.DDP or self._external.dynamic_workers:
             return
         self._forget_finished()
         if self._external.framework is Framework.TORCH:

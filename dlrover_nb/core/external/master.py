@@ -2,7 +2,8 @@
 
 The programs are not ours: they keep their own state, and get their peers from variables that are set before
 they begin. So membership changes in one way alone, a *rendezvous*: once all nodes of the plan have an
-address, each of them gets the variables of all, and its program restarts (it reads its own checkpoint). A
+address, each of them gets its variables, and its program restarts where these changed, which follows from the
+framework (`restarts`; it reads its own checkpoint). A
 lost node is replaced, followed by a new rendezvous; a plan with other replicas is a rendezvous of other
 nodes. Without changes no orders are sent, so a restarted master does not disturb training.
 
@@ -40,7 +41,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.services import WorldLater
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.external.node_set import ExternalNode
     from dlrover_nb.core.external.recovery_record import ExternalRecord
@@ -281,15 +282,18 @@ class ExternalMaster(LossState):
             return
         members = tuple(node.id for node in wanted)
         if members != self._members:
-            if any(node.is_finished for node in wanted):
-                self._forget_finished()
+            new = self._new_texts(wanted, self._n_rendezvous + 1)
+            if finished := [node for node in wanted if node.is_finished and node.id in new]:
+                for node in finished:
+                    self._stop_node(node)
                 self._start_missing(at_s)
                 self._meet(at_s)  # those that are left may be all that is wanted: else the next event would
                 return
             self._members, self._met_at_s = members, at_s
             self._n_rendezvous += 1
-            self._heard, self._before = set(), {(told.node, told.program) for told in self._meter.told}
-            self._callers_before = set(self.account.heard_s)
+            self._heard = {name for name in self._heard if name in members and name not in new}
+            self._before = {(t.node, t.program) for t in self._meter.told if t.node in new}
+            self._callers_before = {o for o in self.account.heard_s if o.partition("/")[0] in new}
             self._send_environments()
         for node in self._node_set.nodes:
             if node.id not in members and not self._is_beside(node):
@@ -303,11 +307,24 @@ class ExternalMaster(LossState):
         known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
         if len(known) < len(self._members):
             return
-        members = [Member(node.id, node.role, node.address) for node in known]
-        rendezvous_id = f"{self._spec.name}-{self._n_rendezvous}"
-        for node in (node for node in known if not node.is_finished):
-            text = environment(self._external, members, node.id, rendezvous_id=rendezvous_id)
-            self._orders.append(SendEnvironment(node.id, text))
+        texts = self._texts(known, self._n_rendezvous)
+        for node in known:
+            node.told = texts[node.id]
+            if not node.is_finished:
+                self._orders.append(SendEnvironment(node.id, node.told))
+
+    def _texts(self, members: Sequence[ExternalNode], number: int) -> dict[str, str]:
+        """Return the variables of members by node, for the rendezvous of this number."""
+        named, rendezvous_id = [Member(n.id, n.role, n.address) for n in members], f"{self.name}-{number}"
+        return {
+            each.node: environment(self._external, named, each.node, rendezvous_id=rendezvous_id)
+            for each in named
+        }
+
+    def _new_texts(self, members: Sequence[ExternalNode], number: int) -> set[str]:
+        """Return the members whose programs begin, or restart, with that rendezvous."""
+        texts = self._texts(members, number)
+        return {node.id for node in members if node.told != texts[node.id]}
 
     def _check_plan_applied(self, at_s: float) -> None:
         """Note whether the target runs, and emit it once."""

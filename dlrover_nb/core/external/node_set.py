@@ -33,7 +33,7 @@ class ExternalNode:
     has_worked: bool = False
     waits_for: str = ""
     last: NodeSample | None = None
-    told: str = ""  # of a role beside the world: its variables
+    told: str = ""  # the variables of its program
 
     def has_shape(self, plan: RolePlan) -> bool:
         """Whether its resources are exactly those of the plan."""
@@ -156,7 +156,15 @@ class ExternalNodes:
         """Return the lasting state of all nodes."""
         return tuple(
             ExternalNodeRecord(
-                n.id, n.role, n.cpu, n.memory_mib, n.since_s, n.address, n.is_finished, n.has_worked, n.told
+                n.id,
+                n.role,
+                n.cpu,
+                n.memory_mib,
+                n.since_s,
+                n.address,
+                is_finished=n.is_finished,
+                has_worked=n.has_worked,
+                told="" if n.role in self._spec.world else n.told,
             )
             for n in self.nodes
         )

@@ -96,7 +96,25 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, ren
 def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> dict[str, object]:
     tasks = _tasks(spec, members)
     kind = next(kind for kind, tasked in tasks.items() if own in tasked)
+    if spec.dynamic_workers:
+        return _sparse(spec, tasks, kind, own)
     return {"cluster": _addresses(spec, tasks), "task": {"type": kind, "index": tasks[kind].index(own)}}
+
+
+def _sparse(
+    spec: ExternalSpec, tasks: Mapping[str, Sequence[Member]], kind: str, own: Member
+) -> dict[str, object]:
+    """Return a cluster without the other workers, as Kubeflow's ``enableDynamicWorker`` has it.
+
+    A worker's index is the number in its name: it must not change when another worker leaves.
+    """
+    known = {each: tasked for each, tasked in tasks.items() if each != str(Role.WORKER)}
+    cluster: dict[str, object] = dict(_addresses(spec, known))
+    if kind != str(Role.WORKER):
+        return {"cluster": cluster, "task": {"type": kind, "index": tasks[kind].index(own)}}
+    index = int(own.node.rpartition("-")[2])
+    cluster[kind] = {str(index): endpoint(own.address, spec.port)}
+    return {"cluster": cluster, "task": {"type": kind, "index": index}}
 
 
 def _tasks(spec: ExternalSpec, members: Sequence[Member]) -> dict[str, Sequence[Member]]:

@@ -157,6 +157,10 @@ class ExternalSpec:
         (?P<step>\d+) loss (?P<loss>\S+)``.
     roles
         Roles beside worker and PS.
+    dynamic_workers
+        TensorFlow: whether each worker knows the PS, the chief and itself alone, so that workers come and go
+        without a restart of the others. For workers that train asynchronously, each in a session of its own;
+        a coordinator that has to know all workers needs the others' restart.
     """
 
     worker: ExternalRole
@@ -169,6 +173,7 @@ class ExternalSpec:
     counting: Counting = Counting.OWN
     step_log: str = ""
     roles: tuple[FixedRole, ...] = ()
+    dynamic_workers: bool = False
 
     def __post_init__(self) -> None:
         _check.at_least("n_sample", self.n_sample, 1, hint="progress is measured by it")
@@ -185,6 +190,11 @@ class ExternalSpec:
         names = [each.name for each in self.roles]
         if len(set(names)) < len(names):
             raise InvalidValueError(f"each of the roles has a name of its own, got {', '.join(names)}")
+        if self.dynamic_workers and self.framework is not Framework.TENSORFLOW:
+            raise InvalidValueError(
+                f"dynamic_workers is for tensorflow, got framework {self.framework}; leave it out: ddp needs "
+                "none, and all torch programs restart"
+            )
         if CHIEF in names and self.framework is Framework.DDP:
             raise InvalidValueError(
                 "a ddp job has no chief: any of its workers may leave, and rank 0 is the first of those that "

@@ -204,7 +204,8 @@ fixed_roles = st.just(()) | st.lists(
 
 def _with_roles(spec: ExternalSpec, roles: tuple[FixedRole, ...]) -> ExternalSpec:
     """Return programs with other roles, where their framework has them."""
-    has_chief = spec.framework is not Framework.DDP
+    has_chief, is_tf = spec.framework is not Framework.DDP, spec.framework is Framework.TENSORFLOW
+    spec = replace(spec, dynamic_workers=is_tf and spec.n_process % 2 == 0)
     return replace(spec, roles=tuple(each for each in roles if has_chief or each.name != "chief"))
 
 

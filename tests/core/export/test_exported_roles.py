@@ -83,3 +83,9 @@ def test_a_jobset_has_a_replicated_job_for_each_role_and_waits_for_those_that_th
 def test_what_a_kind_cannot_say_is_refused(kind, external, role):
     with pytest.raises(InvalidValueError, match=f"cannot have the roles {role.name}.*export pods"):
         exported(kind, external, role)
+
+
+def test_a_tfjob_says_that_workers_are_dynamic():
+    _, documents = exported("tfjob", replace(TENSORFLOW, dynamic_workers=True))
+    assert documents[-1]["spec"]["enableDynamicWorker"] is True
+    assert "enableDynamicWorker" not in exported("tfjob", TENSORFLOW)[1][-1]["spec"]
