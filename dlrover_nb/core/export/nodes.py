@@ -78,7 +78,15 @@ def fixed_plan(what: str, options: Options) -> None:
 
 
 def meets_without_us(what: str, job: JobSpec) -> None:
-    """Refuse programs that ask our master for their peers where none is started; `what` is what is made."""
+    """Refuse what only our master does where none is started; `what` is what is made.
+
+    That is to tell programs their peers when they ask for them, and to place roles by each other.
+    """
+    if job.foreign is not None and job.foreign.placed:
+        raise InvalidValueError(
+            f"together_with and apart_from of job {job.name} are for pods of this product, and {what} has "
+            "none; export pods"
+        )
     if job.foreign is not None and job.foreign.framework is Framework.DDP:
         raise InvalidValueError(
             f"the programs of job {job.name} ask this product's master for their peers (framework: ddp), and "

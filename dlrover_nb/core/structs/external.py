@@ -52,11 +52,17 @@ class ExternalRole:
         Image with it; empty: that of the job's ``kubernetes`` group.
     env
         Variables beside those of the ``kubernetes`` group, ``NAME=VALUE`` each.
+    together_with
+        Roles of which a node must run on each machine where one of this role does.
+    apart_from
+        Roles of which no node may run on such a machine; with the own name, each has one for itself.
     """
 
     command: tuple[str, ...] = ()
     image: str = ""
     env: tuple[str, ...] = ()
+    together_with: tuple[str, ...] = ()
+    apart_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for item in self.env:
@@ -73,7 +79,7 @@ class FixedRole:
     name
         Lower-case letters and digits. A ``chief`` is the first of those that train, an ``evaluator`` reads
         their checkpoints; other names mean nothing to frameworks.
-    command, image, env
+    command, image, env, together_with, apart_from
         As of `ExternalRole`.
     count, cpu, memory_mib
         Its nodes, and what each of them may use.
@@ -90,6 +96,8 @@ class FixedRole:
     image: str = ""
     env: tuple[str, ...] = ()
     ends_job: bool | None = None
+    together_with: tuple[str, ...] = ()
+    apart_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if ROLE_NAME.fullmatch(self.name) is None:
@@ -120,7 +128,7 @@ class FixedRole:
     @property
     def program(self) -> ExternalRole:
         """Its program."""
-        return ExternalRole(self.command, self.image, self.env)
+        return ExternalRole(self.command, self.image, self.env, self.together_with, self.apart_from)
 
     @property
     def is_awaited(self) -> bool:
@@ -200,6 +208,7 @@ class ExternalSpec:
                 "a ddp job has no chief: any of its workers may leave, and rank 0 is the first of those that "
                 "stay; make the chief's program the workers'"
             )
+        self._check_placement()
 
     @property
     def world(self) -> tuple[Role, ...]:
@@ -224,6 +233,45 @@ class ExternalSpec:
     def fixed(self, role: Role) -> FixedRole | None:
         """Return a role beside worker and PS; None: it is one of these."""
         return next((each for each in self.roles if each.role is role), None)
+
+    @property
+    def placed(self) -> tuple[Role, ...]:
+        """The roles that say where they run."""
+        programs = ((role, self.program(role)) for role in self.every)
+        return tuple(role for role, own in programs if own.together_with or own.apart_from)
+
+    def _check_placement(self) -> None:
+        known = [str(role) for role in self.every]
+        for role in self.placed:
+            own = self.program(role)
+            for name in (*own.together_with, *own.apart_from):
+                if name not in known:
+                    raise InvalidValueError(
+                        f"together_with and apart_from of {role} name roles of the job "
+                        f"({', '.join(known)}), got {name!r}"
+                    )
+            if both := set(own.together_with) & {role, *own.apart_from, *self._apart_by_others(role)}:
+                raise InvalidValueError(
+                    f"{role} cannot be together_with {min(both)}: it is that, or one is apart_from the other"
+                )
+            if role in self._with_all(role):
+                raise InvalidValueError(
+                    f"{role} waits by together_with for roles that wait for it, and none could start; leave "
+                    "one of them out"
+                )
+
+    def _apart_by_others(self, role: Role) -> set[str]:
+        return {str(other) for other in self.every if role in self.program(other).apart_from}
+
+    def _with_all(self, role: Role) -> set[str]:
+        """Return the roles that a role waits for, itself if they wait for it."""
+        found, left = set[str](), list(self.program(role).together_with)
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left += self.program(Role(name)).together_with
+        return found
 
     def program(self, role: Role) -> ExternalRole:
         """Return the user's settings of a role's program."""

@@ -267,6 +267,9 @@ class ProgramsConformance:
         missing = replace(good.foreign, worker=ExternalRole(("no-such-program", "x")))
         with pytest.raises(InvalidValueError, match=r"no-such-program.*install it"):
             cluster.submit(replace(good, foreign=missing))
+        roles = (FixedRole("reader", ("no-such-reader",)),)
+        with pytest.raises(InvalidValueError, match=r"external.reader begins with 'no-such-reader'"):
+            cluster.submit(replace(good, foreign=replace(good.foreign, roles=roles)))
         with pytest.raises(InvalidValueError, match="leave model and data out"):
             cluster.submit(good, model=object())
         with pytest.raises(InvalidValueError, match=r"set plan.ps.count: 1"):

@@ -206,6 +206,8 @@ def _with_roles(spec: ExternalSpec, roles: tuple[FixedRole, ...]) -> ExternalSpe
     """Return programs with other roles, where their framework has them."""
     has_chief, is_tf = spec.framework is not Framework.DDP, spec.framework is Framework.TENSORFLOW
     spec = replace(spec, dynamic_workers=is_tf and spec.n_process % 2 == 0)
+    if spec.n_process == 8:
+        spec = replace(spec, worker=replace(spec.worker, apart_from=("ps", "worker")))
     return replace(spec, roles=tuple(each for each in roles if has_chief or each.name != "chief"))
 
 
@@ -293,6 +295,8 @@ def fits(kind: str, job: JobSpec) -> bool:
     """Whether a kind of export can say what a job runs."""
     framework = None if job.foreign is None else job.foreign.framework
     if framework is Framework.DDP:  # whose programs need our master
+        return kind in {"pods", "scaleplan"}
+    if job.foreign is not None and job.foreign.placed:  # by our master
         return kind in {"pods", "scaleplan"}
     roles = set() if job.foreign is None else {each.name for each in job.foreign.roles}
     torch = framework is Framework.TORCH

@@ -85,6 +85,14 @@ def test_what_a_kind_cannot_say_is_refused(kind, external, role):
         exported(kind, external, role)
 
 
+@pytest.mark.parametrize("kind", ["tfjob", "jobset", "elasticjob", "trainjob"])
+def test_where_roles_run_is_for_pods_alone(kind):
+    placed = replace(TENSORFLOW, worker=replace(TENSORFLOW.worker, apart_from=("ps",)))
+    with pytest.raises(InvalidValueError, match=r"together_with and apart_from .*export pods"):
+        exported(kind, placed)
+    assert exported("pods", placed)[1]
+
+
 def test_a_tfjob_says_that_workers_are_dynamic():
     _, documents = exported("tfjob", replace(TENSORFLOW, dynamic_workers=True))
     assert documents[-1]["spec"]["enableDynamicWorker"] is True

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from external_world import ROOM, RUN, TF, TORCH, World, plan, running
 
+from dlrover_nb.core.backends.programs.program_files import check_placement
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.external import ExternalMaster, ExternalRecord, Member, environment, planned
@@ -271,3 +272,27 @@ def test_without_such_roles_nothing_is_taken():
     assert replace(TF, roles=(LEAD,)).first_worker_leads is False
     assert RUN.command == TF.program(Role.PS).command
     assert WITH_ALL.program(CHIEF).command == ("lead",)
+
+
+@pytest.mark.parametrize(
+    ("worker", "reader", "why"),
+    [
+        ({"together_with": ("writer",)}, {}, r"name roles of the job \(worker, ps, reader\), got 'writer'"),
+        ({"together_with": ("worker",)}, {}, "worker cannot be together_with worker: it is that"),
+        ({"together_with": ("ps",), "apart_from": ("ps",)}, {}, "worker cannot be together_with ps"),
+        ({"together_with": ("reader",)}, {"apart_from": ("worker",)}, "one is apart_from the other"),
+        ({"together_with": ("reader",)}, {"together_with": ("worker",)}, "for roles that wait for it"),
+    ],
+)
+def test_places_that_contradict_each_other_are_refused(worker, reader, why):
+    with pytest.raises(InvalidValueError, match=why):
+        replace(TF, worker=replace(RUN, **worker), roles=(replace(READ, **reader),))
+
+
+def test_of_one_machine_a_place_is_noted_and_of_several_without_pods_refused(caplog):
+    spec = JobSpec("a", foreign=replace(TF, roles=(replace(READ, together_with=("worker",)),)))
+    check_placement(spec)
+    assert "together_with of reader holds, apart_from is not applied" in caplog.text
+    with pytest.raises(InvalidValueError, match="got them of reader: Ray places each program"):
+        check_placement(spec, one_machine=False)
+    check_placement(replace(spec, foreign=TF), one_machine=False)

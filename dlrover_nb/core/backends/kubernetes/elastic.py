@@ -153,12 +153,18 @@ def settled(spec: JobSpec, api: Api) -> JobSpec:
         return _with(spec, NONE)
     is_there = operator_of(api) is not Operator.NONE
     if wanted == AUTO:
-        fits = is_there and external.framework is Framework.TENSORFLOW and not external.roles
+        is_plain = not (external.roles or external.placed)
+        fits = is_there and external.framework is Framework.TENSORFLOW and is_plain
         return _with(spec, DLROVER if fits else NONE)
     if external.framework is Framework.TORCH:
         raise InvalidValueError(
             "operator: dlrover runs only tensorflow programs, got torch, which DLRover starts with its "
             "own launcher; leave operator out, or export --kind elasticjob"
+        )
+    if external.placed:
+        raise InvalidValueError(
+            f"operator: dlrover places pods itself, got together_with or apart_from of {external.placed[0]}; "
+            "leave operator out"
         )
     if external.roles:
         raise InvalidValueError(

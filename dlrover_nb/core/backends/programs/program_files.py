@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import sys
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.node_config import NodeConfig
+
+logger = logging.getLogger(__name__)
 
 _BEGIN = """\
 import sys
@@ -111,6 +114,22 @@ def write_whole(path: Path, text: str) -> None:
     new.touch(mode=0o600)
     new.write_text(text)
     new.replace(path)
+
+
+def check_placement(spec: JobSpec, *, one_machine: bool = True) -> None:
+    """Refuse roles that say where they run among several machines; of one machine, note what that means."""
+    assert spec.foreign is not None
+    for role in spec.foreign.placed:
+        if not one_machine:
+            raise InvalidValueError(
+                f"together_with and apart_from place pods, got them of {role}: Ray places each program where "
+                "it finds room; leave them out, or run the job on Kubernetes"
+            )
+        logger.warning(
+            "job %s: all programs share this machine: together_with of %s holds, apart_from is not applied",
+            spec.name,
+            role,
+        )
 
 
 def check_commands(spec: JobSpec) -> None:

@@ -155,11 +155,12 @@ class RayCluster(OfThisAccount):
 
     def _setup(self, spec: JobSpec) -> ProgramSetup:
         """Return how programs are run: on this machine as this process would run them."""
+        from dlrover_nb.core.backends.programs.program_files import check_placement  # noqa: PLC0415 - as above
         from dlrover_nb.core.backends.programs.running import ProgramSetup  # noqa: PLC0415 - as above
 
-        if not self._one_host():
-            return ProgramSetup(secrets.token_urlsafe(32))
-        return ProgramSetup(secrets.token_urlsafe(32), True, str(Path.cwd()), _inherited(spec))
+        check_placement(spec, one_machine=self._one_host())
+        here = (True, str(Path.cwd()), _inherited(spec)) if self._one_host() else ()
+        return ProgramSetup(secrets.token_urlsafe(32), *here)
 
     def _new_folder(self, spec: JobSpec) -> tuple[Path, Capacity]:
         """Return the run folder of a job that fits and may have its name, and the capacity."""
