@@ -148,6 +148,24 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSession:
+    """Node to PS, over CURVE: open a sealed session (`sealed`) for what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """PS to node, over CURVE: a session, the port that carries it, its password, and its key in base64."""
+
+    endpoint: str
+    password: str
+    session: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"SessionOpened(endpoint={self.endpoint!r}, session={self.session!r}, key=...)"
+
+
+@dataclass(frozen=True, slots=True)
 class Exchanged:
     """PS to worker: the gradients of `step` are applied; the requested values are attached.
 
@@ -237,7 +255,8 @@ class ChunkTaken:
 
 
 BarrierMessage = Join | Arrive | Leave
-ToPs = Exchange | InitDense | KeepGradients | Join | Arrive | Leave | Probe
+OfEpoch = Exchange | InitDense | KeepGradients | Join | Arrive | Leave | Probe  # refused in another one
+ToPs = OfEpoch | OpenSession
 FromPs = (
     Exchanged
     | DenseReady
@@ -245,6 +264,7 @@ FromPs = (
     | Proceed
     | NotMember
     | Probed
+    | SessionOpened
     | StaleEpoch
     | Fenced
     | ExchangeRefused

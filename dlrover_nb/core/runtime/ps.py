@@ -24,7 +24,7 @@ from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.wire import JobKeys, bind_router
+from dlrover_nb.core.runtime.wire import JobKeys, bind_router, is_between_hosts
 from dlrover_nb.core.structs.messages import (
     Adjust,
     Copied,
@@ -47,6 +47,7 @@ from dlrover_nb.core.structs.resizing import Resize
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.flash import PersistFailed
+    from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.wire import Context
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample
@@ -85,7 +86,8 @@ class ParameterServer:
         keys = JobKeys(config.public_key, config.secret_key)
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
-        self._serving = Serving(self._router, accounting, config.node, config.spec)
+        self._sealed = _sealed_router(context, config.listen) if is_between_hosts(self.endpoint) else None
+        self._serving = Serving(self._router, accounting, config.node, config.spec, self._sealed)
         features, model = config.features, config.spec.model
         self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
         self._migration = PsMigration(config.node, self._n_dense, self._new_store, between=agent.tick)
@@ -97,6 +99,8 @@ class ParameterServer:
         self._stopped = self.is_leaving = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
+        if self._sealed is not None:
+            agent.watch(self._sealed.socket)
         agent.watch_descriptor(self._flash.fileno())
 
     def run(self) -> None:
@@ -107,6 +111,8 @@ class ParameterServer:
             self._accounting.switch(Part.OTHER)
             if self._router in ready:
                 self._serving.serve()
+            if self._sealed is not None and self._sealed.socket in ready:
+                self._serving.serve_sealed()
             for endpoint, answer in self._chunk_sender.answers(ready):
                 self._migration.acknowledge(endpoint, answer, time.monotonic())
             self._move_on()
@@ -127,6 +133,9 @@ class ParameterServer:
         self._chunk_sender.close()
         self._agent.unwatch(self._router)
         self._router.close()
+        if self._sealed is not None:
+            self._agent.unwatch(self._sealed.socket)
+            self._sealed.close()
         self._path.unlink(missing_ok=True)
 
     def _obey(self, order: ToNode) -> None:  # noqa: C901 - one flat branch per order
@@ -253,6 +262,12 @@ class ParameterServer:
         for result in self._flash.poll():
             if (saved := self._files.pop(result.number, None)) is not None:
                 self._agent.send(_outcome(saved, result))
+
+
+def _sealed_router(context: Context, listen: str) -> SealedRouter:
+    from dlrover_nb.core.runtime.sealed import SealedRouter  # noqa: PLC0415 - one host needs no cipher
+
+    return SealedRouter(context, listen)
 
 
 def _outcome(saved: Saved, result: Persisted | PersistFailed) -> Saved:

@@ -9,14 +9,12 @@ connection is closed then, so that nothing of the step can arrive later; `Train`
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
@@ -35,8 +33,9 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
     exchange_cost,
 )
+from dlrover_nb.core.runtime.ps_link import PsLink
 from dlrover_nb.core.runtime.store import dense_slice
-from dlrover_nb.core.runtime.wire import JobKeys, connect_dealer, decode, encode, n_byte
+from dlrover_nb.core.runtime.wire import encode, n_byte
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.exchange import FromPs
     from dlrover_nb.core.runtime.trainer import Push
-    from dlrover_nb.core.runtime.wire import Context, Socket
+    from dlrover_nb.core.runtime.wire import Context, JobKeys, Socket
     from dlrover_nb.core.structs.messages import Train
 
     Floats = NDArray[np.float32]
@@ -102,9 +101,9 @@ class PsClient:
         self._agent, self._epoch, self._patience_s = agent, train.ps_epoch, patience_s
         self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
         self._no_dense = np.empty(0, np.float32)
-        self._sockets = [connect_dealer(context, at, identity, keys) for at in train.endpoints]
-        for socket in self._sockets:
-            agent.watch(socket)
+        self._links = [
+            PsLink(context, at, identity=identity, keys=keys, agent=agent) for at in train.endpoints
+        ]
         self._step = 0
         self._pending: dict[_Question, list[Any]] = {}  # unanswered requests and their frames
         self._answered: dict[_Question, tuple[Any, Arrays]] = {}
@@ -178,7 +177,7 @@ class PsClient:
         self._step += 1
         self._asked_s = time.monotonic()
         rate = 1.0 if push is None else push.rate
-        for i in range(len(self._sockets)):
+        for i in range(len(self._links)):
             pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
             request = Exchange(self._epoch, self._step, done, rate)
             self._ask(i, Exchanged, request, [*self._gradients(i, push), pull_rows])
@@ -200,9 +199,8 @@ class PsClient:
 
     def close(self) -> None:
         """Close the sockets; what was not sent is dropped."""
-        for socket in self._sockets:
-            self._agent.unwatch(socket)
-            socket.close(linger=0)
+        for link in self._links:
+            link.close()
 
     def _gradients(self, i: int, push: Push | None) -> Arrays:
         """Return the rows that are pushed to PS i, their gradients, and that of its dense slice."""
@@ -216,15 +214,18 @@ class PsClient:
         frames = encode(request, arrays)
         self._pending[i, kind] = frames
         self._n_byte_sent += n_byte(frames)
-        _send(self._sockets[i], frames)
+        self._links[i].send(frames)
 
     def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
         """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
         again_at_s = time.monotonic() + ASK_AGAIN_S
         wanted_since_s: float | None = None
         while any(question[1] is kind for question in self._pending):
-            for socket in self._agent.wait(_POLL_EVERY_S):
-                self._read(self._sockets.index(socket))
+            ready = self._agent.wait(_POLL_EVERY_S)
+            for i, link in enumerate(self._links):
+                for socket in link.sockets:
+                    if socket in ready and not socket.closed:
+                        self._read(i, socket)
             now_s = time.monotonic()
             if self.interrupted and wanted_since_s is None:
                 wanted_since_s = now_s
@@ -243,10 +244,13 @@ class PsClient:
     def _ask_again(self) -> None:
         for (i, kind), frames in self._pending.items():
             _log.info("PS %d sent no %s for %g s: request repeated", i, kind.__name__, ASK_AGAIN_S)
-            _send(self._sockets[i], frames)
+            self._links[i].unseal()
+            self._links[i].send(frames)
 
-    def _read(self, i: int) -> None:
-        message, arrays = decode(self._sockets[i].recv_multipart(copy=False))
+    def _read(self, i: int, socket: Socket) -> None:
+        if (answer := self._links[i].read(socket)) is None:
+            return
+        message, arrays = answer
         question = i, type(message)
         if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")
@@ -262,14 +266,9 @@ class PsClient:
 
     def _is_of_now(self, message: FromPs) -> bool:
         """Whether it answers the current request, not a repeated one."""
-        of_epoch = not isinstance(message, ExchangeRefused) and message.ps_epoch == self._epoch
+        of_epoch = getattr(message, "ps_epoch", None) == self._epoch
         return of_epoch and getattr(message, "step", self._step) == self._step
 
 
 def _part(batch: PreparedBatch, i: int) -> slice:
     return slice(batch.bounds[i], batch.bounds[i + 1])
-
-
-def _send(socket: Socket, frames: list[Any]) -> None:
-    with contextlib.suppress(zmq.Again):  # full, as the PS is away: repeated later
-        socket.send_multipart(frames, zmq.NOBLOCK, copy=False)

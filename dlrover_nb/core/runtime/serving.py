@@ -34,6 +34,8 @@ from dlrover_nb.core.runtime.exchange import (
     Leave,
     MoveChunk,
     NotMember,
+    OfEpoch,
+    OpenSession,
     Probe,
     Probed,
     Proceed,
@@ -49,10 +51,11 @@ from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.wire import encode, n_byte
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.runtime.wire import Socket
     from dlrover_nb.core.structs.job import JobSpec
@@ -80,10 +83,20 @@ class Serving:
         Of the node, for the log.
     spec
         Kind of synchronization.
+    sealed
+        Carries sealed sessions; it belongs to the caller. None: on one host nothing is encrypted.
     """
 
-    def __init__(self, router: Socket, accounting: TimeAccounting, name: str, spec: JobSpec) -> None:
+    def __init__(
+        self,
+        router: Socket,
+        accounting: TimeAccounting,
+        name: str,
+        spec: JobSpec,
+        sealed: SealedRouter | None = None,
+    ) -> None:
         self._router, self._accounting, self._name, self._spec = router, accounting, name, spec
+        self._sealed = sealed
         self._decoder = MessageDecoder(name, ToPs | MoveChunk)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
@@ -110,7 +123,20 @@ class Serving:
 
     def serve(self) -> None:
         """Answer the pending requests."""
-        for identity, frames in self._requests():
+        for identity, frames in _pending(self._router):
+            if self._sealed is not None:
+                self._sealed.answer_in_clear(identity)
+            self._serve(identity, frames)
+
+    def serve_sealed(self) -> None:
+        """Answer the pending requests of sealed sessions."""
+        assert self._sealed is not None
+        for session, message in _pending(self._sealed.socket):
+            try:
+                identity, frames = self._sealed.unseal(session, message)
+            except WireError as error:
+                self._decoder.drop(str(error), session)
+                continue
             self._serve(identity, frames)
 
     @property
@@ -133,15 +159,7 @@ class Serving:
         _log.info("%s: rounds end without their last %d members", self._name, n)
         self._send_releases(self._barrier.set_backups(n))
 
-    def _requests(self) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
-        for _ in range(_REQUESTS_IN_A_ROW):
-            try:
-                identity, *frames = receive(self._router, copy=False)
-            except zmq.Again:
-                return
-            yield identity.bytes, frames
-
-    def _serve(self, identity: bytes, frames: list[zmq.Frame]) -> None:
+    def _serve(self, identity: bytes, frames: Sequence[Any]) -> None:
         self._accounting.count_bytes(0, n_byte(frames))
         request = self._decoder.read(frames, identity)
         if request is None:
@@ -155,7 +173,8 @@ class Serving:
 
     def _send(self, identity: bytes, answer: object, beside: Arrays | None = None) -> None:
         out = encode(answer, beside or [])
-        self._router.send_multipart([identity, *out], copy=False)
+        if self._sealed is None or not self._sealed.send(identity, out):
+            self._router.send_multipart([identity, *out], copy=False)
         self._accounting.count_bytes(n_byte(out), 0)
 
     def _answer(self, identity: bytes, message: ToPs | MoveChunk, arrays: Arrays) -> None:
@@ -164,13 +183,13 @@ class Serving:
             part = StorePart(ids, table, message.dense_offset, dense)
             self._send(identity, self.take_chunk(message, part))
             return
-        if (worker := worker_of(identity)) in self._forgotten:
-            _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
-            self._send(identity, Fenced(self.epoch))
+        if isinstance(message, OpenSession):
+            self._open_session(identity)
             return
-        if self.store is None or message.ps_epoch != self.epoch:
-            self._send(identity, StaleEpoch(self.epoch))
+        if (refusal := self._refusal(identity, message)) is not None:
+            self._send(identity, refusal)
             return
+        assert self.store is not None
         match message:
             case Exchange():
                 self._exchange(identity, message, arrays, self.store)
@@ -178,18 +197,33 @@ class Serving:
                 self.store.init_dense(*_expect(arrays, (("float32", 1),)))
                 self._send(identity, DenseReady(self.epoch))
             case KeepGradients():
-                rows, gradients, dense = _expect(arrays, _EXCHANGE_ARRAYS[:3])
-                if not message.is_skipped:
-                    self.store.check_push(rows, gradients, dense)
-                kept = None if message.is_skipped else (rows, gradients, dense)
-                self._rounds.keep(message.round, message.worker, kept)
-                self._send(identity, GradientsKept(self.epoch, message.step))
+                self._keep(identity, message, arrays, self.store)
             case Probe():
                 self._send(identity, Probed(self.epoch), _expect(arrays, (("int64", 1),)))
             case Join() | Arrive() | Leave():
                 self._handle_barrier(identity, message)
             case _:
                 assert_never(message)
+
+    def _keep(self, identity: bytes, message: KeepGradients, arrays: Arrays, store: ParameterStore) -> None:
+        rows, gradients, dense = _expect(arrays, _EXCHANGE_ARRAYS[:3])
+        if not message.is_skipped:
+            store.check_push(rows, gradients, dense)
+        kept = None if message.is_skipped else (rows, gradients, dense)
+        self._rounds.keep(message.round, message.worker, kept)
+        self._send(identity, GradientsKept(self.epoch, message.step))
+
+    def _refusal(self, identity: bytes, message: OfEpoch) -> Fenced | StaleEpoch | None:
+        if (worker := worker_of(identity)) in self._forgotten:
+            _log.warning("%s refused %s of %s: it was given up", self._name, type(message).__name__, worker)
+            return Fenced(self.epoch)
+        is_stale = self.store is None or message.ps_epoch != self.epoch
+        return StaleEpoch(self.epoch) if is_stale else None
+
+    def _open_session(self, identity: bytes) -> None:
+        if self._sealed is None:
+            raise WireError("this PS encrypts nothing, as its socket is on its own host")
+        self._send(identity, self._sealed.open_session(identity))
 
     def _handle_barrier(self, identity: bytes, message: BarrierMessage) -> None:
         """Handle a barrier message; the worker is released now, or when its peers have arrived."""
@@ -229,6 +263,15 @@ class Serving:
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
         self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), [rows, dense])
+
+
+def _pending(router: Socket) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
+    for _ in range(_REQUESTS_IN_A_ROW):
+        try:
+            identity, *frames = receive(router, copy=False)
+        except zmq.Again:
+            return
+        yield identity.bytes, frames
 
 
 def worker_of(identity: bytes) -> str:

@@ -123,7 +123,7 @@ class BspClient(SspClient):
         self._push, self._pull = push, pull
         self._step += 1
         if push is not None:
-            for i in range(len(self._sockets)):
+            for i in range(len(self._links)):
                 is_skipped = push.refusal is not None
                 hold = KeepGradients(self._epoch, self._step, self._worker, self._go.round, is_skipped)
                 self._ask(i, GradientsKept, hold, self._gradients(i, push))

@@ -15,6 +15,7 @@ the context: close the sockets, then call `Context.term`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import struct
 import threading
@@ -120,7 +121,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
         raise InvalidValueError(f"listen must be ipc or tcp://ADDRESS, got {listen!r}")
     socket = _new_socket(context, zmq.ROUTER, endpoint)
     socket.router_handover = True  # a node that connects again under its name takes it over
-    if endpoint.startswith("tcp"):
+    if is_between_hosts(endpoint):
         _guard(socket, context, keys)
     try:
         socket.bind(endpoint)
@@ -142,10 +143,46 @@ def new_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) ->
     socket = _new_socket(context, zmq.DEALER, endpoint)
     socket.identity = identity.encode()
     socket.reconnect_ivl_max = 2_000  # ms
-    if endpoint.startswith("tcp"):
+    if is_between_hosts(endpoint):
         socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
         socket.curve_serverkey = keys.public.encode()
     return socket
+
+
+def bind_plain_router(context: Context, listen: str, password: str) -> tuple[Socket, str]:
+    """Bind a ROUTER socket that encrypts nothing, for sealed messages, and return it with its endpoint.
+
+    Parameters
+    ----------
+    listen
+        ``tcp://ADDRESS``; a port in it is left to the other router.
+    password
+        Who connects must know it (see `sealed`).
+    """
+    _start_zap(context)
+    host = listen.removeprefix("tcp://")
+    address = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    endpoint = f"tcp://{address}:*"
+    socket = _new_socket(context, zmq.ROUTER, endpoint)
+    socket.router_handover = True
+    socket.plain_server, socket.zap_domain = True, _domain_of(password.encode())
+    socket.bind(endpoint)
+    return socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
+def connect_plain_dealer(context: Context, endpoint: str, identity: str, password: str) -> Socket:
+    """Return a DEALER socket that connects to a plain router."""
+    socket = _new_socket(context, zmq.DEALER, endpoint)
+    socket.identity = identity.encode()
+    socket.reconnect_ivl_max = 2_000  # ms
+    socket.plain_username, socket.plain_password = identity.encode(), password.encode()
+    socket.connect(endpoint)
+    return socket
+
+
+def is_between_hosts(endpoint: str) -> bool:
+    """Whether an endpoint is reached over the network, and not within one host."""
+    return endpoint.startswith("tcp")
 
 
 def encode(message: object, arrays: Iterable[NDArray[Any]] = ()) -> list[Any]:
@@ -304,8 +341,19 @@ def _serve_zap(socket: Socket) -> None:
 
 
 def _zap_answer(request: list[bytes]) -> list[bytes]:
-    """Answer one ZAP 1.0 request: 200 for the key that the domain names, 400 for anything else."""
+    """Answer one ZAP 1.0 request: 200 for the key or password of the domain, else 400."""
     version, sequence, domain, _address, _identity, mechanism, *credentials = request
-    admitted = mechanism == b"CURVE" and len(credentials) == 1 and z85.encode(credentials[0]) == domain
+    match mechanism, credentials:
+        case b"CURVE", [key]:
+            admitted = z85.encode(key) == domain
+        case b"PLAIN", [_name, password]:
+            admitted = _domain_of(password) == domain
+        case _:
+            admitted = False
     status = (b"200", b"OK") if admitted else (b"400", b"not a key of this job")
     return [version, sequence, *status, b"", b""]
+
+
+def _domain_of(password: bytes) -> bytes:
+    """Return the ZAP domain of a port with this password, so that the handler needs no state."""
+    return hashlib.sha256(password).hexdigest().encode()

@@ -188,7 +188,7 @@ class ProgramsConformance:
         (tmp_path / "end").touch()
         now = ended(handle)
         assert now.phase is JobPhase.SUCCEEDED, now.message
-        assert not program.is_running()
+        until(lambda: not program.is_running(), what="the end of its supervisor")
         lines = [text for text in texts(handle, "worker-0") if "line" in text]
         assert lines[-1] == "the last line"
         numbers = [int(text.split()[1]) for text in lines[:-1]]

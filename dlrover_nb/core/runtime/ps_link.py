@@ -1,0 +1,123 @@
+"""The connection of a worker to one PS: clear or under CURVE, and beside it a sealed session (`sealed`).
+
+Requests use the session once the PS has opened it. They use CURVE again when an answer stays away or is
+damaged, as a port may be closed between two hosts; answers are read from both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+import zmq
+
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.exchange import OpenSession, SessionOpened
+from dlrover_nb.core.runtime.wire import (
+    JobKeys,
+    connect_dealer,
+    connect_plain_dealer,
+    decode,
+    encode,
+    is_between_hosts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.agent import Agent
+    from dlrover_nb.core.runtime.sealed import Seal
+    from dlrover_nb.core.runtime.wire import Context, Socket
+
+_log = logging.getLogger(__name__)
+
+
+class PsLink:
+    """A worker's connection to a PS.
+
+    Parameters
+    ----------
+    context, endpoint, identity, keys
+        Of its socket (`wire.connect_dealer`).
+    agent
+        Polls its sockets.
+    """
+
+    def __init__(
+        self, context: Context, endpoint: str, *, identity: str, keys: JobKeys, agent: Agent
+    ) -> None:
+        self._context, self._agent = context, agent
+        self._socket = connect_dealer(context, endpoint, identity, keys)
+        self._sealed: tuple[Seal, Socket] | None = None
+        agent.watch(self._socket)
+        if is_between_hosts(endpoint):
+            _send(self._socket, encode(OpenSession()))
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether requests use a sealed session now."""
+        return self._sealed is not None
+
+    @property
+    def sockets(self) -> tuple[Socket, ...]:
+        """Sockets that answers may come by."""
+        return (self._socket,) if self._sealed is None else (self._socket, self._sealed[1])
+
+    def send(self, frames: list[Any]) -> None:
+        """Send a request; it is lost while the PS is away."""
+        if self._sealed is None:
+            _send(self._socket, frames)
+        else:
+            seal, socket = self._sealed
+            _send(socket, seal.seal(frames))
+
+    def read(self, socket: Socket) -> tuple[Any, list[NDArray[Any]]] | None:
+        """Return an answer that one of the sockets has; None: it was for the link alone, or was dropped.
+
+        Raises
+        ------
+        WireError
+            When the PS sent what is no answer.
+        """
+        frames: Sequence[Any] = socket.recv_multipart(copy=False)
+        if self._sealed is not None and socket is self._sealed[1]:
+            try:
+                frames = self._sealed[0].open(frames)
+            except WireError as error:  # anyone on the way may have sent it
+                _log.warning("an answer of a PS was dropped, further requests use CURVE: %s", error)
+                self.unseal()
+                return None
+        message, arrays = decode(frames)
+        if isinstance(message, SessionOpened):
+            self._use(message)
+            return None
+        return message, arrays
+
+    def unseal(self) -> None:
+        """Use CURVE from now on."""
+        if self._sealed is not None:
+            self._agent.unwatch(self._sealed[1])
+            self._sealed[1].close(linger=0)
+            self._sealed = None
+
+    def close(self) -> None:
+        """Close the sockets; what was not sent is dropped."""
+        self.unseal()
+        self._agent.unwatch(self._socket)
+        self._socket.close(linger=0)
+
+    def _use(self, opened: SessionOpened) -> None:
+        from dlrover_nb.core.runtime.sealed import seal_of_worker  # noqa: PLC0415 - one host needs no cipher
+
+        self.unseal()
+        socket = connect_plain_dealer(self._context, opened.endpoint, opened.session, opened.password)
+        self._sealed = seal_of_worker(opened), socket
+        self._agent.watch(socket)
+
+
+def _send(socket: Socket, frames: list[Any]) -> None:
+    with contextlib.suppress(zmq.Again):  # full, as the PS is away: repeated later
+        socket.send_multipart(frames, zmq.NOBLOCK, copy=False)

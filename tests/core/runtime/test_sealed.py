@@ -1,0 +1,248 @@
+"""Sealed sessions: only their two ends read and write them, each message counts once, and CURVE remains."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import zmq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from node_world import FEATURES, SPEC, World, shard
+from waiting import LIMIT_S
+
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime import ps_client, sealed
+from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.ps_link import PsLink
+from dlrover_nb.core.runtime.sealed import Seal, SealedRouter, seal_of_worker
+from dlrover_nb.core.runtime.wire import MAX_FRAMES, bind_router, connect_plain_dealer, new_keys
+from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.resources import Role
+
+FRAMES = st.lists(st.binary(max_size=50), min_size=1, max_size=MAX_FRAMES)
+SHARDS = [shard(n) for n in (4, 0, 2)]
+
+
+def two_ends():
+    key = secrets.token_bytes(32)
+    return Seal(key, sends=1, receives=2), Seal(key, sends=2, receives=1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(messages=st.lists(FRAMES, max_size=5), lost=st.sets(st.integers(0, 4)))
+def test_what_one_end_seals_the_other_opens_also_when_messages_before_were_lost(messages, lost):
+    one, other = two_ends()
+    for number, frames in enumerate(messages):
+        message = one.seal(frames)
+        assert not any(len(frame) > 16 and frame in message[1:] for frame in frames)
+        if number not in lost:
+            assert other.open(message) == frames
+            assert one.open(other.seal(frames[::-1])) == frames[::-1]
+
+
+@settings(deadline=None, max_examples=200)
+@given(frames=FRAMES, data=st.data())
+def test_no_changed_message_is_opened_and_the_right_one_still_is(frames, data):
+    one, other = two_ends()
+    message = one.seal(frames)
+    changed = list(message)
+    at = data.draw(st.integers(0, len(message) - 1))
+    match data.draw(st.sampled_from(["bit", "drop", "double", "swap"])):
+        case "bit":
+            bit = data.draw(st.integers(0, len(message[at]) * 8 - 1))
+            spoilt = bytearray(message[at])
+            spoilt[bit // 8] ^= 1 << bit % 8
+            changed[at] = bytes(spoilt)
+        case "drop":
+            del changed[at]
+        case "double":
+            changed.insert(at, message[at])
+        case "swap":
+            to = data.draw(st.integers(0, len(message) - 1))
+            changed[at], changed[to] = changed[to], changed[at]
+    if changed != message:
+        with pytest.raises(WireError):
+            other.open(changed)
+    assert other.open(message) == frames
+
+
+@settings(deadline=None, max_examples=100)
+@given(noise=st.lists(st.binary(max_size=60), max_size=MAX_FRAMES + 3))
+def test_noise_is_refused(noise):
+    with pytest.raises(WireError):
+        two_ends()[0].open(noise)
+
+
+def test_a_message_counts_once_in_its_direction_and_its_session_alone():
+    one, other = two_ends()
+    first, second = one.seal([b"first"]), one.seal([b"second"])
+    assert other.open(second) == [b"second"]
+    for old in (first, second):
+        with pytest.raises(WireError, match="a repetition"):
+            other.open(old)
+    with pytest.raises(WireError, match="not of this session"):
+        one.open(one.seal([b"back to its sender"]))
+    with pytest.raises(WireError, match="not of this session"):
+        two_ends()[1].open(one.seal([b"of another session"]))
+
+
+@pytest.fixture
+def context():
+    with zmq.Context() as context:
+        yield context
+
+
+@pytest.fixture
+def router(context):
+    router = SealedRouter(context, "tcp://127.0.0.1:5")  # the port is that of the other router
+    yield router
+    router.close()
+
+
+def exchanged(context, router, opened):
+    """Send a message in a session, and return whose it is and the answer to it."""
+    seal = seal_of_worker(opened)
+    with connect_plain_dealer(context, opened.endpoint, opened.session, opened.password) as dealer:
+        dealer.send_multipart(seal.seal([b"question"]))
+        assert router.socket.poll(LIMIT_S * 1000)
+        session, *message = router.socket.recv_multipart()
+        peer, frames = router.unseal(session, message)
+        assert frames == [b"question"]
+        assert router.send(peer, [b"answer"])
+        assert dealer.poll(LIMIT_S * 1000)
+        return peer, seal.open(dealer.recv_multipart())
+
+
+def test_a_session_is_answered_sealed_until_its_peer_asks_in_clear(context, router):
+    opened = router.open_session(b"worker-0/1/1")
+    assert not router.send(b"worker-0/1/1", [b"CURVE carries this"])
+    assert exchanged(context, router, opened) == (b"worker-0/1/1", [b"answer"])
+    router.answer_in_clear(b"worker-0/1/1")
+    assert not router.send(b"worker-0/1/1", [b"and this"])
+
+
+def test_a_later_session_of_a_node_ends_its_earlier_ones_and_no_others(context, router):
+    opened = router.open_session(b"worker-0/1/1")
+    kept = router.open_session(b"worker-1/1/1")
+    router.open_session(b"worker-0/1/2")
+    with pytest.raises(WireError, match="no open session"):
+        router.unseal(opened.session.encode(), seal_of_worker(opened).seal([b"x"]))
+    assert exchanged(context, router, kept) == (b"worker-1/1/1", [b"answer"])
+
+
+def test_who_does_not_know_the_password_is_not_heard(context, router):
+    opened = router.open_session(b"worker-0/1/1")
+    wrong = replace(opened, password="0" * 32)
+    with connect_plain_dealer(context, wrong.endpoint, wrong.session, wrong.password) as stranger:
+        stranger.send(b"noise")
+        with context.socket(zmq.DEALER) as nobody:
+            nobody.linger = 0
+            nobody.connect(opened.endpoint)
+            nobody.send(b"noise")
+            assert not router.socket.poll(500)
+    assert exchanged(context, router, opened)[1] == [b"answer"]
+
+
+def test_the_key_of_a_session_is_not_shown(router):
+    opened = router.open_session(b"worker-0/1/1")
+    assert opened.key not in repr(opened)
+    assert opened.password not in repr(opened)
+
+
+@pytest.fixture
+def sealed_requests(monkeypatch):
+    """Count the messages that each end sealed."""
+    sealings = []
+    seal = Seal.seal
+
+    def counted(self, frames):
+        sealings.append(self._sends)
+        return seal(self, frames)
+
+    monkeypatch.setattr(Seal, "seal", counted)
+    return sealings
+
+
+@pytest.mark.parametrize("sync", list(Sync))
+def test_training_between_hosts_is_sealed_and_gives_the_losses_of_one_process(sync, sealed_requests):
+    spec = replace(SPEC, sync=sync)
+    single = train_single(SPEC, FEATURES, shards=SHARDS)
+    losses = []
+    with World(spec=spec, listen="tcp://127.0.0.1") as world:
+        world.start("w0", Role.WORKER, losses.append)
+        world.send("w0", world.start_ps(2))
+        world.train("w0", SHARDS)
+        assert not world.errors
+    np.testing.assert_allclose(losses, single.losses, rtol=1e-6)
+    n_step = len(losses)
+    assert sealed_requests.count(1) >= 2 * n_step, "two PS"
+    assert sealed_requests.count(2) >= 2 * n_step
+
+
+def test_within_one_host_nothing_is_sealed(sealed_requests):
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        world.train("w0", SHARDS[:1])
+    assert not sealed_requests
+
+
+@pytest.mark.parametrize("fault", ["closed port", "spoilt answers"])
+def test_training_goes_on_under_curve_where_a_session_does_not_work(fault, monkeypatch, sealed_requests):
+    monkeypatch.setattr(ps_client, "ASK_AGAIN_S", 0.3)
+    if fault == "closed port":
+        opening = SealedRouter.open_session
+        monkeypatch.setattr(
+            SealedRouter,
+            "open_session",
+            lambda *args: replace(opening(*args), endpoint="tcp://127.0.0.1:9"),
+        )
+    else:
+        key = sealed.seal_of_worker
+        monkeypatch.setattr(sealed, "seal_of_worker", lambda opened: Spoilt(key(opened)))
+    single = train_single(SPEC, FEATURES, shards=SHARDS)
+    losses = []
+    with World(listen="tcp://127.0.0.1") as world:
+        world.start("w0", Role.WORKER, losses.append)
+        world.send("w0", world.start_ps(2))
+        world.train("w0", SHARDS)
+        assert not world.errors
+    np.testing.assert_allclose(losses, single.losses, rtol=1e-6)
+    assert sealed_requests, "a session was tried"
+
+
+class Spoilt:
+    """A seal whose answers are changed on their way."""
+
+    def __init__(self, seal):
+        self._seal = seal
+
+    def seal(self, frames):
+        return self._seal.seal(frames)
+
+    def open(self, message):
+        return self._seal.open([*message[:-1], message[-1].bytes[:-1]])
+
+
+class Idle:
+    """What a link needs of an agent."""
+
+    def watch(self, socket):
+        pass
+
+    def unwatch(self, socket):
+        pass
+
+
+def test_a_link_within_a_host_asks_for_no_session(context, tmp_path):
+    keys = new_keys()
+    router, endpoint = bind_router(context, "ipc", tmp_path / "s" / "r", keys)
+    with router:
+        link = PsLink(context, endpoint, identity="w/1/1", keys=keys, agent=Idle())
+        link.send([b"question"])
+        assert router.poll(LIMIT_S * 1000)
+        assert router.recv_multipart() == [b"w/1/1", b"question"]
+        link.close()
