@@ -64,7 +64,8 @@ class JobBuilder:
             Its program and arguments; a text is split as a shell does. Of jobs of our own trainer: none.
         **settings
             Of `count`, `cpu` and `memory_mib` those that differ from the default; of an external job's role
-            also the other keys that it has in a job file (`image`, `env`, `ends_job`).
+            also the other keys that it has in a job file (`image`, `env`, `ends_job`, `together_with`,
+            `apart_from`).
         """
         words = shlex.split(command) if isinstance(command, str) else list(command)
         said = _written(settings) | ({"command": words} if words else {})
@@ -74,7 +75,7 @@ class JobBuilder:
         size = {key: said.pop(key) for key in _PLAN if key in said}
         plan = {**self.content.get("plan", {}), name: size}
         sized = replace(self, content={**self.content, "plan": plan})
-        return sized.programs(**{name: said}) if said else sized
+        return sized.programs(**{name: said}) if said or name in self._external else sized
 
     def programs(self, **keys: object) -> JobBuilder:
         """Return the builder with keys of the job file's ``external`` group, such as ``framework``."""

@@ -23,6 +23,12 @@ def fixed_needs(spec: JobSpec) -> list[Need]:
     return [(each.cpu, each.memory_mib) for each in roles for _ in range(each.count)]
 
 
+def fixed_per_hour(spec: JobSpec) -> float:
+    """Return what the fixed nodes cost in an hour; 0 where a price is unknown, as no other is told then."""
+    needs = fixed_needs(spec)
+    return spec.prices.per_hour(sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs)) or 0.0
+
+
 def capacity_left(spec: JobSpec, capacity: Capacity) -> Capacity:
     """Return the machines without the room of fixed nodes: nothing where these do not fit."""
     needs = fixed_needs(spec)
@@ -53,13 +59,13 @@ def limits_left(spec: JobSpec) -> JobSpec:
     if not needs:
         return spec
     cpu, memory_mib = sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs)
-    bounds, price = spec.bounds, spec.prices.per_hour(cpu, memory_mib)
+    bounds = spec.bounds
     quota_cpu = _left("bounds.quota_cpu", bounds.quota_cpu, cpu)
     quota_mib = _left("bounds.quota_memory_mib", bounds.quota_memory_mib, memory_mib)
     within = replace(
         bounds, quota_cpu=quota_cpu, quota_memory_mib=None if quota_mib is None else int(quota_mib)
     )
-    budget = _left("budget_per_hour", spec.budget_per_hour, price or 0.0)
+    budget = _left("budget_per_hour", spec.budget_per_hour, fixed_per_hour(spec))
     return replace(spec, bounds=within, budget_per_hour=budget)
 
 
