@@ -22,6 +22,7 @@ from dlrover_nb.widgets.plans import (
     gain_facts,
     plans_table,
 )
+from dlrover_nb.widgets.restarts import restart_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -268,7 +269,8 @@ def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
     else:
         facts = Facts((("plan", str(w.plan)), *_gain(w.candidate, now, snapshot)))
     table = plans_table(snapshot.ran or snapshot.target, w.plan, "asked about")
-    return facts, table, *_offer(w, snapshot)
+    change = () if w.refusal else restart_facts(snapshot, w.plan)
+    return facts, table, *([Facts(change)] if change else ()), *_offer(w, snapshot)
 
 
 def _gain(new: Candidate, now: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
