@@ -115,7 +115,16 @@ def test_a_job_without_a_name_is_named_after_its_file(memory: MemoryCluster) -> 
 def test_keys_are_named_as_the_flags_of_the_command_line() -> None:
     for flag, path, *_ in SUBMIT_FLAGS:
         keyword = flag.removeprefix("--").replace("-", "_")
-        if keyword in {"early_stopping", "patience", "min_gain", "data", "model", "from"}:
+        if keyword in {
+            "early_stopping",
+            "patience",
+            "min_gain",
+            "target",
+            "decline",
+            "data",
+            "model",
+            "from",
+        }:
             continue  # groups, keys of a group that is off by default, and a word of Python
         keyword += "_mib" * keyword.endswith("_memory")
         assert settings_of({keyword: 1}) == ((path, 1),)

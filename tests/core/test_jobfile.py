@@ -170,7 +170,10 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
             "unknown early_stopping.metric 'acc'; did you mean 'auc'?",
         ),
         ("name: x\nearly_stopping: {patience: 0}", "early_stopping: early stopping patience must be >= 1"),
-        ("name: x\nearly_stopping: yes", "early_stopping must be a group of metric, patience, min_gain"),
+        (
+            "name: x\nearly_stopping: yes",
+            "early_stopping must be a group of metric, patience, min_gain, target, decline",
+        ),
         ("name: X", "job name must be 1-52 lower-case letters"),
     ],
 )
@@ -190,7 +193,7 @@ def test_early_stopping_is_off_unless_asked_for() -> None:
 
 def test_words_that_may_stand_at_a_key_are_known_for_completion() -> None:
     assert known_values("model.optimizer") == ("sgd", "adagrad", "adam")
-    assert known_values("early_stopping.metric") == ("auc", "log_loss")
+    assert known_values("early_stopping.metric") == ("auc", "log_loss", "loss")
     assert known_values("overlap") == ("true", "false")
     assert known_values("model.name") == tuple(sorted(MODELS))
     assert known_values("batch_size") == known_values("name") == known_values("model.nope.x") == ()
@@ -200,7 +203,7 @@ def test_keys_of_groups_are_known_for_completion() -> None:
     assert known_keys()[:2] == ("name", "owner")
     assert "epochs" in known_keys()
     assert known_keys("plan.ps") == ("count", "cpu", "memory_mib")
-    assert known_keys("early_stopping") == ("metric", "patience", "min_gain")
+    assert known_keys("early_stopping") == ("metric", "patience", "min_gain", "target", "decline")
     assert known_keys("name") == known_keys("plan.nope") == ()
 
 

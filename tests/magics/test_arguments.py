@@ -284,7 +284,7 @@ def test_the_help_of_submit_shows_the_defaults_of_the_code() -> None:
         if " " in shown[flag] or not shown[flag]:  # a sentence
             continue
         n_compared += 1
-        typed = f"submit x {'--early-stopping auc ' if flag in {'--patience', '--min-gain'} else ''}"
+        typed = f"submit x {'--early-stopping auc ' if flag in {'--patience', '--min-gain', '--target', '--decline'} else ''}"
         given = spec_of(
             None, GRAMMAR.parse_line(f"{typed} {flag} {shown[flag]}").values["settings"], None, {}
         )

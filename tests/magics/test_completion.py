@@ -82,7 +82,7 @@ def offered(text: str) -> tuple[str, ...]:
         ("%%dlrover submit x\nplan:\n  worker:\n    count: 1\n  ps:\n    c", ("count: ", "cpu: ")),
         ("%%dlrover submit x\nmode: s", ("suggest",)),
         ("%%dlrover submit x\nmodel:\n  optimizer: ada", ("adagrad", "adam")),
-        ("%%dlrover submit x\nearly_stopping:\n  metric: ", ("auc", "log_loss")),
+        ("%%dlrover submit x\nearly_stopping:\n  metric: ", ("auc", "log_loss", "loss")),
         ("%%dlrover submit x\nbatch_size: ", ()),
         ("%%dlrover submit x\nplan: {wor", ("worker: ",)),
         ("%%dlrover submit x\nplan: {worker: {count: 1, c", ("cpu: ",)),

@@ -64,7 +64,7 @@ class Analyst:
         self._situation: Situation | None = None
         self._seen: frozenset[ResourcePlan] = frozenset()  # plans with samples in it
         self._cache: Analysis | None = None
-        self._n_observed = self._n_change = 0
+        self._n_observed = self._n_change = self._n_quality = 0
         self._published: Analysis | None = None
         self._told_feasible: bool | None = None  # of the deadline, as the story last said
         self._observed_at_s = self._since_s = self._published_at_s = state.job.at_s
@@ -76,9 +76,15 @@ class Analyst:
             self._situation is None
             or plan not in self._seen
             or self._measured.n_change > self._n_change
+            or self._has_news_of_stop(at_s)
             or self._measured.n_seen >= self._n_observed * (1 + growth)
             or at_s >= self._observed_at_s + max(self._settings.refit_s, growth * (at_s - self._since_s))
         )
+
+    def _has_news_of_stop(self, at_s: float) -> bool:
+        """Whether the job was evaluated since, and not so often that the fits would keep the master busy."""
+        is_new = self._measured.quality.n_seen > self._n_quality
+        return is_new and at_s >= self._observed_at_s + self._settings.refit_s
 
     def observe(self, plan: ResourcePlan, at_s: float) -> None:
         """Freeze the input of planning, with `plan` as the present one.
@@ -91,10 +97,10 @@ class Analyst:
         if not samples and job.prior is None:
             return
         self._observed_at_s, self._n_observed = at_s, self._measured.n_seen
-        self._n_change = self._measured.n_change
+        self._n_change, self._n_quality = self._measured.n_change, self._measured.quality.n_seen
         self._seen = frozenset(sample.plan for sample in samples)
         self._protection.observe(at_s)
-        due_s, pins = job.spec.due_s(job.at_s), self._state.pins
+        due_s, pins, stop = job.spec.due_s(job.at_s), self._state.pins, self._measured.stop
         self._situation = Situation(
             spec=job.spec,
             capacity=job.capacity,
@@ -102,7 +108,7 @@ class Analyst:
             embedding_dim=job.embedding_dim,
             plan=plan,
             samples=samples,
-            n_sample_left=self._measured.n_left,
+            n_sample_left=self._measured.n_left if stop is None or stop.why_not else stop.n_sample_left,
             pauses=self._pauses,
             memory_mib=self._protection.floors(plan, pins),
             pins=pins,
@@ -111,6 +117,7 @@ class Analyst:
             must_move=job.must_move,
             deadline_chance=self._settings.planner.deadline_chance,
             memory_use=self._protection.uses(plan, job.spec, pins, at_s),
+            stop=stop,
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

@@ -58,6 +58,7 @@ from dlrover_nb.core.structs.events import (
     PlanApplied,
     PlanFailed,
     ProgressMade,
+    QualityMeasured,
     QuotaChanged,
     Remember,
     RoomChanged,
@@ -197,6 +198,9 @@ class Controller:
             case ProgressMade(n_sample_done=n_sample_done):
                 self._measured.progress(n_sample_done)
                 return ()
+            case QualityMeasured():
+                self._measured.quality.add(event)
+                return ()
             case Ticked():
                 return ()  # only auto mode and memory depend on time, and both are checked after every event
             case Decided(at_s, decision):
@@ -286,6 +290,7 @@ class Controller:
             mitigations=self._actions.all,
             node_errors=self._nodes.errors(self.at_s),
             queue=self._state.queue,
+            stop=None if shown is None else shown.situation.stop,
         )
 
     def queries(self) -> PlanQueries:

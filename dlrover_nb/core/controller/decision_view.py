@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.samples import ProfileSample
     from dlrover_nb.core.structs.snapshot import Curve, FitReport, MemoryLine, PlanMarker
+    from dlrover_nb.core.structs.stopping import StopForecast
     from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 
@@ -43,6 +44,7 @@ class DecisionView:
     mitigations: tuple[Mitigation, ...]
     node_errors: tuple[NodeErrors, ...]
     queue: QueuePlace | None = None
+    stop: StopForecast | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
+from dlrover_nb.core.controller.quality_log import QualityLog
 from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
+    from dlrover_nb.core.structs.stopping import StopForecast
 
 PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
 RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
@@ -60,6 +62,8 @@ class Measurement:
         Steady samples so far, including those no longer kept.
     n_change
         How often the job's speed changed under the same plan.
+    quality
+        Its evaluations, where it may stop early.
     """
 
     def __init__(self, settings: ControllerSettings, spec: JobSpec, n_sample_total: int) -> None:
@@ -67,6 +71,7 @@ class Measurement:
         self._n_sample_total = n_sample_total
         self._n_epoch = spec.n_epoch
         self._n_sample_done = 0
+        self.quality = QualityLog(spec, n_sample_total)
         self._windows = SteadyWindows(settings, spec)
         self._use = UseLog(settings.settle_s, spec.link_gbit_per_s)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
@@ -114,11 +119,18 @@ class Measurement:
 
     def progress(self, n_sample_done: int) -> None:
         """Record how many samples are trained."""
+        if n_sample_done < self._n_sample_done:  # a rollback
+            self.quality.undo_from(n_sample_done + 1)
         self._n_sample_done = n_sample_done
 
     @property
+    def stop(self) -> StopForecast | None:
+        """Where the job is likely to end; None: it has no rule to stop early."""
+        return self.quality.outlook(self._n_sample_done)
+
+    @property
     def n_left(self) -> int:
-        """Samples still to train."""
+        """Samples still to train, if it does not stop early."""
         return max(self._n_sample_total - self._n_sample_done, 0)
 
     def paused(self, before: ResourcePlan, after: ResourcePlan, pause_s: float) -> None:

@@ -181,4 +181,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         node_errors=view.node_errors,
         queue=view.queue,
         reported=master.reported,
+        stop=view.stop,
     )

@@ -20,7 +20,7 @@ import numpy as np
 from dlrover_nb.core.pareto.exact import non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, Due, chances, most_probable
+from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, chances, most_probable
 from dlrover_nb.core.planner.experiments import experiment
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.right_size import memory_words
@@ -314,11 +314,11 @@ def _rescues(analysis: Analysis) -> NDArray[np.bool_]:
 
 def _endangers(analysis: Analysis, settings: PlannerSettings) -> bool:
     """Whether an experiment that fails, and the way back, could cost the deadline that is met now."""
-    s, now = analysis.situation, analysis.current
-    if s.deadline_left_s is None or now.in_time is None or now.in_time < s.deadline_chance:
+    s, now, due = analysis.situation, analysis.current, analysis.situation.due
+    if due is None or now.in_time is None or now.in_time < s.deadline_chance:
         return False
     lost_s = settings.experiment_s + 2 * MOVE_PAUSE_S[s.spec.migration]
-    after = chances(now.prediction, lost_s, Due(s.n_sample_left, s.deadline_left_s))
+    after = chances(now.prediction, lost_s, due)
     return bool(after < s.deadline_chance)
 
 

@@ -16,7 +16,7 @@ from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.batch import batch_sizes, exchange, mini_batch
 from dlrover_nb.core.planner.completion import Completion
-from dlrover_nb.core.planner.deadline import Due, chances, most_probable
+from dlrover_nb.core.planner.deadline import chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
 from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
@@ -142,10 +142,9 @@ class Analysis:
     @cached_property
     def in_time(self) -> Array | None:
         """Probability of each plan of the space to finish by the deadline; None without one."""
-        s = self.situation
-        if s.deadline_left_s is None:
+        due = self.situation.due
+        if due is None:
             return None
-        due = Due(s.n_sample_left, s.deadline_left_s)
         return chances(self.predictions, self.completion.pauses(self.space), due)
 
     @cached_property

@@ -138,7 +138,7 @@ class Bid:
             ps_memory_mib=self.space.ps_memory_mib,
             deadline_left_s=s.deadline_left_s,
             priority=s.spec.priority,
-            sure_share=sure_share(self.now, s.deadline_chance),
+            sure_share=sure_share(self.now, s.deadline_chance, s.due),
             ps_share=self.space.ps_share,
         )
 

@@ -15,7 +15,7 @@ from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
-from dlrover_nb.core.planner.deadline import Due, chances
+from dlrover_nb.core.planner.deadline import chances
 from dlrover_nb.core.planner.restarts import restart_words
 from dlrover_nb.core.planner.situation import Situation, gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
@@ -110,8 +110,7 @@ def bare_candidate(
 ) -> Candidate:
     """Return a plan as a candidate without what is slow to compute: its breakdown and its reason."""
     cost = pricing.cost_per_hour(plan, situation.spec.prices)
-    finish_s, due_s = situation.n_sample_left / prediction.samples_per_s + pause_s, situation.deadline_left_s
-    due = None if due_s is None else Due(situation.n_sample_left, due_s)
+    finish_s, due = situation.n_sample_left / prediction.samples_per_s + pause_s, situation.due
     return Candidate(
         plan=plan,
         prediction=prediction,

@@ -6,11 +6,15 @@ mean, each side of the centre with its own width; the probability that it is fas
 It is a constraint of planning: among the plans that reach the wanted chance advice chooses as it does without
 a deadline, and where none does, the most probable one (`planner.advice`).
 
+A job that may stop early has as much left as its evaluations predict (`deadline.remaining`): the doubt in
+that adds to the one in the speed. It is never less probable than if the job trained all its passes.
+
 Rejected: the predicted finish against the deadline. It promises a plan that is late every second time.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,10 +38,32 @@ RESCUE = 0.1  # a gain of chance that outweighs rules which keep auto mode from 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a job has left to do, and until when: samples, and seconds (negative: the deadline has passed)."""
+    """What a job has left to do, and until when: samples, and seconds (negative: the deadline has passed).
+
+    Parameters
+    ----------
+    n_more, n_less
+        Of a job that may stop early: from `n_sample_left` to the ends of their 90 % band.
+    all_left
+        The samples that it trains if it does not; None: it cannot stop early.
+    """
 
     n_sample_left: int
     left_s: float
+    n_more: int = 0
+    n_less: int = 0
+    all_left: int | None = None
+
+    @property
+    def doubt_more(self) -> float:
+        """The band above `n_sample_left` as a logarithm."""
+        return math.log1p(self.n_more / max(self.n_sample_left, 1))
+
+    @property
+    def doubt_less(self) -> float:
+        """The band below it as a logarithm."""
+        n = max(self.n_sample_left, 1)
+        return math.log(n / max(n - self.n_less, 1))
 
 
 def chances(predictions: Predictions | Prediction, pause_s: Array | float, due: Due) -> Array:
@@ -57,17 +83,30 @@ def chances(predictions: Predictions | Prediction, pause_s: Array | float, due: 
     with np.errstate(over="ignore"):  # of next to no time: no finite speed is enough
         needed = np.divide(due.n_sample_left, time_s, out=np.full(centre.shape, np.inf), where=time_s > 0)
     ahead = np.log(centre) - np.log(needed)
-    doubt = np.where(ahead >= 0, predictions.doubt_below, predictions.doubt_above) / Z_90
-    return np.asarray(ndtr(ahead / np.maximum(doubt, LEAST_SD)))
+    below = np.hypot(predictions.doubt_below, due.doubt_more)
+    above = np.hypot(predictions.doubt_above, due.doubt_less)
+    doubt = np.where(ahead >= 0, below, above) / Z_90
+    found = np.asarray(ndtr(ahead / np.maximum(doubt, LEAST_SD)))
+    if due.all_left is None:
+        return found
+    at_latest = chances(predictions, pause_s, Due(due.all_left, due.left_s))
+    return np.asarray(np.maximum(found, at_latest))
 
 
-def sure_share(prediction: Prediction, chance: float) -> float:
+def sure_share(prediction: Prediction, chance: float, due: Due | None = None) -> float:
     """Return which share of a predicted speed is reached with a probability of at least one half.
 
-    A plan finishes in time with that probability where this share of its speed is enough.
+    A plan finishes in time with that probability where this share of its speed is enough. Of a job that may
+    stop early, the doubt in its end counts as one in its speed.
     """
-    doubt = max(prediction.doubt_below / Z_90, LEAST_SD)
-    return float(np.exp(-ndtri(chance) * doubt))
+    quantile = float(ndtri(chance)) / Z_90
+
+    def share(more: float) -> float:
+        return math.exp(-quantile * max(math.hypot(prediction.doubt_below, more), LEAST_SD * Z_90))
+
+    if due is None or due.all_left is None:
+        return share(0.0)
+    return max(share(due.doubt_more), share(0.0) * max(due.n_sample_left, 1) / max(due.all_left, 1))
 
 
 def most_probable(chance: Array, finish_s: Array) -> int:

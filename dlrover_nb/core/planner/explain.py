@@ -271,6 +271,8 @@ def _deadline(analysis: Analysis, candidate: Candidate, smaller: Sequence[Candid
         f"deadline in {left_s / 60:,.0f} min, met with {percent(chance)} probability, "
         f"{margin_words(candidate.margin_s)}"
     )
+    if s.stop is not None:
+        ends = f"{ends}, as {s.stop.words}"
     if chance < wanted:
         return [f"{ends}: {percent(wanted)} is wanted"]
     late = [change_words(candidate.plan, c.plan) for c in smaller if (c.in_time or 0.0) < wanted]

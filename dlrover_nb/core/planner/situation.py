@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.planner.deadline import Due
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.job import Migration
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary
     from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.stopping import StopForecast
 
     Array = NDArray[np.float64]
 
@@ -49,10 +51,22 @@ class Situation:
     must_move: bool = False  # new PS must fit beside those that serve
     deadline_chance: float = DEADLINE_CHANCE  # the wanted probability to finish by the deadline
     memory_use: tuple[MemoryUse, ...] = ()  # of roles whose memory may be lowered
+    stop: StopForecast | None = None  # of a job that may stop early: then `n_sample_left` is by it
 
     def __post_init__(self) -> None:
         bounds = completed(self.spec.bounds, self.capacity, self.spec.plan)
         object.__setattr__(self, "spec", replace(self.spec, bounds=bounds))
+
+    @property
+    def due(self) -> Due | None:
+        """What is left to do and until when; None without a deadline."""
+        if self.deadline_left_s is None:
+            return None
+        stop = self.stop
+        if stop is None or stop.why_not:
+            return Due(self.n_sample_left, self.deadline_left_s)
+        all_left = max(stop.n_total - stop.n_done, self.n_sample_left)
+        return Due(self.n_sample_left, self.deadline_left_s, stop.n_more, stop.n_less, all_left)
 
     @property
     def beside(self) -> ResourcePlan | None:

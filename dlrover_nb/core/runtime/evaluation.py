@@ -1,10 +1,10 @@
 """Evaluations between passes, the rule of early stopping, and the final evaluation.
 
-With `JobSpec.early_stopping` the held-out rows are scored after every pass but the last, which the final
-evaluation follows anyway. A round grants evaluation shards before training shards, and training goes on
-meanwhile. So its parameters advance a little while it scores, and a pass counts as over when as many rows
-were trained as it has, though a few of them may belong to the next. Pausing for each round was rejected: it
-would cost more than it gains.
+With `JobSpec.early_stopping` on a metric of held-out rows these are scored after every pass but the last,
+which the final evaluation follows anyway (the training loss: `training_loss`). A round grants evaluation
+shards before training shards, and training goes on meanwhile. So its parameters advance a little while it
+scores, and a pass counts as over when as many rows were trained as it has, though a few of them may belong to
+the next. Pausing for each round was rejected: it would cost more than it gains.
 
 When the rule ends training, the ledger grants nothing more; the job ends as after its last pass, with the
 current parameters. Going back to those of the best round was rejected: with parameters on PS and hashed
@@ -29,10 +29,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.deadline.stop_rule import stop_reason
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import skipped_batches
+from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.state_records import WithoutScore
 from dlrover_nb.core.structs.early_stopping import Metric
+from dlrover_nb.core.structs.events import QualityMeasured
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import EvaluationRound
 
@@ -51,7 +54,6 @@ if TYPE_CHECKING:
     Evaluate = Callable[[ScoreSums], Evaluation]
 
 MOST_WITHOUT_SCORE = 0.01  # of the held-out rows
-_NAMES = {Metric.AUC: "AUC", Metric.LOG_LOSS: "log loss"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +73,13 @@ def early_stop_reason(rounds: Sequence[EvaluationRound], rule: EarlyStopping) ->
     rounds
         All evaluations so far, oldest first.
     rule
-        A round gains when it is better than the best before it by more than `min_gain`.
+        Of held-out rows; see `deadline.stop_rule`.
     """
-    if not rounds:
-        return ""
-    best = rounds[0]
-    for each in rounds[1:]:
-        if _merit(each, rule) > _merit(best, rule) + rule.min_gain:
-            best = each
-    n_waited = len(rounds) - 1 - rounds.index(best)
-    if n_waited < rule.patience:
-        return ""
-    value, least = (
-        getattr(best.evaluation, rule.metric),
-        f" of more than {rule.min_gain:g}" * bool(rule.min_gain),
-    )
-    return (
-        f"stopped early after pass {rounds[-1].n_pass}: no gain{least} in {_NAMES[Metric(rule.metric)]} "
-        f"since pass {best.n_pass} ({value:.4f})"
-    )
+    return stop_reason([each.n_pass for each in rounds], [_value(each, rule) for each in rounds], rule)
 
 
-def _merit(each: EvaluationRound, rule: EarlyStopping) -> float:
-    return each.evaluation.auc if rule.metric == Metric.AUC else -each.evaluation.log_loss
+def _value(each: EvaluationRound, rule: EarlyStopping) -> float:
+    return each.evaluation.auc if rule.metric == Metric.AUC else each.evaluation.log_loss
 
 
 def ledgers(state: JobState) -> tuple[ShardLedger, ...]:
@@ -106,7 +92,9 @@ def ledgers(state: JobState) -> tuple[ShardLedger, ...]:
 def advance(state: JobState, evaluate: Evaluate, at_s: float) -> None:
     """Start a due round, end one whose rows are all scored, and end training by the rule."""
     rule = state.spec.early_stopping
-    if rule is None or not state.features.n_eval or state.is_evaluating or state.is_ended:
+    if rule is None or not rule.is_held_out or not state.features.n_eval:
+        return
+    if state.is_evaluating or state.is_ended:
         return
     n_pass = state.train.counts().n_sample_done // state.features.n_train
     state.rounds = tuple(each for each in state.rounds if each.n_pass <= n_pass)
@@ -186,7 +174,10 @@ def _conclude(state: JobState, evaluate: Evaluate, rule: EarlyStopping, at_s: fl
     if quality.evaluation is None:
         state.note(f"pass {n_pass} was not evaluated: {quality.text}", at_s)
         return
-    state.rounds = (*state.rounds, EvaluationRound(n_pass, at_s, quality.evaluation))
+    new = EvaluationRound(n_pass, at_s, quality.evaluation)
+    state.rounds = (*state.rounds, new)
+    measured = QualityMeasured(at_s, n_pass * state.features.n_train, _value(new, rule))
+    state.orders.append(Emit(measured))
     state.stopped_early = early_stop_reason(state.rounds, rule)
     if state.stopped_early:
         state.train.close()

@@ -123,7 +123,8 @@ def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
         raise InvalidValueError(
             f"epochs of a stream must be 1, got {spec.n_epoch}; its rows are read once only"
         )
-    if spec.early_stopping is not None and not features.n_eval:
+    rule = spec.early_stopping
+    if rule is not None and rule.is_held_out and not features.n_eval:
         raise InvalidValueError("early stopping needs held-out rows, got none; set data.holdout")
 
 

@@ -121,6 +121,7 @@ class StateRecord:
     rates: dict[str, float] = field(default_factory=dict)
     mitigations: tuple[OpenMitigation, ...] = ()
     is_held: bool = False
+    loss_points: tuple[tuple[int, float], ...] = ()
 
 
 def name_of(kept: RestorableCheckpoint) -> KeptName:
@@ -175,6 +176,7 @@ def record_of(state: JobState) -> StateRecord:
         rates=dict(state.rates),
         mitigations=state.mitigations,
         is_held=state.is_held,
+        loss_points=state.loss_points,
     )
 
 
@@ -194,6 +196,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.is_evaluating, state.stop_reason = record.is_evaluating, record.is_stopping
     state.evaluation = record.evaluation
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
+    state.loss_points = record.loss_points
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
     state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
     state.phase, state.message, state.is_held = record.phase, record.message, record.is_held

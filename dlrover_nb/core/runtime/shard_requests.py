@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import evaluation, liveness, skipped_batches
+from dlrover_nb.core.runtime import evaluation, liveness, skipped_batches, training_loss
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
@@ -121,6 +121,7 @@ def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None
     node.n_dropped = report.n_dropped
     if report.lease is not None and report.n_row_done:
         node.has_worked |= _ledger(state, report.lease).progress(node.id, report.lease, report.n_row_done)
+    training_loss.add(state, sample, at_s)
     for worker in report.members:
         if state.roster.get(worker) is None:
             state.send(node, Forget(worker))  # the first order was lost with its connection

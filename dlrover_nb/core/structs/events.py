@@ -53,6 +53,15 @@ class ProgressMade:
 
 
 @dataclass(frozen=True, slots=True)
+class QualityMeasured:
+    """The metric of early stopping was measured after so many samples: `value`."""
+
+    at_s: float
+    n_sample_done: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A user or auto mode decided."""
 
@@ -180,6 +189,7 @@ Event = (
     JobSubmitted
     | NodeReported
     | ProgressMade
+    | QualityMeasured
     | Decided
     | PlanApplied
     | PlanFailed

@@ -25,6 +25,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
 from dlrover_nb.core.structs.start_from import BeganFrom
+from dlrover_nb.core.structs.stopping import StopForecast
 from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 if TYPE_CHECKING:
@@ -278,6 +279,7 @@ class JobSnapshot:
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
     queue: QueuePlace | None = None  # where it waits in the queue of its cluster; None: it does not
     reported: TrainerStatus | None = None  # what a program told last by the protocol of Kubeflow Trainer
+    stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
 
     @property
     def ran(self) -> ResourcePlan | None:

@@ -125,10 +125,24 @@ SUBMIT_FLAGS: FlagTable = (
         "early_stopping.metric",
         one_of("metric", Metric),
         "METRIC",
-        "auc or log_loss; default: no early end",
+        "auc or log_loss (of held-out rows), or loss (of training); default: no early end",
     ),
-    ("--patience", "early_stopping.patience", whole, "N", "passes without gain before training ends"),
+    (
+        "--patience",
+        "early_stopping.patience",
+        whole,
+        "N",
+        "passes (of loss: tenths of one) without gain before training ends",
+    ),
     ("--min-gain", "early_stopping.min_gain", number, "X", "smallest improvement that counts"),
+    (
+        "--target",
+        "early_stopping.target",
+        number,
+        "X",
+        "value of the metric at which training ends; default: no value does",
+    ),
+    ("--decline", "early_stopping.decline", number, "SHARE", "of all gained so far that counts as a gain"),
     *SIZE_FLAGS,
 )
 SUBMIT = (

@@ -108,6 +108,10 @@ STATUS: Columns[JobSnapshot] = Columns(
         "log_loss": lambda s: s.evaluation.log_loss if s.evaluation else None,
         "open_proposal": lambda s: s.open_proposal.id if s.open_proposal else None,
         "open_mitigation": lambda s: s.open_mitigation.id if s.open_mitigation else None,
+        "stop_at": lambda s: s.stop.at if s.stop and not s.stop.why_not else None,
+        "stop_low": lambda s: s.stop.low if s.stop and not s.stop.why_not else None,
+        "stop_high": lambda s: s.stop.high if s.stop and not s.stop.why_not else None,
+        "decline": lambda s: s.stop.decline if s.stop else None,
     }
 )
 SUBMITTED: Columns[JobSpec] = Columns(

@@ -265,7 +265,14 @@ _jobs = st.builds(
     kubernetes=st.just(KubernetesSpec()) | pods,
     foreign=st.none() | foreigners,
     early_stopping=st.none()
-    | st.builds(EarlyStopping, st.sampled_from(Metric), st.integers(1, 9), st.floats(0, 1)),
+    | st.builds(
+        EarlyStopping,
+        st.sampled_from(Metric),
+        st.integers(1, 9),
+        st.floats(0, 1),
+        st.none() | st.floats(0.01, 0.99),
+        st.floats(0, 0.99),
+    ),
     max_skipped_batches=st.integers(0, 999),
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,

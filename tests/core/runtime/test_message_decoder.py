@@ -18,10 +18,10 @@ from node_world import FEATURES, MODEL, World
 from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime import wire
+from dlrover_nb.core.runtime import sockets, wire
 from dlrover_nb.core.runtime.exchange import DenseReady, Exchange, Exchanged, ExchangeRefused, InitDense
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.sockets import connect_dealer, new_keys
+from dlrover_nb.core.runtime.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.wire import MAX_FRAMES, decode, encode
 from dlrover_nb.core.structs.messages import Drain, FromNode, Report, ShardAsked, ShardFinished, Stop
 from dlrover_nb.core.structs.resources import Role
@@ -113,7 +113,7 @@ def test_of_a_message_with_many_frames_few_are_kept_and_the_next_one_is_whole(
 ) -> None:
     tmp_path.chmod(0o700)
     with zmq.Context() as context:
-        router, endpoint = wire.bind_router(context, "ipc", tmp_path / "s", new_keys())
+        router, endpoint = bind_router(context, "ipc", tmp_path / "s", new_keys())
         dealer = connect_dealer(context, endpoint, "w0", new_keys())
         with router, dealer:
             dealer.send_multipart([b"x"] * 5_000)
@@ -209,7 +209,7 @@ def test_the_masters_line_hears_its_nodes_through_any_noise(folder: Path) -> Non
 def test_who_sends_a_frame_beyond_the_limit_is_cut_off_before_it_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 1 << 16)
+    monkeypatch.setattr(sockets, "MAX_FRAME_BYTES", 1 << 16)
     keys = new_keys()
     line = MasterSocket("ipc", folder, keys)
     with zmq.Context() as context:

@@ -138,14 +138,15 @@ def test_a_later_session_of_a_node_ends_its_earlier_ones_and_no_others(context, 
 def test_who_does_not_know_the_password_is_not_heard(context, router):
     opened = router.open_session(b"worker-0/1/1")
     wrong = replace(opened, password="0" * 32)
-    with connect_plain_dealer(context, wrong.endpoint, wrong.session, wrong.password) as stranger:
-        with context.socket(zmq.DEALER) as nobody:
-            nobody.linger = 0
-            nobody.connect(opened.endpoint)
-            for each in (stranger, nobody):
-                with contextlib.suppress(zmq.Again):  # its connection was refused already
-                    each.send(b"noise", zmq.NOBLOCK)
-            assert not router.socket.poll(500)
+    stranger = connect_plain_dealer(context, wrong.endpoint, wrong.session, wrong.password)
+    nobody = context.socket(zmq.DEALER)
+    nobody.linger = 0
+    nobody.connect(opened.endpoint)
+    with stranger, nobody:
+        for each in (stranger, nobody):
+            with contextlib.suppress(zmq.Again):  # its connection was refused already
+                each.send(b"noise", zmq.NOBLOCK)
+        assert not router.socket.poll(500)
     assert exchanged(context, router, opened)[1] == [b"answer"]
 
 
