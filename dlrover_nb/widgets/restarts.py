@@ -19,5 +19,5 @@ def restart_facts(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str,
         return ()
     from dlrover_nb.core.external.restarts import foretold, words  # noqa: PLC0415 - few jobs are external
 
-    found = foretold(external, snapshot.nodes, plan)
+    found = foretold(external, snapshot.nodes, plan, in_place=bool(snapshot.resizes_in_place))
     return (("the change", words(found, external)),) if found else ()

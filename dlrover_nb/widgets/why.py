@@ -72,9 +72,11 @@ def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
         return (Paragraph(UNKNOWN), *((Facts(_binding(e)),) if e.binding else ()))
     if e.baseline is None or e.plan == e.baseline.plan:
         return (Facts((*_as_it_runs(e.candidate, snapshot), *_binding(e))),)
+    when = _when(e, snapshot)
     facts = (
         ("plan", str(e.plan)),
-        *gain_facts(e.candidate, e.baseline, money, when=_when(e, snapshot)),
+        *gain_facts(e.candidate, e.baseline, money, when=when),
+        *(restart_facts(snapshot, e.plan) if when == PREDICTED_NOW else ()),
         *_binding(e),
     )
     return Facts(facts), plans_table(e.baseline.plan, e.plan, "explained")

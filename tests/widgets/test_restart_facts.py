@@ -51,6 +51,28 @@ def test_a_proposal_and_a_question_say_what_their_plan_restarts() -> None:
     assert told in str(decision_view(decision, snapshot, ((name, told),)).blocks)
 
 
+def test_what_is_resized_in_place_restarts_nothing_and_no_reason_says_otherwise() -> None:
+    snapshot = external()
+    larger = replace(
+        snapshot.target, worker=replace(snapshot.target.worker, cpu=snapshot.target.worker.cpu * 2)
+    )
+    ((_, told),) = restart_facts(snapshot, larger)
+    assert "; restarts ps-0" in told
+    ((_, told),) = restart_facts(replace(snapshot, resizes_in_place=True), larger)
+    assert told.startswith("resizes worker-0 in place")
+    assert "restart" not in told
+
+
+def test_an_elastic_job_whose_nodes_are_not_resized_replaces_one_at_a_time() -> None:
+    snapshot = external(Framework.DDP)
+    larger = replace(
+        snapshot.target, worker=replace(snapshot.target.worker, cpu=snapshot.target.worker.cpu * 2)
+    )
+    ((_, told),) = restart_facts(snapshot, larger)
+    assert "one at a time as their successors join" in told
+    assert told.endswith("no step is lost")
+
+
 def test_an_elastic_job_loses_no_step() -> None:
     snapshot = external(Framework.DDP)
     more = replace(snapshot.target, worker=replace(snapshot.target.worker, count=5))

@@ -12,27 +12,32 @@ ddp                 none restarts
 ==================  ============================================================================
 
 An evaluator goes on. Another role beside restarts if an address that it knows changes.
+
+Nodes that get other cores or memory in place (`shapes`) keep their addresses, so they restart nothing.
+Elsewhere they end, and others of the new size start: with ddp one at a time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.external.node_set import plan_of
 from dlrover_nb.core.external.rendezvous import Member, environment
 from dlrover_nb.core.structs.external import EVALUATOR, ExternalSpec, Framework
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
     from dlrover_nb.core.structs.snapshot import NodeView
 
 MOST_NAMES = 8  # of a sentence
+OR_ELSE = " (one for which the cluster refuses that is replaced)"
 _NEW = 10**9  # numbers of nodes that are not there yet
 
 
@@ -46,18 +51,23 @@ class Restarts:
         How many nodes of each role begin, where any does.
     stopped, restarted, kept
         Nodes that end, whose programs restart, and that go on undisturbed.
+    resized
+        Nodes of the last two kinds that get other cores or memory in place.
     """
 
     started: tuple[tuple[Role, int], ...]
     stopped: tuple[str, ...]
     restarted: tuple[str, ...]
     kept: tuple[str, ...]
+    resized: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.started or self.stopped or self.restarted)
+        return bool(self.started or self.stopped or self.restarted or self.resized)
 
 
-def foretold(spec: ExternalSpec, nodes: Sequence[NodeView], plan: ResourcePlan) -> Restarts:
+def foretold(
+    spec: ExternalSpec, nodes: Sequence[NodeView], plan: ResourcePlan, *, in_place: bool = False
+) -> Restarts:
     """Return what another plan changes.
 
     Parameters
@@ -68,6 +78,9 @@ def foretold(spec: ExternalSpec, nodes: Sequence[NodeView], plan: ResourcePlan) 
         The job's nodes, oldest first, as the master's view has them.
     plan
         The plan that would run.
+    in_place
+        Whether the cluster resizes nodes in place. One for which it refuses that gets a successor, which
+        nobody knows before.
     """
     known = tuple(
         _Known(
@@ -75,7 +88,25 @@ def foretold(spec: ExternalSpec, nodes: Sequence[NodeView], plan: ResourcePlan) 
         )
         for n in nodes
     )
-    return _found(spec, known, plan)
+    if not in_place:
+        return _found(spec, known, plan)
+    sizes = {node.id: node.size for node in known}
+    then = tuple(_resized(known, plan))
+    found = _found(spec, then, plan)
+    changed = {node.id for node in then if node.size != sizes[node.id]}
+    return replace(found, resized=tuple(name for name in sizes if name in changed))
+
+
+def _resized(nodes: Sequence[_Known], plan: ResourcePlan) -> Iterator[_Known]:
+    """Return nodes as the cluster resizes them: the oldest that run, as many as the plan has."""
+    n_left = {role: plan.role(role).count for role in Role}
+    for node in nodes:
+        if not node.is_up or node.is_finished or not n_left.get(node.role):
+            yield node
+            continue
+        n_left[node.role] -= 1
+        own = plan.role(node.role)
+        yield node._replace(size=(own.cpu, own.memory_mib))
 
 
 class _Known(NamedTuple):
@@ -154,9 +185,12 @@ def _differ(spec: ExternalSpec, members: tuple[list[Member], list[Member]], node
 
 def words(found: Restarts, spec: ExternalSpec) -> str:
     """Return the change in one sentence, and what it costs."""
+    is_elastic = spec.framework is Framework.DDP
+    one_by_one = ", one at a time as their successors join" if is_elastic and found.started else ""
     parts = [
         f"starts {', '.join(f'{n} {role}' for role, n in found.started)}" if found.started else "",
-        f"ends {_named(found.stopped)}" if found.stopped else "",
+        f"ends {_named(found.stopped)}{one_by_one}" if found.stopped else "",
+        f"resizes {_named(found.resized)} in place{OR_ELSE}" if found.resized else "",
         f"restarts {_named(found.restarted)}" if found.restarted else "",
         f"does not disturb {_named(found.kept)}" if found.kept else "",
     ]
@@ -164,7 +198,7 @@ def words(found: Restarts, spec: ExternalSpec) -> str:
         "programs that restart go on from their own last checkpoint, and do again what came after it"
         if found.restarted
         else "no step is lost"
-        if spec.framework is Framework.DDP or not found.stopped
+        if is_elastic or not found.stopped
         else "what those that end did not save is lost"
     )
     return f"{'; '.join(filter(None, parts))}; {cost}"

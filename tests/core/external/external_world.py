@@ -96,8 +96,8 @@ class World:
         return self.master.nodes
 
 
-def running(foreign=TF, first=None):
-    world = World(foreign, first)
+def running(foreign=TF, first=None, *, resizes=False):
+    world = World(foreign, first, resizes=resizes)
     world.come_up()
     world.train()
     assert world.master.running == world.master.target

@@ -7,12 +7,15 @@ import pytest
 from external_world import TF, TORCH, World, plan, running
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_elastic_master import Job
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.external import SendEnvironment
 from dlrover_nb.core.external.restarts import foretold, words
+from dlrover_nb.core.runtime.orders import ResizeNode
 from dlrover_nb.core.structs.external import FixedRole, Framework
 from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 EVAL, READER, LEAD = FixedRole("evaluator", ("e",)), FixedRole("reader", ("r",)), FixedRole("chief", ("c",))
 DYNAMIC = replace(TF, dynamic_workers=True)
@@ -30,24 +33,33 @@ JOBS = [
 
 def plans(foreign):
     n_ps = st.just(1) if foreign.framework is Framework.TORCH else st.integers(1, 3)
-    return st.builds(plan, st.integers(1, 4), n_ps, st.sampled_from([512, 1024]))
+    found = st.builds(plan, st.integers(1, 4), n_ps, st.sampled_from([512, 1024]))
+    return st.builds(ps_of, found, st.sampled_from([512, 512, 1024]))
+
+
+def ps_of(found, memory_mib):
+    return replace(found, ps=replace(found.ps, memory_mib=memory_mib))
 
 
 def done(world, target):
-    """Let the master carry out a plan; return what began, ended, restarted and went on."""
-    before = dict(world.told)
+    """Let the master carry out a plan; return what began, ended, restarted, went on, and was resized."""
+    before, resized = dict(world.told), set()
     world.do(world.master.set_target(target, world.at_s))
     world.come_up()
+    while world.asked:
+        resized |= world.asked.keys()
+        world.resize()
+        world.come_up()
     started = sorted(node.partition("-")[0] for node in world.pods.keys() - before.keys())
     both = before.keys() & world.pods.keys()
     restarted = {node for node in both if world.told[node] != before[node]}
-    return started, before.keys() - world.pods.keys(), restarted, both - restarted
+    return started, before.keys() - world.pods.keys(), restarted, both - restarted, resized
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data(), st.sampled_from(JOBS))
-def test_what_is_foretold_is_what_the_master_does(data, foreign):
-    world = running(foreign, data.draw(plans(foreign)))
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from(JOBS), st.booleans())
+def test_what_is_foretold_is_what_the_master_does(data, foreign, in_place):
+    world = running(foreign, data.draw(plans(foreign)), resizes=in_place)
     workers = [node for node in world.pods if node.startswith("worker")]
     for node in data.draw(st.lists(st.sampled_from(workers), unique=True)):
         if len(world.master.record.members) and not world.master.phase.is_final:
@@ -58,12 +70,13 @@ def test_what_is_foretold_is_what_the_master_does(data, foreign):
         target = data.draw(plans(foreign))
         # a program that ended well has no pod, and none is told: it is its node that is there
         ended = {node.id for node in world.master.nodes} - world.pods.keys()
-        told = foretold(foreign, world.master.nodes, target)
-        started, stopped, restarted, kept = done(world, target)
+        told = foretold(foreign, world.master.nodes, target, in_place=in_place)
+        started, stopped, restarted, kept, resized = done(world, target)
         assert sorted(str(role) for role, n in told.started for _ in range(n)) == started
         assert set(told.stopped) - ended == stopped
         assert set(told.restarted) == restarted
         assert set(told.kept) - ended == kept
+        assert set(told.resized) == resized
         world.train()
         world.later()
         if world.master.phase.is_final:  # those that are left had all ended well
@@ -92,6 +105,49 @@ def test_the_same_plan_changes_nothing():
 def test_each_framework_restarts_what_it_needs(foreign, target, restarted):
     nodes = running(TORCH if foreign.framework is Framework.DDP else foreign).master.nodes
     assert set(foretold(foreign, nodes, target).restarted) == restarted
+
+
+def test_nodes_that_are_resized_in_place_restart_nothing():
+    for foreign in JOBS:
+        found = foretold(foreign, running(foreign).master.nodes, plan(memory_mib=1024), in_place=True)
+        assert found.resized == ("worker-0", "worker-1")
+        assert (found.started, found.stopped, found.restarted) == ((), (), ())
+        assert words(found, foreign).startswith("resizes worker-0, worker-1 in place (one for which ")
+        assert words(found, foreign).endswith("; no step is lost")
+
+
+# elastic jobs: in a master of their own, as their programs ask for their world
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.booleans(), st.booleans())
+def test_what_is_foretold_is_what_the_master_of_an_elastic_job_does(n, n_then, is_larger, in_place):
+    job = Job(n)
+    names = [f"worker-{i}" for i in range(n)]
+    job.begin(*names)
+    job.take(job.master.set_resizes_in_place(resizes=in_place, at_s=job.at_s))
+    target = ResourcePlan(RolePlan(n_then, 1 + is_larger, 512), RolePlan(1, 0.5, 512))
+    before = {node.id for node in job.master.nodes}
+    told = foretold(job.master.external, job.master.nodes, target, in_place=in_place)
+    n_before, resized = len(job.orders), []
+    job.take(job.master.set_target(target, job.at_s))
+    for _ in range(2 * (n + n_then)):  # at most one node changes with each
+        for node in [node.id for node in job.master.nodes if node.role == "worker"]:
+            job.ask(node, seen=job.master.worlds.now.number if node in job.master.worlds.now.members else 0)
+        asked = [order for order in job.of(ResizeNode) if order.node not in resized]
+        for order in asked:
+            resized.append(order.node)
+            job.take(job.master.on_allotted(order.node, (order.cpu, order.memory_mib), "", job.at_s))
+        job.take(job.master.tick(job.at_s))
+    there = {node.id for node in job.master.nodes}
+    assert {node.cpu for node in job.master.nodes if node.role == "worker"} == {1 + is_larger}
+    assert sum(count for _, count in told.started) == len(there - before)
+    assert set(told.stopped) == before - there
+    assert set(told.kept) == before & there
+    assert list(told.resized) == resized
+    assert not told.restarted
+    assert not [o for o in job.orders[n_before:] if isinstance(o, SendEnvironment) and o.node in before]
+    assert ("one at a time" in words(told, job.master.external)) == bool(told.started and told.stopped)
 
 
 def test_dynamic_workers_know_the_ps_and_themselves():
