@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dlrover_nb.api import Cluster, Job, connect
+    from dlrover_nb.api import Cluster, Job, JobBuilder, connect
     from dlrover_nb.core.client.trained_model import load_model
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
@@ -32,6 +32,7 @@ __all__ = [
     "DataSpec",
     "DlroverError",
     "Job",
+    "JobBuilder",
     "JobSpec",
     "Mode",
     "ModelSpec",
@@ -56,6 +57,7 @@ _WHERE = {
     "DataSpec": _JOB,
     "DlroverError": "dlrover_nb.core.errors",
     "Job": "dlrover_nb.api",
+    "JobBuilder": "dlrover_nb.api",
     "JobSpec": _JOB,
     "Mode": _JOB,
     "ModelSpec": _JOB,

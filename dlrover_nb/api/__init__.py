@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.api.connection import connect
     from dlrover_nb.api.job import Job
+    from dlrover_nb.api.job_builder import JobBuilder
 
-__all__ = ["Cluster", "Job", "connect"]
-_WHERE = {"Cluster": "cluster", "Job": "job", "connect": "connection"}
+__all__ = ["Cluster", "Job", "JobBuilder", "connect"]
+_WHERE = {"Cluster": "cluster", "Job": "job", "JobBuilder": "job_builder", "connect": "connection"}
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,7 @@ from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.widgets.restarts import restart_facts
 from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ class Steering(Tabular):
         >>> job.override(workers=3, why="the queue is short today")
         """
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        return self._decided(self.handle.override(self._plan(plan, sizes), proposal=proposal, why=why))
+        wanted = self._plan(plan, sizes)
+        change = restart_facts(self.handle.snapshot(), wanted)
+        return self._decided(self.handle.override(wanted, proposal=proposal, why=why), change)
 
     def scale(  # noqa: PLR0913 - as above
         self,
@@ -180,7 +183,9 @@ class Steering(Tabular):
         >>> job.scale(ps=2, ps_cpu=0.5)
         """
         sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        return self._decided(self.handle.scale(self._plan(plan, sizes), why=why))
+        wanted = self._plan(plan, sizes)
+        change = restart_facts(self.handle.snapshot(), wanted)
+        return self._decided(self.handle.scale(wanted, why=why), change)
 
     def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
         """Undo the latest decision that can be taken back, by any user or by auto mode.
@@ -348,5 +353,5 @@ class Steering(Tabular):
             plan = self.handle.snapshot().target
         return sizes.applied_to(plan)
 
-    def _decided(self, decision: Decision) -> DecisionView:
-        return DecisionView(decision, self.handle.snapshot())
+    def _decided(self, decision: Decision, change: tuple[tuple[str, str], ...] = ()) -> DecisionView:
+        return DecisionView(decision, self.handle.snapshot(), change)

@@ -241,10 +241,11 @@ class DecisionView(Shown):
 
     decision: Decision
     snapshot: JobSnapshot
+    change: tuple[tuple[str, str], ...] = ()  # what it restarts of an external job, by the nodes before it
 
     def view(self) -> View:
         """Return the content."""
-        return plans.decision_view(self.decision, self.snapshot)
+        return plans.decision_view(self.decision, self.snapshot, self.change)
 
     def tables(self) -> Tables:
         """Return it as data."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pricing import cost_per_hour
 from dlrover_nb.core.structs.alerts import Alert, AlertKind
+from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
@@ -220,8 +221,8 @@ def _budget(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     if budget is None or now is None:
         return Finding(AlertKind.BUDGET, is_bad=False, is_good=True)
     spent = spent_per_hour(snapshot)
-    most = max(now, spent if spent is not None else now)
-    what = "the plan costs" if now >= most else "the run so far cost"
+    most = max(now, spent if spent is not None else now) + fixed_per_hour(snapshot.spec)
+    what = "the run so far cost" if spent is not None and spent > now else "the plan costs"
     text = f"{what} {most:,.2f} {prices.currency} an hour, over the budget of {budget:,.2f}"
     limit = budget * rules.budget_share
     return Finding(

@@ -9,6 +9,7 @@ from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalSt
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.restarts import restart_facts
 from dlrover_nb.widgets.status import commands, fit_words, kind_words
 
 if TYPE_CHECKING:
@@ -80,7 +81,10 @@ def proposal_facts(proposal: Proposal, snapshot: JobSnapshot) -> tuple[tuple[str
     """Return the effect of a proposal as it was proposed, and of an open one as predicted now."""
     now = predicted_now(snapshot, proposal.candidate.plan)
     facts = change_facts(proposal, currency(snapshot))
-    if now is None or proposal.status is not ProposalStatus.PENDING:
+    if proposal.status is not ProposalStatus.PENDING:
+        return facts
+    facts = (*facts, *restart_facts(snapshot, proposal.candidate.plan))
+    if now is None:
         return facts
     words = f"{units.rate(now.prediction.samples_per_s)}, 90 % band {band_words(now.prediction)}"
     return (*facts[:2], (PREDICTED_NOW, words), *facts[2:])
@@ -303,8 +307,10 @@ def _outcome_row(o: Outcome) -> tuple[str, ...]:
     )
 
 
-def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
-    """Return the decision and its progress so far."""
+def decision_view(
+    decision: Decision, snapshot: JobSnapshot, change: tuple[tuple[str, str], ...] = ()
+) -> View:
+    """Return the decision and its progress so far; `change` is what it restarts."""
     proposal = next((p for p in snapshot.proposals if p.id == decision.proposal), None)
     facts = [
         ("decision", f"{decision.id or units.MISSING}: {decision_words(decision)}"),
@@ -316,7 +322,7 @@ def decision_view(decision: Decision, snapshot: JobSnapshot) -> View:
     if acted is not None:
         facts.insert(1, ("action", acted.words))
         facts += [("gain", mitigations.gain_words(acted.gain)), ("cost", acted.cost or units.MISSING)]
-    blocks: list[Block] = [Facts(tuple(facts))]
+    blocks: list[Block] = [Facts((*facts, *change))]
     target = decision.plan or (proposal.candidate.plan if proposal else None)
     if proposal is not None and decision.verdict is Verdict.ACCEPT:
         blocks += [Facts(proposal_facts(proposal, snapshot)), diff_table(proposal)]

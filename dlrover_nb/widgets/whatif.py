@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, block_html
 from dlrover_nb.widgets.plans import currency, gain_facts
+from dlrover_nb.widgets.restarts import restart_facts
 from dlrover_nb.widgets.theme import WARN
 from dlrover_nb.widgets.why import UNKNOWN, candidate_facts
 
@@ -198,7 +199,12 @@ def consequence_blocks(told: Consequence, snapshot: JobSnapshot) -> tuple[Block,
         return (Paragraph(f"The prediction failed: {told.error}", Tone.WARNING),)
     if told.weighed is None:
         return (Paragraph(f"Weighing {plan_words(told.plan, snapshot.target)}..."),)
-    return (*_refusal_blocks(told, snapshot), *_gain_blocks(told.candidate, snapshot))
+    change = () if told.weighed.refusal else restart_facts(snapshot, told.plan)
+    return (
+        *_refusal_blocks(told, snapshot),
+        *_gain_blocks(told.candidate, snapshot),
+        *([Facts(change)] if change else ()),
+    )
 
 
 def consequence_html(told: Consequence, snapshot: JobSnapshot) -> str:

@@ -22,6 +22,7 @@ from dlrover_nb.widgets.plans import (
     gain_facts,
     plans_table,
 )
+from dlrover_nb.widgets.restarts import restart_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +72,11 @@ def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
         return (Paragraph(UNKNOWN), *((Facts(_binding(e)),) if e.binding else ()))
     if e.baseline is None or e.plan == e.baseline.plan:
         return (Facts((*_as_it_runs(e.candidate, snapshot), *_binding(e))),)
+    when = _when(e, snapshot)
     facts = (
         ("plan", str(e.plan)),
-        *gain_facts(e.candidate, e.baseline, money, when=_when(e, snapshot)),
+        *gain_facts(e.candidate, e.baseline, money, when=when),
+        *(restart_facts(snapshot, e.plan) if when == PREDICTED_NOW else ()),
         *_binding(e),
     )
     return Facts(facts), plans_table(e.baseline.plan, e.plan, "explained")
@@ -268,7 +271,8 @@ def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
     else:
         facts = Facts((("plan", str(w.plan)), *_gain(w.candidate, now, snapshot)))
     table = plans_table(snapshot.ran or snapshot.target, w.plan, "asked about")
-    return facts, table, *_offer(w, snapshot)
+    change = () if w.refusal else restart_facts(snapshot, w.plan)
+    return facts, table, *([Facts(change)] if change else ()), *_offer(w, snapshot)
 
 
 def _gain(new: Candidate, now: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:

@@ -26,7 +26,7 @@ from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind, AlertRule
 from dlrover_nb.core.structs.commands import Action, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import Role
@@ -233,6 +233,15 @@ def test_a_budget_is_exceeded_by_the_plan_or_by_the_run_so_far():
     was_large = replace(exact, markers=(large, told.markers[1]))
     assert spent_per_hour(was_large) > costs
     assert "the run so far" in found(AlertKind.BUDGET, was_large).text
+
+
+def test_the_nodes_of_fixed_roles_count_in_what_a_job_costs():
+    prices, run, told = PriceTable(cpu_hour=1.0, gib_hour=0.0), ExternalRole(("run",)), snapshot()
+    costs = cost_per_hour(told.ran, prices)
+    external = ExternalSpec(run, 1000, run, roles=(FixedRole("reader", ("read",), count=4, cpu=2.0),))
+    spec = JobSpec("quick-start", prices=prices, budget_per_hour=costs * 1.5)
+    assert found(AlertKind.BUDGET, replace(told, spec=spec)).is_good
+    assert found(AlertKind.BUDGET, replace(told, spec=replace(spec, foreign=external))).is_bad
 
 
 def test_without_a_price_or_a_budget_no_budget_is_exceeded():

@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.start_from import BeganFrom
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.widgets import records
 from dlrover_nb.widgets.blocks import Paragraph, Table
+from dlrover_nb.widgets.charts import breakdown
 from dlrover_nb.widgets.logs import logs_view
 from dlrover_nb.widgets.scores import scores_view
 from dlrover_nb.widgets.status import nodes_blocks, rate_words, status_view
@@ -263,3 +264,11 @@ def test_what_a_job_began_from_is_shown_and_its_rows_are_not_counted_as_speed():
     end = replace(now, phase=JobPhase.SUCCEEDED, started_at_s=0.0, ended_at_s=4.0, at_s=4.0)
     assert rate_words(end) == "1,000 samples/s on average"
     assert rate_words(replace(end, began_from=None)) == "2,500 samples/s on average"
+
+
+def test_nodes_of_other_roles_are_shown_with_the_others_and_not_in_what_is_measured():
+    told = b.snapshot()
+    shown = b.snapshot(nodes=(*told.nodes, b.node("evaluator-0", Role("evaluator"), memory=300.0)))
+    (table, *_) = (each for each in nodes_blocks(shown) if isinstance(each, Table))
+    assert [row[0] for row in table.rows] == [node.id for node in shown.nodes]
+    assert breakdown.columns(shown, None) == breakdown.columns(told, None)

@@ -30,8 +30,8 @@ from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.flash import MemoryClaim, run_name
-from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.events import JobSubmitted
+from dlrover_nb.core.structs.fixed_roles import capacity_left, check_job_fits, limits_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ def begin_composed(
 ) -> ExternalJob:
     """Return the loop of a new job of master, logs and inputs that `compose` makes; see `begin`."""
     spec, capacity = planned(spec), backend.capacity()
-    check_fits(spec.plan, capacity)
+    check_job_fits(spec, capacity)
     clock = around.clock
     with contextlib.ExitStack() as held:
         _hold(spec, around.folder, held)
@@ -230,8 +230,8 @@ def _submitted(parts: Parts[ExternalAction]) -> JobSubmitted:
     assert spec.foreign is not None
     return JobSubmitted(
         at_s=parts.clock.now_s(),
-        spec=spec,
-        capacity=parts.capacity,
+        spec=limits_left(spec),
+        capacity=capacity_left(spec, parts.capacity),
         n_sample_total=spec.foreign.n_sample,
         dense_bytes=UNKNOWN_SIZE,
         embedding_dim=UNKNOWN_SIZE,

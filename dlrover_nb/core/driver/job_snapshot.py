@@ -114,6 +114,11 @@ class Run(Protocol):
         """What a program told last by the protocol of Kubeflow Trainer."""
         ...
 
+    @property
+    def resizes_in_place(self) -> bool | None:
+        """Whether the cluster resizes nodes in place; None: it is not known yet."""
+        ...
+
 
 def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
     at_s: float,
@@ -181,5 +186,6 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         node_errors=view.node_errors,
         queue=view.queue,
         reported=master.reported,
+        resizes_in_place=master.resizes_in_place,
         stop=view.stop,
     )

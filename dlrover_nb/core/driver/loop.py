@@ -29,6 +29,7 @@ from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, PhaseChanged, Remember, RoomChanged, Ticked, quota_changed
+from dlrover_nb.core.structs.fixed_roles import capacity_left
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.core.telemetry import thinned
@@ -246,13 +247,12 @@ class JobLoop(Generic[ActionT]):
             self._capacity = change.capacity
             self._executor.carry_out(self._master.set_capacity(change.capacity, at_s))
         if change is not None and change.room is not None:
-            self._executor.emit(RoomChanged(at_s, change.room))
+            self._executor.emit(RoomChanged(at_s, capacity_left(self._spec, change.room)))
 
     def _record_job(self, at_s: float) -> None:
         nodes = self._master.nodes
-        n_worker = sum(node.role is Role.WORKER for node in nodes)
-        speed = job_snapshot.samples_per_s(nodes, at_s)
-        n_ps, shards = len(nodes) - n_worker, self._master.train_counts
+        n_worker, n_ps = (sum(node.role is role for node in nodes) for role in Role)
+        speed, shards = job_snapshot.samples_per_s(nodes, at_s), self._master.train_counts
         self._recorded.record_job(at_s, speed, n_worker=n_worker, n_ps=n_ps, shards=shards)
 
     def _decide(self, decision: Decision) -> Decision:

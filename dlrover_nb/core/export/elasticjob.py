@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.export.nodes import MAIN, Options, meets_without_us, program, top
+from dlrover_nb.core.export.nodes import MAIN, Options, meets_without_us, no_roles, program, top
 from dlrover_nb.core.export.own_elasticjob import documents
 from dlrover_nb.core.export.provenance import (
     PREFIX,
@@ -78,6 +78,7 @@ def _documents(
 def _external(told: Context, options: Options) -> dict[str, object]:
     job = told.job
     meets_without_us("an ElasticJob", job)
+    no_roles("an ElasticJob", job)
     chosen = {f"{PREFIX}auto-scale": FREE if options.auto_scale else FIXED}
     torch = told.job.foreign is not None and told.job.foreign.framework is Framework.TORCH
     spec: dict[str, object] = {"distributionStrategy": ALL_REDUCE if torch else PARAMETER_SERVER}

@@ -47,6 +47,7 @@ FIELDS = {  # of `Pins`, in the documents' terms
     "ps_memory_mib": "ps memory (MiB)",
 }
 _COUNTS = {Role.WORKER: "workers", Role.PS: "ps"}
+_FIXED = {"Master": "chief"}  # of a PyTorchJob
 _LISTS = ("List", *(f"{kind}List" for kind in KINDS))
 _ROLE_LABELS = (ROLE_LABEL, "elasticjob.dlrover/replica-type")  # ours, and that of DLRover's own pods
 _JOB_LABELS = (JOB_LABEL, *JOB_LABELS)
@@ -86,8 +87,13 @@ def _opened(documents: Iterable[object]) -> Iterator[Group]:
             yield from _opened(items(content, "items")) if content.get("kind") in _LISTS else (content,)
 
 
-def gather(documents: Sequence[Group]) -> Said:
+def gather(documents: Sequence[Group], fixed: frozenset[str] = frozenset()) -> Said:
     """Collect one job from resources of the known kinds; a ScalePlan is newer than its job.
+
+    Parameters
+    ----------
+    fixed
+        Names of the exported job's fixed roles, of which no plan says anything.
 
     Raises
     ------
@@ -103,7 +109,7 @@ def gather(documents: Sequence[Group]) -> Said:
             _filed(document, said)
     for kind in JOBS:
         for job in by_kind[kind]:
-            _job(job, said)
+            _job(job, said, fixed)
     for plan in by_kind["ScalePlan"]:
         _scaleplan(plan, said)
     if by_kind["Pod"]:
@@ -159,14 +165,14 @@ def plan_fields(plan: ResourcePlan) -> tuple[int, float, int, int, float, int]:
     return worker.count, worker.cpu, worker.memory_mib, ps.count, ps.cpu, ps.memory_mib
 
 
-def _job(document: Group, said: Said) -> None:
+def _job(document: Group, said: Said, fixed: frozenset[str]) -> None:
     if said.filed is not None and document["kind"] != ELASTIC_JOB:
         said.differs += misfits(document, said.filed)
         return
     said.names.append(str(metadata(document).get("name") or ""))
     flags, by_role = [], dict[Role, list[Nodes]]()
     for key, replica, template in READERS[document["kind"]](document):
-        if key == MASTER:
+        if key == MASTER or _FIXED.get(key, str(key).lower()) in fixed:
             continue
         if (role := _role_of(key)) is None:
             said.unknown.append(f"{key}: not a role in this product")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.groups import child, group, items
-from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, meets_without_us, program, top
+from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, meets_without_us, no_roles, program, top
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
-from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
-CHIEF = "chief"
 _WHOLE = "job"  # the replicated Job of a job of ours
 _LONGEST = 63  # of a pod's name, which JobSet checks before it makes any
 RESTARTS = 3  # of the whole set: one restarted program alone could not rejoin the others
@@ -81,13 +80,16 @@ def programs_set(told: Context, options: Options) -> dict[str, object]:
     meets_without_us("a JobSet", told.job)
     external = told.job.foreign
     assert external is not None
-    counts = _counts(external, told.plan)
+    counts = _counts(told.job, external, told.plan)
     check_name(told.job.name, counts)
     jobs = [replicated(told.job, name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
-    last = CHIEF if CHIEF in counts else str(Role.WORKER)
+    chief = external.fixed(CHIEF)
+    leads = external.first_worker_leads if chief is None else chief.is_awaited
+    first = str(CHIEF if leads else Role.WORKER)
+    last = [first, *(each.name for each in external.roles if each.is_awaited and each.role is not CHIEF)]
     return {
         "network": {"enableDNSHostnames": True, "subdomain": told.job.name},
-        "successPolicy": {"operator": "All", "targetReplicatedJobs": [last]},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": last},
         "failurePolicy": {"maxRestarts": RESTARTS},
         "replicatedJobs": jobs,
         **ttl(told.job.kubernetes),
@@ -104,14 +106,21 @@ def check_name(job: str, counts: dict[str, int]) -> None:
         )
 
 
-def _counts(external: ExternalSpec, plan: ResourcePlan) -> dict[str, int]:
-    """Return the pods of each replicated Job; torch has no parameter servers."""
+def _counts(job: JobSpec, external: ExternalSpec, plan: ResourcePlan) -> dict[str, int]:
+    """Return the pods of each replicated Job; torch has no parameter servers.
+
+    A chief of torch programs is refused: it has rank 0, and no variable says that workers begin with 1.
+    """
+    fixed = {each.name: each.count for each in external.roles}
     if external.framework is Framework.TORCH:
-        return {str(Role.WORKER): plan.worker.count}
+        no_roles("a JobSet of torch programs", job, [each.role for each in external.beside])
+        return fixed | {str(Role.WORKER): plan.worker.count}
+    leads = external.first_worker_leads
     counts = {
         str(Role.PS): plan.ps.count,
-        CHIEF: int(external.chief),
-        str(Role.WORKER): plan.worker.count - external.chief,
+        **({str(CHIEF): 1} if leads else {}),
+        **fixed,
+        str(Role.WORKER): plan.worker.count - leads,
     }
     return {name: count for name, count in counts.items() if count}
 
@@ -119,7 +128,8 @@ def _counts(external: ExternalSpec, plan: ResourcePlan) -> dict[str, int]:
 def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> dict[str, object]:
     external = told.job.foreign
     assert external is not None
-    main = program(told, Role.PS if name == Role.PS else Role.WORKER, options, name=MAIN)
+    role = Role.WORKER if external.first_worker_leads and name == CHIEF else Role(name)
+    main = program(told, role, options, name=MAIN)
     known = main.get("env")
     env = [
         *(known if isinstance(known, list) else []),
@@ -133,7 +143,13 @@ def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> 
 def _rendezvous(
     job: str, external: ExternalSpec, name: str, counts: dict[str, int]
 ) -> list[dict[str, object]]:
-    """Return the variables that give programs their peers."""
+    """Return the variables that give programs their peers; those beside the world get it in ours."""
+    beside = {str(each.role) for each in external.beside}
+    if name in beside:
+        world = {role: n for role, n in counts.items() if role not in beside}
+        ours = _task("DLROVER_NB_ROLES", job, external, name, {**world, name: counts[name]})
+        is_known = external.framework is Framework.TENSORFLOW and name == EVALUATOR
+        return [ours, *([_task("TF_CONFIG", job, external, name, world)] if is_known else [])]
     if external.framework is Framework.TORCH:
         first = f"{job}-{Role.WORKER}-0-0.{job}"
         values = {
@@ -148,11 +164,19 @@ def _rendezvous(
         if external.n_process == 1:
             values |= {"WORLD_SIZE": str(counts[Role.WORKER]), "RANK": f"$({_INDEX})"}
         return [{"name": key, "value": value} for key, value in values.items()]
+    world = {role: n for role, n in counts.items() if role not in beside}
+    return [_task("TF_CONFIG", job, external, name, world)]
+
+
+def _task(
+    variable: str, job: str, external: ExternalSpec, name: str, counts: dict[str, int]
+) -> dict[str, object]:
+    """Return a variable with the addresses of all tasks, and the own task."""
     cluster = {
         role: [f"{job}-{role}-0-{i}.{job}:{external.port}" for i in range(n)] for role, n in counts.items()
     }
     text = json.dumps({"cluster": cluster, "task": {"type": name, "index": 0}})
-    return [{"name": "TF_CONFIG", "value": text.replace('"index": 0', f'"index": $({_INDEX})')}]
+    return {"name": variable, "value": text.replace('"index": 0', f'"index": $({_INDEX})')}
 
 
 def replicated(told: JobSpec, name: str, n_pod: int, pod: dict[str, object]) -> dict[str, object]:

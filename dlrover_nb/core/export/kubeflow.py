@@ -2,7 +2,8 @@
 
 An external job's roles become replicas that run its image and command; the operator sets the peers in
 ``TF_CONFIG``, or in ``MASTER_ADDR`` and similar variables, just as our own master does. The first worker of a
-TensorFlow job is the Chief where the job requests it. PyTorch has no parameter servers: the first worker is
+TensorFlow job is the Chief where the job requests it and has no role of that name; an evaluator is a replica
+too. PyTorch has no parameter servers: the chief, or else the first worker, is
 the Master, the rendezvous of the others, so the plan's PS are in the annotation alone. A replica that fails
 by itself (exit codes 1 to 127) stays ended; one that was killed (128 and more: out of memory, its machine
 gone) is restarted.
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
-from dlrover_nb.core.export.nodes import Options, fixed_plan, meets_without_us, program, top
+from dlrover_nb.core.export.nodes import Options, fixed_plan, meets_without_us, no_roles, program, top
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
-from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class _Kind:
     port: str
     first: str  # the single replica whose end is the job's end
     instead: str  # kind of export for the other framework
+    roles: tuple[Role, ...]  # beside worker and PS
 
 
 _TF = _Kind(
@@ -54,6 +56,7 @@ _TF = _Kind(
     "tfjob-port",
     "Chief",
     "pytorchjob",
+    (CHIEF, EVALUATOR),
 )
 _TORCH = _Kind(
     "pytorchjob",
@@ -64,6 +67,7 @@ _TORCH = _Kind(
     "pytorchjob-port",
     "Master",
     "tfjob",
+    (CHIEF,),
 )
 
 
@@ -99,6 +103,7 @@ def _exported(
             kind, told, options, {kind.first: _replica(told.job, 1, pod, "Never")}
         )
     meets_without_us(f"a {kind.resource}", told.job)
+    no_roles(f"a {kind.resource}", told.job, kind.roles)
     if external.framework is not kind.framework:
         raise InvalidValueError(
             f"the programs of job {job.name} are started by {external.framework}, which a {kind.resource} "
@@ -113,11 +118,13 @@ def _exported(
 
 def _replicas(kind: _Kind, external: ExternalSpec, plan: ResourcePlan) -> dict[str, tuple[Role, int]]:
     """Return role and count by the name of the replica; none that is empty."""
-    leads = kind is _TORCH or external.chief
+    chief, evaluator = external.fixed(CHIEF), external.fixed(EVALUATOR)
+    leads = chief is None and (kind is _TORCH or external.chief)
     found = {
         "PS": (Role.PS, plan.ps.count if kind is _TF else 0),
-        kind.first: (Role.WORKER, 1 if leads else 0),
+        kind.first: (Role.WORKER if leads else CHIEF, int(leads or chief is not None)),
         "Worker": (Role.WORKER, plan.worker.count - leads),
+        "Evaluator": (EVALUATOR, int(evaluator is not None)),
     }
     return {name: replica for name, replica in found.items() if replica[1]}
 
@@ -147,6 +154,8 @@ def _document(
     external = told.job.foreign
     if kind is _TORCH and external is not None:
         spec["nprocPerNode"] = str(external.n_process)
+    if external is not None and external.dynamic_workers:
+        spec["enableDynamicWorker"] = True
     return {
         "apiVersion": API_VERSION,
         "kind": kind.resource,

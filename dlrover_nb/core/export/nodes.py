@@ -12,12 +12,12 @@ from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.podspec import container_of, image_of, variables, with_own
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.export.provenance import Context
+    from dlrover_nb.core.structs.resources import Role
 
 MAIN = "main"  # DLRover's operator looks for this name
 JOB_LABEL, ROLE_LABEL = f"{PREFIX}job", f"{PREFIX}role"
@@ -50,7 +50,8 @@ def program(told: Context, role: Role, options: Options, *, name: str) -> dict[s
     """Return the container of an external job's role, under the name that its operator expects."""
     external = told.job.foreign
     assert external is not None
-    own = external.worker if role is Role.WORKER else external.ps
+    own, fixed = external.program(role), external.fixed(role)
+    plan = told.plan.role(role) if fixed is None else fixed.plan
     return container_of(
         told.job,
         {
@@ -58,7 +59,7 @@ def program(told: Context, role: Role, options: Options, *, name: str) -> dict[s
             "image": own.image or image_of(told.job, options.image),
             "command": [word.replace("$(", "$$(") for word in own.command],
             "env": variables(own.env),
-            "resources": guaranteed(resources_of(told.plan.role(role))),
+            "resources": guaranteed(resources_of(plan)),
         },
     )
 
@@ -77,11 +78,28 @@ def fixed_plan(what: str, options: Options) -> None:
 
 
 def meets_without_us(what: str, job: JobSpec) -> None:
-    """Refuse programs that ask our master for their peers where none is started; `what` is what is made."""
+    """Refuse what only our master does where none is started; `what` is what is made.
+
+    That is to tell programs their peers when they ask for them, and to place roles by each other.
+    """
+    if job.foreign is not None and job.foreign.placed:
+        raise InvalidValueError(
+            f"together_with and apart_from of job {job.name} are for pods of this product, and {what} has "
+            "none; export pods"
+        )
     if job.foreign is not None and job.foreign.framework is Framework.DDP:
         raise InvalidValueError(
             f"the programs of job {job.name} ask this product's master for their peers (framework: ddp), and "
             f"{what} starts none; export pods"
+        )
+
+
+def no_roles(what: str, job: JobSpec, among: Collection[Role] = ()) -> None:
+    """Refuse roles beside worker and PS, except `among`, that what is made (`what`) cannot have."""
+    roles = () if job.foreign is None else job.foreign.roles
+    if other := [each.name for each in roles if each.role not in among]:
+        raise InvalidValueError(
+            f"{what} cannot have the roles {', '.join(other)} of job {job.name}; export pods"
         )
 
 

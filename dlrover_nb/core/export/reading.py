@@ -99,8 +99,10 @@ def read_export(text: str) -> Imported:
     if not known:
         got = ", ".join(str(d.get("kind", "a document without kind")) for d in documents[:3]) or "nothing"
         raise InvalidValueError(f"an import reads {', '.join(KINDS)}, got {got}")
-    said = gather(known)
-    told = _context(known, said)
+    unread: list[str] = []
+    told = _context(known, unread)
+    said = gather(known, _fixed_roles(told))
+    said.unknown += unread
     if told is None and said.filed is None:
         said.external = _external(known, said)
     said.unknown += [_other(d) for d in documents if d not in known and not is_companion(d, said)]
@@ -126,7 +128,12 @@ def _kind(documents: Sequence[Group], told: Context | None) -> str:
     return told.kind if told is not None and told.kind.startswith(kinds[0]) else kinds[0]
 
 
-def _context(documents: Sequence[Group], said: Said) -> Context | None:
+def _fixed_roles(told: Context | None) -> frozenset[str]:
+    external = None if told is None else told.job.foreign
+    return frozenset() if external is None else frozenset(each.name for each in external.roles)
+
+
+def _context(documents: Sequence[Group], unread: list[str]) -> Context | None:
     """Return the content of annotations; a ScalePlan's before its job's, as it is newer."""
     for document in sorted(documents, key=lambda d: d["kind"] != "ScalePlan"):
         text = annotation(document, CONTEXT)
@@ -135,7 +142,7 @@ def _context(documents: Sequence[Group], said: Said) -> Context | None:
         try:
             return from_json(text, Context)
         except WireError as error:
-            said.unknown.append(f"the annotation {CONTEXT} cannot be read: {str(error)[:120]}")
+            unread.append(f"the annotation {CONTEXT} cannot be read: {str(error)[:120]}")
     return None
 
 

@@ -35,6 +35,7 @@ from dlrover_nb.core.export.nodes import (
     head,
     labels_of,
     meets_without_us,
+    no_roles,
     program,
     top,
 )
@@ -81,6 +82,7 @@ def trainjob(
     if external.framework is Framework.TENSORFLOW:
         _check_priority(told.job)
         return _runtime(told, options, None, programs_set(told, options)), _document(told, options)
+    no_roles("a TrainJob of torch programs", told.job)
     return _torch(told, options, external)
 
 

@@ -72,7 +72,8 @@ def members(state: ExternalState) -> tuple[str, ...]:
 
 def environments(state: ExternalState, nodes: Iterable[ExternalNode]) -> list[SendEnvironment]:
     """Return the variables of nodes that are up, which never change and do not depend on others."""
-    own = [Member(node.id, node.role, node.address) for node in nodes if _is_up(node)]
+    up = [node for node in nodes if _is_up(node) and node.role in set(Role)]
+    own = [Member(node.id, node.role, node.address) for node in up]
     return [
         SendEnvironment(each.node, environment(state.external, [each], each.node, rendezvous_id=""))
         for each in own

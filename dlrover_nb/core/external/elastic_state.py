@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external import elastic
+from dlrover_nb.core.external.node_set import plan_of
 from dlrover_nb.core.external.orders import SendEnvironment
 from dlrover_nb.core.external.rendezvous import Member, environment
 from dlrover_nb.core.external.reported_state import ReportedState
@@ -13,11 +14,20 @@ from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.external.node_set import ExternalNode
+    from dlrover_nb.core.structs.resources import RolePlan
 
 
 class ElasticState(ReportedState):
     """See `ExternalState`."""
+
+    def _plan_of(self, role: Role) -> RolePlan:
+        return plan_of(self._external, self.target, role)
+
+    def _is_beside(self, node: ExternalNode) -> bool:
+        return node.role not in self._external.world
 
     def settle_world(self, at_s: float) -> None:
         """Make the next world of an elastic job, if it can be made, and end the nodes that are not in it."""
@@ -47,11 +57,24 @@ class ElasticState(ReportedState):
         known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
         if len(known) < len(self._members):
             return
-        members = [Member(node.id, node.role, node.address) for node in known]
-        rendezvous_id = f"{self._spec.name}-{self._n_rendezvous}"
-        for node in (node for node in known if not node.is_finished):
-            text = environment(self._external, members, node.id, rendezvous_id=rendezvous_id)
-            self._orders.append(SendEnvironment(node.id, text))
+        texts = self._texts(known, self._n_rendezvous)
+        for node in known:
+            node.told = texts[node.id]
+            if not node.is_finished:
+                self._orders.append(SendEnvironment(node.id, node.told))
+
+    def _texts(self, members: Sequence[ExternalNode], number: int) -> dict[str, str]:
+        """Return the variables of members by node, for the rendezvous of this number."""
+        named, rendezvous_id = [Member(n.id, n.role, n.address) for n in members], f"{self.name}-{number}"
+        return {
+            each.node: environment(self._external, named, each.node, rendezvous_id=rendezvous_id)
+            for each in named
+        }
+
+    def _new_texts(self, members: Sequence[ExternalNode], number: int) -> set[str]:
+        """Return the members whose programs begin, or restart, with that rendezvous."""
+        texts = self._texts(members, number)
+        return {node.id for node in members if node.told != texts[node.id]}
 
     def _send_own_environment(self, node: ExternalNode) -> None:
         """Order the variables of a node of an elastic job, which do not depend on others."""

@@ -2,33 +2,31 @@
 
 The programs are not ours: they keep their own state, and get their peers from variables that are set before
 they begin. So membership changes in one way alone, a *rendezvous*: once all nodes of the plan have an
-address, each of them gets the variables of all, and its program restarts (it reads its own checkpoint). A
+address, each of them gets its variables, and its program restarts where these changed, which follows from the
+framework (`restarts`; it reads its own checkpoint). A
 lost node is replaced, followed by a new rendezvous; a plan with other replicas is a rendezvous of other
 nodes. Without changes no orders are sent, so a restarted master does not disturb training.
 
 Torch programs that lost a member cannot continue and are ended at once; those of TensorFlow train on with
 their parameter servers until the rendezvous.
 
-The job has succeeded when its chief (TensorFlow, where there is one) or all of its workers have ended well.
+The job has succeeded when its chief, if there is one, or else all of its workers have ended well, and so have
+the programs of all other roles that it waits for.
 After each fact all state is reconciled (`_settle`); nothing waits for a particular message.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.external import choices, service_calls, shapes
-from dlrover_nb.core.external.elastic_state import ElasticState
-from dlrover_nb.core.external.orders import ExternalOrder, SendEnvironment
+from dlrover_nb.core.external import beside, choices, service_calls, shapes
+from dlrover_nb.core.external.losses import LossState
+from dlrover_nb.core.external.node_set import trains
 from dlrover_nb.core.external.recovery_record import StopRecord
-from dlrover_nb.core.memory import after_oom_mib
-from dlrover_nb.core.runtime import crash_loops
 from dlrover_nb.core.runtime.orders import StartNode
 from dlrover_nb.core.structs.events import (
     BatchSizesSet,
     MitigationEnded,
-    NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
     PlanApplied,
@@ -36,7 +34,6 @@ from dlrover_nb.core.structs.events import (
     ProgressMade,
 )
 from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.failures import counted
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.services import WorldLater
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.external.node_set import ExternalNode
+    from dlrover_nb.core.external.orders import ExternalOrder
     from dlrover_nb.core.external.recovery_record import ExternalRecord
     from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.capacity import Capacity, Need
@@ -61,7 +59,7 @@ PROGRESS_EVERY_S = 1.0
 STOP_LIMIT_S = 60.0  # for programs that are told to stop, until their nodes are ended
 
 
-class ExternalMaster(ElasticState):
+class ExternalMaster(LossState):
     """Runs one job from its first node to its end.
 
     Parameters
@@ -85,6 +83,7 @@ class ExternalMaster(ElasticState):
         self._revive(record, at_s)
         if not self.phase.is_final:
             self._send_environments()  # the orders of the last rendezvous may not have been carried out
+            self._orders += beside.tell_again(self)
             n_node = len(record.nodes)
             self._note(f"the master restarted and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
         return self._settle(at_s)
@@ -152,7 +151,7 @@ class ExternalMaster(ElasticState):
         known = self._node_set.get(node)
         if known is None:
             return self._settle(at_s)
-        if succeeded and known.role is Role.WORKER and known.id in self._members:
+        if succeeded and known.role is not Role.PS and (known.id in self._members or self._is_beside(known)):
             known.is_finished = True
             self._release(node)
         else:
@@ -172,8 +171,10 @@ class ExternalMaster(ElasticState):
             if reporter is None:
                 continue
             reporter.last, reporter.has_worked = sample, True
-            if node.role is Role.WORKER and (told.node, told.program) not in self._before:
-                self._heard.add(sample.node)
+            if sample.role not in set(Role):
+                continue  # what plans size is measured alone
+            if trains(told.node) and (told.node, told.program) not in self._before:
+                self._heard |= {sample.node, told.node}
             self._measure_pause(at_s - sample.window_s, at_s)
             self._check_plan_applied(at_s)
             self._emit(NodeReported(at_s, sample, self.running))
@@ -251,6 +252,7 @@ class ExternalMaster(ElasticState):
             self._orders += shapes.advance(self, at_s)
             self._start_missing(at_s)
             self._meet(at_s)
+            self._orders += beside.tell(self, self._members)
             self._check_plan_applied(at_s)
         orders, self._orders = tuple(self._orders), []
         return orders
@@ -260,7 +262,7 @@ class ExternalMaster(ElasticState):
         if self.phase.is_final:
             return
         if self._stop is not None:
-            workers = [node for node in self._node_set.nodes if node.role is Role.WORKER]
+            workers = [node for node in self._node_set.nodes if trains(node.id)]
             if all(node.is_finished for node in workers) or at_s > self._stop.since_s + STOP_LIMIT_S:
                 self._end(JobPhase.STOPPED, self._stop.message, at_s)
         elif self._has_succeeded:
@@ -269,8 +271,8 @@ class ExternalMaster(ElasticState):
     def _start_missing(self, at_s: float) -> None:
         if self._external.framework is Framework.DDP and self.is_over:
             return
-        for role in Role:
-            plan = self.target.role(role)
+        for role in self._external.every:
+            plan = self._plan_of(role)
             n_missing = shapes.n_to_start(self, role)
             if n_missing and self._restarts[role].not_before_s(at_s, plan.count) <= at_s:
                 for _ in range(n_missing):
@@ -289,18 +291,21 @@ class ExternalMaster(ElasticState):
             return
         members = tuple(node.id for node in wanted)
         if members != self._members:
-            if any(node.is_finished for node in wanted):
-                self._forget_finished()
+            new = self._new_texts(wanted, self._n_rendezvous + 1)
+            if finished := [node for node in wanted if node.is_finished and node.id in new]:
+                for node in finished:
+                    self._stop_node(node)
                 self._start_missing(at_s)
                 self._meet(at_s)  # those that are left may be all that is wanted: else the next event would
                 return
             self._members, self._met_at_s = members, at_s
             self._n_rendezvous += 1
-            self._heard, self._before = set(), {(told.node, told.program) for told in self._meter.told}
-            self._callers_before = set(self.account.heard_s)
+            self._heard = {name for name in self._heard if name in members and name not in new}
+            self._before = {(t.node, t.program) for t in self._meter.told if t.node in new}
+            self._callers_before = {o for o in self.account.heard_s if o.partition("/")[0] in new}
             self._send_environments()
         for node in self._node_set.nodes:
-            if node.id not in members:
+            if node.id not in members and not self._is_beside(node):
                 self._stop_node(node)
 
     def _check_plan_applied(self, at_s: float) -> None:
@@ -343,7 +348,7 @@ class ExternalMaster(ElasticState):
         if error is not None and (loop := self._count(node, error, at_s)):
             self._fail_plan(loop, at_s)
             return
-        budget, n_planned = self._restarts[node.role], self.target.role(node.role).count
+        budget, n_planned = self._restarts[node.role], self._plan_of(node.role).count
         n_done = self.train_counts.n_sample_done
         budget.record(at_s, has_worked=node.has_worked, n_sample_done=n_done)
         if isolated := [each for each in self.quarantined if each not in before]:
@@ -355,35 +360,6 @@ class ExternalMaster(ElasticState):
             self._fail_plan(told, at_s)
             return
         self._note(f"{node.id} was lost: {why}", at_s)
-
-    def _count(self, node: ExternalNode, error: ProgramError, at_s: float) -> str:
-        """Count an error; return why the job ends by it, or an empty text."""
-        self._errors = counted(self._errors, error, role=node.role, node=node.id, at_s=at_s)
-        return crash_loops.why_ended(self._spec, self._errors[-1], self.target.role(node.role).count)
-
-    def _part(self) -> None:
-        """Handle the members that lost a peer: finished ones restart with the others; not those of worlds."""
-        if self._external.framework is Framework.DDP:
-            return
-        self._forget_finished()
-        if self._external.framework is Framework.TORCH:
-            self._orders.extend(SendEnvironment(name, "") for name in self._workers)
-
-    def _feed(self, node: ExternalNode, at_s: float) -> None:
-        """Give a role more memory after one of its nodes ran out of it, so that it does not recur."""
-        reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last else 0.0)
-        self._emit(NodeOutOfMemory(at_s, node.id, node.role, reached_mib))
-        own = self.target.role(node.role)
-        if self.phase.is_final or own.memory_mib > node.memory_mib:
-            return
-        cap = max(shape.memory_mib for shape in self._capacity.shapes)
-        memory_mib = after_oom_mib(own.memory_mib, reached_mib, cap_mib=cap)
-        if memory_mib <= own.memory_mib:
-            self._note(f"{node.id} ran out of memory, and no machine has more for {node.role} nodes", at_s)
-            return
-        self._give_up(f"{node.id} ran out of memory", at_s)
-        self._aim(replace(self.target, **{str(node.role): replace(own, memory_mib=memory_mib)}), at_s)
-        self._note(f"{node.id} ran out of memory; {node.role} nodes get {memory_mib} MiB from now on", at_s)
 
     def _give_up_waiting(self, at_s: float) -> None:
         """Roll back a plan that finds no room; a job without another plan waits indefinitely."""

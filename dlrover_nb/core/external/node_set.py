@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external.recovery_record import ExternalNodeRecord
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.external import CHIEF
+from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.external import ExternalSpec
+    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
     from dlrover_nb.core.structs.samples import NodeSample
 
 
@@ -36,6 +38,7 @@ class ExternalNode:
     asked_size_s: float | None = None  # when the cluster was asked for that
     refused_size: Need | None = None  # which it cannot get in place
     has_made_room: bool = False  # whether another node ended because this one waits
+    told: str = ""  # the variables of its program
 
     def has_shape(self, plan: RolePlan) -> bool:
         """Whether its resources are exactly those of the plan."""
@@ -72,12 +75,24 @@ def is_worker(node: str) -> bool:
     return node.startswith(f"{Role.WORKER}-")
 
 
+def trains(node: str) -> bool:
+    """Whether a name is that of a worker, or of the chief, which is the first of those that train."""
+    return is_worker(node) or node.startswith(f"{CHIEF}-")
+
+
+def plan_of(spec: ExternalSpec, plan: ResourcePlan, role: Role) -> RolePlan:
+    """Return what should run of a role: by the plan, or always."""
+    fixed = spec.fixed(role)
+    return plan.role(role) if fixed is None else fixed.plan
+
+
 class ExternalNodes:
     """All live nodes, oldest first; numbers in names grow and are never reused."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: ExternalSpec) -> None:
+        self._spec = spec
         self._nodes: dict[str, ExternalNode] = {}
-        self._n_named = dict.fromkeys(Role, 0)
+        self._n_named = dict.fromkeys(spec.every, 0)
 
     def add(self, role: Role, plan: RolePlan, at_s: float) -> ExternalNode:
         """Create a node with a new name."""
@@ -114,10 +129,13 @@ class ExternalNodes:
         return max(0, plan.count - len(self._fitting(role, plan)))
 
     def wanted(self, plan: ResourcePlan) -> tuple[ExternalNode, ...] | None:
-        """Return the nodes that should run: of each role the oldest running; None while some are missing."""
+        """Return the nodes that should run: of each role the oldest running; None while some are missing.
+
+        Only roles of the world count: nobody waits for the others.
+        """
         found: list[ExternalNode] = []
-        for role in Role:
-            of_role = plan.role(role)
+        for role in self._spec.world:
+            of_role = plan_of(self._spec, plan, role)
             up = [node for node in self._fitting(role, of_role) if node.address][: of_role.count]
             if len(up) < of_role.count:
                 return None
@@ -126,11 +144,17 @@ class ExternalNodes:
 
     def misfits(self, plan: ResourcePlan) -> tuple[ExternalNode, ...]:
         """Return the nodes whose resources differ from the plan's."""
-        return tuple(node for node in self.nodes if not node.fits(plan.role(node.role)))
+        return tuple(node for node in self.nodes if not node.fits(plan_of(self._spec, plan, node.role)))
 
-    def of(self, role: Role) -> list[ExternalNode]:
+    def of(self, role: Role) -> tuple[ExternalNode, ...]:
         """Return the nodes of a role."""
-        return [node for node in self.nodes if node.role is role]
+        return tuple(node for node in self.nodes if node.role is role)
+
+    def beside(self, role: Role) -> tuple[ExternalNode, ...] | None:
+        """Return the nodes of a role beside the world; None while some have no address."""
+        found, fixed = self.of(role), self._spec.fixed(role)
+        assert fixed is not None
+        return found if sum(bool(node.address) for node in found) == fixed.count else None
 
     def _fitting(self, role: Role, plan: RolePlan) -> list[ExternalNode]:
         return [node for node in self.of(role) if node.fits(plan)]
@@ -141,7 +165,15 @@ class ExternalNodes:
         """Return the lasting state of all nodes."""
         return tuple(
             ExternalNodeRecord(
-                n.id, n.role, n.cpu, n.memory_mib, n.since_s, n.address, n.is_finished, n.has_worked
+                n.id,
+                n.role,
+                n.cpu,
+                n.memory_mib,
+                n.since_s,
+                n.address,
+                is_finished=n.is_finished,
+                has_worked=n.has_worked,
+                told="" if n.role in self._spec.world else n.told,
             )
             for n in self.nodes
         )
@@ -152,7 +184,16 @@ class ExternalNodes:
         """Adopt the nodes of an earlier master, and continue its numbering."""
         self._nodes = {
             r.id: ExternalNode(
-                r.id, r.role, r.cpu, r.memory_mib, r.since_s, at_s, r.address, r.is_finished, r.has_worked
+                r.id,
+                r.role,
+                r.cpu,
+                r.memory_mib,
+                r.since_s,
+                at_s,
+                r.address,
+                is_finished=r.is_finished,
+                has_worked=r.has_worked,
+                told=r.told,
             )
             for r in records
         }

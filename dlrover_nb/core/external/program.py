@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.reported import CERTIFICATE_VAR, TOKEN_FILE_VAR, TR
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
+    from dlrover_nb.core.structs.external import ExternalSpec
 
 CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
 REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"
@@ -93,18 +93,13 @@ threading.Event().wait()
 
 def program(spec: ExternalSpec, role: Role, *, python: str = "") -> tuple[str, ...]:
     """Return the command of a role's container; `python` is the interpreter of our own part of it."""
-    command = role_of(spec, role).command
+    command = spec.program(role).command
     if not command and role is Role.PS and spec.framework.has_store:
         command = (python or "python3", "-c", STORE)
     return ("/bin/sh", "-c", SCRIPT, "dlrover-nb", *command)
 
 
-def role_of(spec: ExternalSpec, role: Role) -> ExternalRole:
-    """Return the user's settings of a role; the store of a job uses the workers' image by default."""
-    return spec.worker if role is Role.WORKER else spec.ps
-
-
 def image(spec: ExternalSpec, role: Role) -> str:
-    """Return the image of a role; empty: the job's image."""
-    own = role_of(spec, role).image
-    return own or (spec.worker.image if spec.framework.has_store else "")
+    """Return the image of a role, for a store by default the workers'; empty: the job's image."""
+    is_store = role is Role.PS and spec.framework.has_store
+    return spec.program(role).image or (spec.worker.image if is_store else "")

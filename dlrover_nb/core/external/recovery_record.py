@@ -26,6 +26,7 @@ class ExternalNodeRecord:
     address: str
     is_finished: bool
     has_worked: bool
+    told: str = ""  # variables of a role beside the world: those of members follow from their addresses
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,11 @@ Where several programs share an address, as on one machine, it is given with a p
 nobody takes the job's.
 
 TensorFlow reads ``TF_CONFIG``: the addresses of all tasks by kind, and the own task. It has the kinds
-``chief``, ``worker`` and ``ps``; an ``evaluator`` is no member of the training cluster.
+``chief``, ``worker`` and ``ps``; an ``evaluator`` has a task, and is no member of the training cluster.
+
+Roles beside the world (`ExternalSpec.beside`) get ``DLROVER_NB_ROLES``, in the form of ``TF_CONFIG``: the
+addresses of the world and of their own role, and their own task. None of the world knows them, so that they
+come and go without it.
 
 Torch programs are started by torchrun, which takes its options from ``PET_*`` variables, or read
 ``MASTER_ADDR``, ``RANK`` and ``WORLD_SIZE`` themselves: both are set. torchrun's agents meet at a store.
@@ -25,7 +29,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.external import ExternalSpec, Framework
+from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, ExternalSpec, Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "TF_CONFIG",
+    "DLROVER_NB_ROLES",
     "DLROVER_NB_STORE_PORT",
     "DLROVER_NB_ELASTIC",
     "PET_NNODES",
@@ -70,13 +75,15 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, ren
     Parameters
     ----------
     members
-        All members; of each role oldest first.
+        All members; of each role oldest first. For a role beside the world those of its own role too.
     node
         The member whose variables are returned.
     rendezvous_id
         Unique name of this rendezvous.
     """
     own = next(member for member in members if member.node == node)
+    if own.role not in spec.world:
+        return _lines(_beside(spec, members, own))
     if spec.framework is Framework.TENSORFLOW:
         return _lines({"TF_CONFIG": json.dumps(_tf_config(spec, members, own), separators=(",", ":"))})
     if own.role is Role.PS:
@@ -87,22 +94,58 @@ def environment(spec: ExternalSpec, members: Sequence[Member], node: str, *, ren
 
 
 def _tf_config(spec: ExternalSpec, members: Sequence[Member], own: Member) -> dict[str, object]:
-    workers, ps = _of(members, Role.WORKER), _of(members, Role.PS)
-    n_chief = int(spec.chief)
-    tasks = {"chief": workers[:n_chief], "worker": workers[n_chief:], "ps": ps}
+    tasks = _tasks(spec, members)
     kind = next(kind for kind, tasked in tasks.items() if own in tasked)
+    if spec.dynamic_workers:
+        return _sparse(spec, tasks, kind, own)
+    return {"cluster": _addresses(spec, tasks), "task": {"type": kind, "index": tasks[kind].index(own)}}
+
+
+def _sparse(
+    spec: ExternalSpec, tasks: Mapping[str, Sequence[Member]], kind: str, own: Member
+) -> dict[str, object]:
+    """Return a cluster without the other workers, as Kubeflow's ``enableDynamicWorker`` has it.
+
+    A worker's index is the number in its name: it must not change when another worker leaves.
+    """
+    known = {each: tasked for each, tasked in tasks.items() if each != str(Role.WORKER)}
+    cluster: dict[str, object] = dict(_addresses(spec, known))
+    if kind != str(Role.WORKER):
+        return {"cluster": cluster, "task": {"type": kind, "index": tasks[kind].index(own)}}
+    index = int(own.node.rpartition("-")[2])
+    cluster[kind] = {str(index): endpoint(own.address, spec.port)}
+    return {"cluster": cluster, "task": {"type": kind, "index": index}}
+
+
+def _tasks(spec: ExternalSpec, members: Sequence[Member]) -> dict[str, Sequence[Member]]:
+    """Return the members of the world by TensorFlow's kinds."""
+    workers, ps, n_chief = _of(members, Role.WORKER), _of(members, Role.PS), int(spec.first_worker_leads)
+    chiefs = [*_of(members, CHIEF), *workers[:n_chief]]
+    return {"chief": chiefs, "worker": workers[n_chief:], "ps": ps}
+
+
+def _addresses(spec: ExternalSpec, tasks: Mapping[str, Sequence[Member]]) -> dict[str, list[str]]:
     return {
-        "cluster": {
-            kind: [endpoint(each.address, spec.port) for each in tasked]
-            for kind, tasked in tasks.items()
-            if tasked
-        },
-        "task": {"type": kind, "index": tasks[kind].index(own)},
+        kind: [endpoint(each.address, spec.port) for each in tasked]
+        for kind, tasked in tasks.items()
+        if tasked
     }
 
 
+def _beside(spec: ExternalSpec, members: Sequence[Member], own: Member) -> dict[str, str]:
+    is_tf, alike = spec.framework is Framework.TENSORFLOW, _of(members, own.role)
+    by_role = {str(role): _of(members, role) for role in spec.world}
+    world = _addresses(spec, _tasks(spec, members) if is_tf else by_role)
+    task = {"type": str(own.role), "index": alike.index(own)}
+    told = {"DLROVER_NB_ROLES": {"cluster": world | _addresses(spec, {own.role: alike}), "task": task}}
+    if is_tf and own.role is EVALUATOR:
+        told["TF_CONFIG"] = {"cluster": world, "task": task}
+    return {name: json.dumps(text, separators=(",", ":")) for name, text in told.items()}
+
+
 def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, rendezvous_id: str) -> dict[str, str]:
-    workers, store = _of(members, Role.WORKER), _of(members, Role.PS)[0]
+    workers = [*_of(members, CHIEF), *_of(members, Role.WORKER)]
+    store = _of(members, Role.PS)[0]
     rank, n_worker = str(workers.index(own)), str(len(workers))
     first, port = _parts(workers[0].address, spec.port + 1)
     return {

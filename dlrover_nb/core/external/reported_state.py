@@ -29,10 +29,12 @@ class ReportedState(ExternalState):
     def hear(self, told: TrainerReport) -> StepsDone | None:
         """Note a status; return the totals of steps in it, where nothing else counts those of its node.
 
-        A status that arrives late and one of an unknown node are ignored.
+        A status that arrives late is ignored, and one of an unknown node, or of a role beside the world: an
+        evaluator does not train.
         """
+        node = self._node_set.get(told.node)
         late = self.reported is not None and told.status.at_s < self.reported.at_s
-        if late or self.phase.is_final or self._node_set.get(told.node) is None:
+        if late or self.phase.is_final or node is None or node.role not in self._external.world:
             return None
         self.reported = told.status
         if told.status.at_s > self._met_at_s:
@@ -42,12 +44,15 @@ class ReportedState(ExternalState):
 
     def _steps(self, node: str, status: TrainerStatus) -> StepsDone | None:
         step = status.number(*STEP_METRICS)
-        others = (each for each in self._meter.told if each.node == node)
+        others = [each for each in self._meter.told if each.node == node]
         if step is None or not 0 <= step <= MOST_STEPS:
             return None
         if any(not each.program.startswith(TRAINER) for each in others):
             return None
-        program, n_iter = f"{TRAINER}-{self._n_rendezvous}", round(step)
+        n_iter, program = round(step), f"{TRAINER}-{self._n_rendezvous}"
+        for each in others:  # the newest last: one that a rendezvous did not restart counts on
+            if (node, each.program) not in self._before and each.n_iter <= n_iter:
+                program = each.program
         return StepsDone(
             node,
             program,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.external.node_set import plan_of
 from dlrover_nb.core.runtime.orders import ResizeNode
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
@@ -67,7 +68,7 @@ def allotted(state: ExternalState, node: str, need: Need, why: str, at_s: float)
 
 def n_to_start(state: ExternalState, role: Role) -> int:
     """Return how many nodes of a role to start now."""
-    plan = state.target.role(role)
+    plan = plan_of(state.external, state.target, role)
     n_missing = state.node_set.n_missing(role, plan)
     old = [n for n in _up(state, role) if not n.fits(plan)]
     if not old:

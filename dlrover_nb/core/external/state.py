@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.node_set import ExternalNodes, is_worker
+from dlrover_nb.core.external.node_set import ExternalNodes, is_worker, trains
 from dlrover_nb.core.external.recovery_record import ExternalRecord, ServicesRecord
 from dlrover_nb.core.external.shard_account import ShardAccount
 from dlrover_nb.core.external.shares import Speeds, even
@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.events import (
     PlanFailed,
     ProgressMade,
 )
-from dlrover_nb.core.structs.external import Counting, ExternalSpec, Framework
+from dlrover_nb.core.structs.external import CHIEF, Counting, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import ShardCounts
@@ -65,8 +65,8 @@ class ExternalState:
 
     def __init__(self, spec: JobSpec, capacity: Capacity) -> None:
         self._spec, self._external, self._capacity = spec, external_of(spec), capacity
-        self._node_set, self._meter = ExternalNodes(), StepRates(self._external)
-        self._restarts = {role: RestartBudget() for role in Role}
+        self._node_set, self._meter = ExternalNodes(self._external), StepRates(self._external)
+        self._restarts = {role: RestartBudget() for role in self._external.every}
         self._errors: tuple[CountedError, ...] = ()
         self._orders: list[ExternalOrder] = []
         self.phase, self.message = JobPhase.STARTING, ""
@@ -248,7 +248,7 @@ class ExternalState:
         """Note that a process trains rows: its node works, and since the last rendezvous if it began then."""
         if (known := self._node_set.get(caller.node)) is not None:
             known.has_worked = True
-            if caller.owner not in self._callers_before and is_worker(caller.node):
+            if caller.owner not in self._callers_before and trains(caller.node):
                 self._heard.add(caller.node)
 
     def keep(self, manifest: Manifest) -> None:
@@ -259,25 +259,28 @@ class ExternalState:
 
     @property
     def _workers(self) -> tuple[str, ...]:
-        """Live workers that train together, the first one first."""
-        return tuple(
-            name for name in self._members if is_worker(name) and self._node_set.get(name) is not None
-        )
+        """Live nodes that train together, the chief or the first worker first."""
+        return tuple(name for name in self._members if trains(name) and self._node_set.get(name) is not None)
 
     @property
     def _all_heard(self) -> bool:
-        workers = self._workers
-        needed = workers[:1] if self._external.counting is Counting.JOB else workers
+        workers = [name for name in self._workers if is_worker(name)]
+        needed = self._workers[:1] if self._external.counting is Counting.JOB else workers
         return bool(workers) and all(name in self._heard for name in needed)
 
     @property
     def _has_succeeded(self) -> bool:
         workers = [self._node_set.get(name) for name in self._members if is_worker(name)]
+        roles = [each for each in self._external.roles if each.is_awaited]
+        awaited = [node for each in roles for node in self._node_set.of(each.role)]
+        if len(awaited) < sum(each.count for each in roles) or not all(n.is_finished for n in awaited):
+            return False
         if self._external.framework is Framework.DDP:
             living = [node for node in workers if node is not None]
             return self.is_over and all(node.is_finished for node in living)
-        has_chief = self._external.framework is Framework.TENSORFLOW and self._external.chief
-        needed = workers[:1] if has_chief else workers
+        if any(each.role is CHIEF for each in roles):
+            return True
+        needed = workers[:1] if self._external.first_worker_leads else workers
         return bool(needed) and all(node is not None and node.is_finished for node in needed)
 
     def _revive(self, record: ExternalRecord, at_s: float) -> None:
@@ -354,7 +357,7 @@ class ExternalState:
 
     def _forget_finished(self) -> None:
         for node in self._node_set.nodes:
-            if node.is_finished:
+            if node.is_finished and node.role in self._external.world:
                 self._stop_node(node)
 
     def _measure_pause(self, from_s: float, until_s: float) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.external import Counting, StepsDone
+from dlrover_nb.core.external.node_set import is_worker
+from dlrover_nb.core.structs.external import CHIEF, Counting, StepsDone
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
@@ -62,26 +63,29 @@ class StepRates:
         Parameters
         ----------
         workers
-            All workers that train together, the first one (chief, rank 0) first.
+            All nodes that train together, the first one (chief, rank 0) first.
         role
-            Of the reporting node.
+            Of the reporting node. Work of a role beside the world does not count.
         """
-        is_of_job = self._spec.counting is Counting.JOB
+        is_of_job, is_training = self._spec.counting is Counting.JOB, role in {Role.WORKER, CHIEF}
         key = told.node, told.program
         before = self._told.get(key)
         if before is not None and (told.at_s <= before.at_s or told.n_iter < before.n_iter):
             return ()  # reported twice, or late
-        if is_of_job and role is Role.WORKER and told.node not in workers[:1]:
+        if is_of_job and is_training and told.node not in workers[:1]:
             self._remember(key, told)  # its base, should it become the first one
             return ()
-        self._count(told, before)
-        if before is not None and told.n_iter == before.n_iter and role is Role.WORKER and told.rank == 0:
+        if role in self._spec.world:
+            self._count(told, before)
+        if before is not None and told.n_iter == before.n_iter and is_training and told.rank == 0:
             return ()  # a step in progress: its time is reported at its end
         self._remember(key, told)
         if before is None or told.rank > 0:
             return ()
         sample = _between(before, told, self._beside.pop(told.node, 0), role, at_s)
-        return _shared(sample, workers) if is_of_job and role is Role.WORKER else (sample,)
+        if not (is_of_job and is_training):
+            return (sample,)
+        return _shared(sample, [name for name in workers if is_worker(name)])
 
     def _count(self, told: StepsDone, before: StepsDone | None) -> None:
         n_new = told.n_sample - (0 if before is None else before.n_sample)
@@ -119,12 +123,13 @@ def _between(before: StepsDone, told: StepsDone, n_beside: int, role: Role, at_s
 
 
 def _shared(sample: NodeSample, workers: Sequence[str]) -> tuple[NodeSample, ...]:
-    """Divide the work of a job evenly among its workers; their differences are unknown."""
+    """Divide a job's work evenly among its workers: their differences, and a chief's part, are unknown."""
     n_each, n_over = divmod(sample.n_sample, len(workers))
     return tuple(
         replace(
             sample,
             node=node,
+            role=Role.WORKER,
             n_sample=n_each + (i < n_over),
             cpu_cores=sample.cpu_cores if node == sample.node else 0.0,
             memory_mib=sample.memory_mib if node == sample.node else 0.0,

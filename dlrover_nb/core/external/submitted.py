@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external.state import external_of
 from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.fixed_roles import limits_left
 from dlrover_nb.core.structs.secrets import check_complete
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def planned(spec: JobSpec) -> JobSpec:
     Raises
     ------
     InvalidValueError
-        When it is a torch or ddp job with several PS.
+        When it is a torch or ddp job with several PS, or its fixed roles leave nothing of a quota or budget.
     """
     external, plan, bounds = external_of(spec), spec.plan, spec.bounds
     if external.framework.has_store and plan.ps.count != 1:
@@ -48,6 +49,7 @@ def planned(spec: JobSpec) -> JobSpec:
             f"a {external.framework} job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
             "set plan.ps.count: 1"
         )
+    limits_left(spec)
     if external.framework.has_store:
         bounds = replace(bounds, max_ps=1, ps_cpus=(plan.ps.cpu,))
     return replace(spec, bounds=bounds, warm_start=False)

@@ -15,9 +15,17 @@ from dlrover_nb.core.external.program import (
     REPORT_TOKEN_VAR,
     image,
     program,
-    role_of,
 )
-from dlrover_nb.core.manifests.parts import PREFIX, READ_BY_GROUP, REPORT_KEY, secret_name
+from dlrover_nb.core.manifests.parts import (
+    HOSTNAME,
+    JOB_LABEL,
+    PREFIX,
+    READ_BY_GROUP,
+    REPORT_KEY,
+    ROLE_LABEL,
+    RUN_LABEL,
+    secret_name,
+)
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.pods import (
     CODE_FOLDER,
@@ -56,12 +64,39 @@ def as_external(spec: Doc, job: PodJob, external: ExternalSpec, role: Role) -> D
     }
     mounted = {mount["name"] for mount in mounts}
     volumes = [*(_with_cluster(each) for each in spec["volumes"] if each["name"] in mounted), token]
-    return spec | {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": GRACE_S}
+    affinity = _affinity(spec.get("affinity") or {}, job, external, role)
+    where = {"affinity": affinity} if affinity else {}
+    return (
+        spec
+        | where
+        | {
+            "containers": [container],
+            "volumes": volumes,
+            "terminationGracePeriodSeconds": GRACE_S,
+        }
+    )
+
+
+def _affinity(said: Doc, job: PodJob, external: ExternalSpec, role: Role) -> Doc:
+    """Return the affinity of a pod's spec, and where the role says that it runs; a pod that cannot waits."""
+    own, rule = external.program(role), "requiredDuringSchedulingIgnoredDuringExecution"
+    asked = {"podAffinity": own.together_with, "podAntiAffinity": own.apart_from}
+    return said | {
+        kind: said.get(kind, {}) | {rule: [_beside(job, name) for name in names]}
+        for kind, names in asked.items()
+        if names
+    }
+
+
+def _beside(job: PodJob, role: str) -> Doc:
+    """Return the machines where pods of a role of this run are."""
+    there = {JOB_LABEL: job.spec.name, RUN_LABEL: job.run, ROLE_LABEL: role}
+    return {"labelSelector": {"matchLabels": there}, "topologyKey": HOSTNAME}
 
 
 def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> list[Doc]:
     """Return the variables: those of all pods, the role's own, and ours, which win."""
-    theirs = dict(item.partition("=")[::2] for item in role_of(external, role).env)
+    theirs = dict(item.partition("=")[::2] for item in external.program(role).env)
     ours = {
         CLUSTER_VAR: CLUSTER_FILE,
         REPORT_FILE_VAR: MASTER_FILE,

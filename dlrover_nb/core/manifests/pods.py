@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.manifests.external_pod import as_external
 from dlrover_nb.core.manifests.parts import (
+    HOSTNAME,
     JOB_LABEL,
     NODE_LABEL,
     PREFIX,
@@ -50,7 +51,7 @@ MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"
 CHECK_MODULE, CHECK_ROLE = "dlrover_nb.core.runtime.pod_check", "check"
 CONTAINER = "node"
-HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+ZONE = "topology.kubernetes.io/zone"
 SELF_END_S = 5  # grace period of a pod that others delete
 PS_END_S = 60  # of one with a parameter server: its parameters move to another meanwhile
 

@@ -16,7 +16,6 @@ from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
-from dlrover_nb.core.planner.restarts import restart_words
 from dlrover_nb.core.planner.situation import Situation, gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
@@ -101,8 +100,7 @@ class Completion:
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
         why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
-        restarts = restart_words(s.spec, bare.scale)
-        return replace(bare, breakdown=breakdown, reason=f"{why} {restarts}" if restarts else why)
+        return replace(bare, breakdown=breakdown, reason=why)
 
 
 def bare_candidate(

@@ -162,6 +162,11 @@ class JobMaster:
         return
 
     @property
+    def resizes_in_place(self) -> bool | None:
+        """Whether the cluster resizes nodes in place; None: it is not known yet."""
+        return self._state.resizes_in_place
+
+    @property
     def n_dropped(self) -> int:
         """Messages that nodes could not decode."""
         return self._state.n_dropped

@@ -25,6 +25,7 @@ class SnapshotSource:
     quarantined: tuple[QuarantinedShard, ...] = ()
     skipped_batches: tuple[SkippedBatch, ...] = ()
     reported: None = None
+    resizes_in_place = False
 
     phase: JobPhase
     progress: Progress

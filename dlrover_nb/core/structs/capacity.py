@@ -7,6 +7,7 @@ simulator place groups of nodes and give the same answers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError
@@ -94,16 +95,40 @@ def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
     Size is the larger share of all cores and of all memory. First fit is no optimal packing; it errs on
     the safe side: a placement that it finds exists.
     """
+    return _placed(capacity, needs) is not None
+
+
+def without(capacity: Capacity, needs: Iterable[Need]) -> Capacity | None:
+    """Return what nodes with these needs leave of the machines, placed as by `fits`; None if they do not."""
+    free = _placed(capacity, needs)
+    if free is None:
+        return None
+    return Capacity(
+        tuple(
+            NodeShape(round(cpu * CPU_STEP, 2), memory_mib, len(list(alike)))
+            for (cpu, memory_mib), alike in groupby(sorted(map(tuple, free), reverse=True))
+        )
+    )
+
+
+def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None:
+    """Return the CPU steps and MiB of each machine that a placement leaves; None where there is none."""
     free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
     total_cpu, total_mib = (max(sum(column), 1) for column in zip(*free, strict=True)) if free else (1, 1)
     nodes = [(in_steps(cpu), memory_mib) for cpu, memory_mib in needs]
     for cpu, memory_mib in sorted(nodes, key=lambda n: max(n[0] / total_cpu, n[1] / total_mib), reverse=True):
         machine = next((m for m in free if cpu <= m[0] and memory_mib <= m[1]), None)
         if machine is None:
-            return False
+            return None
         machine[0] -= cpu
         machine[1] -= memory_mib
-    return True
+    return free
+
+
+def machines(capacity: Capacity) -> str:
+    """Return the machines in words."""
+    shapes = (f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
+    return ", ".join(shapes) or "none"
 
 
 def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:
@@ -127,9 +152,8 @@ def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
     """
     if fits(capacity, plan_needs(plan)):
         return
-    machines = ", ".join(f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
     raise CapacityError(
-        f"the plan must fit on the machines ({machines or 'none'}), got {plan.short} = "
+        f"the plan must fit on the machines ({machines(capacity)}), got {plan.short} = "
         f"{plan.total_cpu:g} cores and {plan.total_memory_mib} MiB; {_possible(plan, capacity)}"
     )
 

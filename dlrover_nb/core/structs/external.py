@@ -8,9 +8,16 @@ from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.resources import ROLE_NAME, Role, RolePlan
 
 CONFIG_VAR = "DLROVER_NB_CONFIG"  # names the file with the configuration of the node, for programs of ours
 STEP_GROUPS = ("step", "samples", "done", "loss")
+CHIEF, EVALUATOR = Role("chief"), Role("evaluator")  # with a meaning of their own; other names have none
+_RESERVED: dict[str, str] = {  # names that roles cannot have, and why
+    **dict.fromkeys(Role, "has a group of its own (external.worker, external.ps)"),
+    "master": "is the job's own master; call the first of its programs chief",
+    "check": "is the pod that tries a job's code",
+}
 
 
 class Framework(StrEnum):
@@ -45,16 +52,88 @@ class ExternalRole:
         Image with it; empty: that of the job's ``kubernetes`` group.
     env
         Variables beside those of the ``kubernetes`` group, ``NAME=VALUE`` each.
+    together_with
+        Roles of which a node must run on each machine where one of this role does.
+    apart_from
+        Roles of which no node may run on such a machine; with the own name, each has one for itself.
     """
 
     command: tuple[str, ...] = ()
     image: str = ""
     env: tuple[str, ...] = ()
+    together_with: tuple[str, ...] = ()
+    apart_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for item in self.env:
             if not item.partition("=")[1] or item.startswith("="):
                 raise InvalidValueError(f"env must hold NAME=VALUE, got {item!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRole:
+    """A role beside worker and PS: its program, and how many nodes always run it, whatever the plan is.
+
+    Parameters
+    ----------
+    name
+        Lower-case letters and digits. A ``chief`` is the first of those that train, an ``evaluator`` reads
+        their checkpoints; other names mean nothing to frameworks.
+    command, image, env, together_with, apart_from
+        As of `ExternalRole`.
+    count, cpu, memory_mib
+        Its nodes, and what each of them may use.
+    ends_job
+        Whether the job waits for the end of these programs, and then ends those that it does not wait for.
+        None: for a chief alone.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    count: int = 1
+    cpu: float = 0.5
+    memory_mib: int = 1024
+    image: str = ""
+    env: tuple[str, ...] = ()
+    ends_job: bool | None = None
+    together_with: tuple[str, ...] = ()
+    apart_from: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if ROLE_NAME.fullmatch(self.name) is None:
+            raise InvalidValueError(
+                f"a role's name must be at most 20 lower-case letters and digits, got {self.name!r}; for "
+                "example name: evaluator"
+            )
+        if why := _RESERVED.get(self.name, ""):
+            raise InvalidValueError(f"a role cannot be named {self.name}, which {why}")
+        if not self.command:
+            raise InvalidValueError(
+                f"role {self.name} needs a command; for example command: [python, /app/{self.name}.py]"
+            )
+        if self.role in {CHIEF, EVALUATOR} and self.count != 1:
+            raise InvalidValueError(f"a job has at most one {self.name}, got count: {self.count}")
+        object.__setattr__(self, "cpu", self.plan.cpu)
+
+    @property
+    def role(self) -> Role:
+        """Its name as a role."""
+        return Role(self.name)
+
+    @property
+    def plan(self) -> RolePlan:
+        """Its nodes."""
+        return RolePlan(self.count, self.cpu, self.memory_mib)
+
+    @property
+    def program(self) -> ExternalRole:
+        """Its program."""
+        return ExternalRole(self.command, self.image, self.env, self.together_with, self.apart_from)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the job ends only after its programs have."""
+        return self.role is CHIEF if self.ends_job is None else self.ends_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +150,8 @@ class ExternalSpec:
     framework
         How the programs discover each other.
     chief
-        TensorFlow: whether the first worker is the ``chief``, whose end is the end of the job.
+        TensorFlow: whether the first worker is the ``chief``, whose end is the end of the job; not where a
+        role of that name is.
     n_process
         Torch: processes that torchrun starts on each worker.
     port
@@ -83,6 +163,12 @@ class ExternalSpec:
         ``step`` (number of the step), or no such group where each line is one step; ``samples`` (of one step;
         without it a batch of the job), ``done`` (of the whole job, so far), ``loss``. For example ``step
         (?P<step>\d+) loss (?P<loss>\S+)``.
+    roles
+        Roles beside worker and PS.
+    dynamic_workers
+        TensorFlow: whether each worker knows the PS, the chief and itself alone, so that workers come and go
+        without a restart of the others. For workers that train asynchronously, each in a session of its own;
+        a coordinator that has to know all workers needs the others' restart.
     """
 
     worker: ExternalRole
@@ -94,6 +180,8 @@ class ExternalSpec:
     port: int = 2222
     counting: Counting = Counting.OWN
     step_log: str = ""
+    roles: tuple[FixedRole, ...] = ()
+    dynamic_workers: bool = False
 
     def __post_init__(self) -> None:
         _check.at_least("n_sample", self.n_sample, 1, hint="progress is measured by it")
@@ -107,6 +195,89 @@ class ExternalSpec:
                 "ps needs a command with tensorflow; for example command: [python, /app/train.py]"
             )
         _check_step_log(self.step_log)
+        names = [each.name for each in self.roles]
+        if len(set(names)) < len(names):
+            raise InvalidValueError(f"each of the roles has a name of its own, got {', '.join(names)}")
+        if self.dynamic_workers and self.framework is not Framework.TENSORFLOW:
+            raise InvalidValueError(
+                f"dynamic_workers is for tensorflow, got framework {self.framework}; leave it out: ddp needs "
+                "none, and all torch programs restart"
+            )
+        if CHIEF in names and self.framework is Framework.DDP:
+            raise InvalidValueError(
+                "a ddp job has no chief: any of its workers may leave, and rank 0 is the first of those that "
+                "stay; make the chief's program the workers'"
+            )
+        self._check_placement()
+
+    @property
+    def world(self) -> tuple[Role, ...]:
+        """The roles that train together and know each other, the first one first."""
+        return (*(CHIEF for each in self.roles if each.role is CHIEF), *Role)
+
+    @property
+    def beside(self) -> tuple[FixedRole, ...]:
+        """The roles that are not of the world, and know it."""
+        return tuple(each for each in self.roles if each.role not in self.world)
+
+    @property
+    def every(self) -> tuple[Role, ...]:
+        """All roles."""
+        return (*self.world, *(each.role for each in self.beside))
+
+    @property
+    def first_worker_leads(self) -> bool:
+        """Whether the first worker is TensorFlow's chief."""
+        return self.framework is Framework.TENSORFLOW and self.chief and CHIEF not in self.world
+
+    def fixed(self, role: Role) -> FixedRole | None:
+        """Return a role beside worker and PS; None: it is one of these."""
+        return next((each for each in self.roles if each.role is role), None)
+
+    @property
+    def placed(self) -> tuple[Role, ...]:
+        """The roles that say where they run."""
+        programs = ((role, self.program(role)) for role in self.every)
+        return tuple(role for role, own in programs if own.together_with or own.apart_from)
+
+    def _check_placement(self) -> None:
+        known = [str(role) for role in self.every]
+        for role in self.placed:
+            own = self.program(role)
+            for name in (*own.together_with, *own.apart_from):
+                if name not in known:
+                    raise InvalidValueError(
+                        f"together_with and apart_from of {role} name roles of the job "
+                        f"({', '.join(known)}), got {name!r}"
+                    )
+            if both := set(own.together_with) & {role, *own.apart_from, *self._apart_by_others(role)}:
+                raise InvalidValueError(
+                    f"{role} cannot be together_with {min(both)}: it is that, or one is apart_from the other"
+                )
+            if role in self._with_all(role):
+                raise InvalidValueError(
+                    f"{role} waits by together_with for roles that wait for it, and none could start; leave "
+                    "one of them out"
+                )
+
+    def _apart_by_others(self, role: Role) -> set[str]:
+        return {str(other) for other in self.every if role in self.program(other).apart_from}
+
+    def _with_all(self, role: Role) -> set[str]:
+        """Return the roles that a role waits for, itself if they wait for it."""
+        found, left = set[str](), list(self.program(role).together_with)
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left += self.program(Role(name)).together_with
+        return found
+
+    def program(self, role: Role) -> ExternalRole:
+        """Return the user's settings of a role's program."""
+        if (own := self.fixed(role)) is not None:
+            return own.program
+        return self.worker if role is Role.WORKER else self.ps
 
 
 def _check_step_log(pattern: str) -> None:

@@ -6,6 +6,7 @@ DLRover-RM's plan space (w, p, lambda_w, lambda_p); an exception for a single no
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -21,11 +22,27 @@ MEMORY_STEP_MIB = 64  # sizes that a plan is given are whole steps
 GIB_PER_CORE = 8  # of memory that weigh as much as a core: about the ratio of their list prices
 
 
+ROLE_NAME = re.compile(r"[a-z][a-z0-9]{0,19}")  # without hyphens: names of nodes are ROLE-NUMBER
+
+
 class Role(StrEnum):
-    """Kind of node of a parameter-server job."""
+    """Kind of node.
+
+    Its members are the two roles that a plan sizes. An external job may have others (`structs.external`):
+    ``Role("evaluator")`` is a value like them, which no loop over `Role` meets, so that planners never do.
+    """
 
     WORKER = "worker"
     PS = "ps"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Role | None:
+        """Return the role of another name, always the same object; None where that is no name of a role."""
+        if not isinstance(value, str) or ROLE_NAME.fullmatch(value) is None:
+            return None
+        made = str.__new__(cls, value)
+        made._name_, made._value_ = value.upper(), value
+        return cls._value2member_map_.setdefault(value, made)  # type: ignore[return-value]  # a map of any enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +121,8 @@ class ResourcePlan:
         return self.total_cpu + self.total_memory_mib / 1024 / GIB_PER_CORE
 
     def role(self, role: Role) -> RolePlan:
-        """Return the part of one role."""
+        """Return the part of a role that plans size."""
+        assert role in {Role.WORKER, Role.PS}, role
         return self.worker if role is Role.WORKER else self.ps
 
     def __str__(self) -> str:

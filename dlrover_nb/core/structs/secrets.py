@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -19,8 +19,10 @@ from dlrover_nb.core.redaction import PLACEHOLDER, is_secret_name, redact
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.external import ExternalRole
+    from dlrover_nb.core.structs.external import ExternalRole, FixedRole
     from dlrover_nb.core.structs.job import JobSpec
+
+    RoleT = TypeVar("RoleT", ExternalRole, FixedRole)
 
 _USERINFO = re.compile(r"(?<=://)[^/?#@\s]*:[^/?#@\s]*@")
 _SIGNED = re.compile(
@@ -127,7 +129,7 @@ def _mapped(
 ) -> JobSpec:
     """Return the job with another text at each place that may hold a secret: the one list of these places."""
 
-    def role(told: ExternalRole, where: str) -> ExternalRole:
+    def role(told: RoleT, where: str) -> RoleT:
         words = tuple(text(word, f"the command of external.{where}") for word in told.command)
         return replace(told, command=words, env=variables(told.env, f"external.{where}"))
 
@@ -143,5 +145,10 @@ def _mapped(
             env=variables(pods.env, "kubernetes"),
         ),
         foreign=external
-        and replace(external, worker=role(external.worker, "worker"), ps=role(external.ps, "ps")),
+        and replace(
+            external,
+            worker=role(external.worker, "worker"),
+            ps=role(external.ps, "ps"),
+            roles=tuple(role(each, each.name) for each in external.roles),
+        ),
     )

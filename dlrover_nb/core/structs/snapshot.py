@@ -279,6 +279,7 @@ class JobSnapshot:
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
     queue: QueuePlace | None = None  # where it waits in the queue of its cluster; None: it does not
     reported: TrainerStatus | None = None  # what a program told last by the protocol of Kubeflow Trainer
+    resizes_in_place: bool | None = False  # whether the cluster resizes nodes; None: it is not known yet
     stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
 
     @property

@@ -106,7 +106,8 @@ def columns(
 
 def _last_reports(snapshot: JobSnapshot) -> tuple[Spent, ...]:
     """Return the data of the nodes' last reports, without telemetry."""
-    told = [(n, n.last.split) for n in snapshot.nodes if n.last is not None and n.last.split.total_s > 0]
+    of_plan = [node for node in snapshot.nodes if node.role in set(Role)]
+    told = [(n, n.last.split) for n in of_plan if n.last is not None and n.last.split.total_s > 0]
     return tuple(
         Spent(
             name=rows_of.short_name(node.id, snapshot.spec.name),

@@ -16,7 +16,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.structs.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -86,6 +86,18 @@ while not end.exists():
     n += 1
     time.sleep(0.01)
 print("the last line", flush=True)
+"""
+# Says what it was told, and ends well once the file is there.
+TOLD = """
+import json, os, pathlib, signal, sys, time
+def save(*_):
+    print("asked to end", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+names = ("TF_CONFIG", "DLROVER_NB_ROLES")
+print(json.dumps({name: json.loads(os.environ[name]) for name in names if name in os.environ}), flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.02)
 """
 PYTHON = (sys.executable, "-c")
 
@@ -248,6 +260,34 @@ class ProgramsConformance:
         ended(handle)
         assert "saved before the end" in texts(handle, "worker-0")
 
+    def test_chief_and_evaluator_run_beside_workers_and_ps_and_the_chief_ends_the_job(
+        self, submitted, tmp_path
+    ):
+        command = (*PYTHON, TOLD, str(tmp_path / "end"))
+        forever = ExternalRole((*PYTHON, TOLD, str(tmp_path / "never")))
+        small = {"cpu": 0.25, "memory_mib": 256}
+        roles = (FixedRole("chief", command, **small), FixedRole("evaluator", forever.command, **small))
+        handle = submitted("roles", ExternalSpec(forever, 10_000, ps=forever, roles=roles), n_worker=1)
+        nodes = ("chief-0", "worker-0", "ps-0", "evaluator-0")
+
+        def told(node):
+            return next((json.loads(text) for text in texts(handle, node) if text[0] == "{"), None)
+
+        until(lambda: all(told(node) for node in nodes), what="the words of all")
+        tasks = {node: told(node)["TF_CONFIG"]["task"]["type"] for node in nodes}
+        assert tasks == {node: node.partition("-")[0] for node in nodes}
+        clusters = [told(node)["TF_CONFIG"]["cluster"] for node in nodes]
+        assert all(each == clusters[0] for each in clusters)
+        assert sorted(clusters[0]) == ["chief", "ps", "worker"]
+        assert len({address for addresses in clusters[0].values() for address in addresses}) == 3
+        roles_told = told("evaluator-0")["DLROVER_NB_ROLES"]["cluster"]
+        assert roles_told.keys() == {"evaluator", *clusters[0]}
+        assert {node.id for node in handle.snapshot().nodes} == set(nodes)
+
+        (tmp_path / "end").touch()
+        assert ended(handle).phase is JobPhase.SUCCEEDED
+        until(lambda: "asked to end" in texts(handle, "evaluator-0"), what="the evaluator's last line")
+
     def test_a_job_grows_and_shrinks(self, submitted, tmp_path, monkeypatch):
         monkeypatch.setenv("USERS", "own")
         handle = submitted("grows", torch_job(tmp_path), n_worker=1)
@@ -299,6 +339,9 @@ class ProgramsConformance:
         missing = replace(good.foreign, worker=ExternalRole(("no-such-program", "x")))
         with pytest.raises(InvalidValueError, match=r"no-such-program.*install it"):
             cluster.submit(replace(good, foreign=missing))
+        roles = (FixedRole("reader", ("no-such-reader",)),)
+        with pytest.raises(InvalidValueError, match=r"external.reader begins with 'no-such-reader'"):
+            cluster.submit(replace(good, foreign=replace(good.foreign, roles=roles)))
         with pytest.raises(InvalidValueError, match="leave model and data out"):
             cluster.submit(good, model=object())
         with pytest.raises(InvalidValueError, match=r"set plan.ps.count: 1"):

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
 from dlrover_nb.core.structs.job import (
     DataFormat,
     DataSpec,
@@ -187,7 +187,32 @@ pods = st.builds(
     ttl_s=st.none() | st.integers(0, 1 << 20),
 )
 programs = st.builds(ExternalRole, st.lists(texts, min_size=1, max_size=3).map(tuple), image=texts, env=pairs)
-foreigners = st.builds(
+fixed_roles = st.just(()) | st.lists(
+    st.builds(
+        FixedRole,
+        st.sampled_from(["evaluator", "reader", "chief"]),
+        st.lists(texts, min_size=1, max_size=3).map(tuple),
+        cpu=cores,
+        memory_mib=memories,
+        image=texts,
+        env=pairs,
+        ends_job=st.none() | st.booleans(),
+    ),
+    max_size=3,
+    unique_by=lambda role: role.name,
+).map(tuple)
+
+
+def _with_roles(spec: ExternalSpec, roles: tuple[FixedRole, ...]) -> ExternalSpec:
+    """Return programs with other roles, where their framework has them."""
+    has_chief, is_tf = spec.framework is not Framework.DDP, spec.framework is Framework.TENSORFLOW
+    spec = replace(spec, dynamic_workers=is_tf and spec.n_process % 2 == 0)
+    if spec.n_process == 8:
+        spec = replace(spec, worker=replace(spec.worker, apart_from=("ps", "worker")))
+    return replace(spec, roles=tuple(each for each in roles if has_chief or each.name != "chief"))
+
+
+_foreigners = st.builds(
     ExternalSpec,
     programs,
     st.integers(1, 1 << 40),
@@ -199,6 +224,7 @@ foreigners = st.builds(
     counting=st.sampled_from(Counting),
     step_log=st.sampled_from(["", r"step (?P<step>\d+) loss (?P<loss>\S+)"]),
 )
+foreigners = st.builds(_with_roles, _foreigners, fixed_roles)
 _jobs = st.builds(
     JobSpec,
     name=names,
@@ -279,13 +305,28 @@ def fits(kind: str, job: JobSpec) -> bool:
     framework = None if job.foreign is None else job.foreign.framework
     if framework is Framework.DDP:  # whose programs need our master
         return kind in {"pods", "scaleplan"}
+    if job.foreign is not None and job.foreign.placed:  # by our master
+        return kind in {"pods", "scaleplan"}
+    roles = set() if job.foreign is None else {each.name for each in job.foreign.roles}
+    torch = framework is Framework.TORCH
+    if not roles <= _roles_of(kind, torch=torch):
+        return False
     return {
         "tfjob": framework is not Framework.TORCH,
         "pytorchjob": framework is not Framework.TENSORFLOW,
-        "trainjob": len(job.name) <= 44
+        "trainjob": len(job.name) <= 43
         and not (framework is Framework.TENSORFLOW and job.kubernetes.priority_class),
-        "jobset": len(job.name) <= 44,
+        "jobset": len(job.name) <= 43,
     }.get(kind, True)
+
+
+def _roles_of(kind: str, *, torch: bool) -> set[str]:
+    """Return the roles beside worker and PS that a kind of export can say."""
+    if kind.startswith("elasticjob") or (kind == "trainjob" and torch):
+        return set()
+    some = {"tfjob": {"chief", "evaluator"}, "pytorchjob": {"chief"}}
+    beside = {"evaluator", "reader"}
+    return some.get(kind, beside if kind == "jobset" and torch else beside | {"chief"})
 
 
 def jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:

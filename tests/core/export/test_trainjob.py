@@ -223,7 +223,9 @@ def test_nodes_that_were_edited_win_and_are_told() -> None:
     assert "worker replicas: 5 now, 3 when exported" in read_export(text).differs
 
 
-programs = foreigners.filter(lambda external: external.framework is Framework.TORCH)
+programs = foreigners.filter(
+    lambda spec: spec.framework is Framework.TORCH and not (spec.roles or spec.placed)
+)
 
 
 @settings(deadline=None, max_examples=30)

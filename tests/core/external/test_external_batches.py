@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from external_world import TF, running
 from test_elastic_master import Job
-from test_external_master import TF, running
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError

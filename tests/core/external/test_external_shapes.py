@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from external_world import TF, TORCH, plan, running
 from test_elastic_master import Job
-from test_external_master import TF, TORCH, plan, running
 
 from dlrover_nb.core.external.shapes import RESIZE_LIMIT_S
 from dlrover_nb.core.runtime.orders import ResizeNode, StartNode, StopNode

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from external_world import TF, World, plan, running
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from dlrover_nb.core.external.reported_state import counted
 from dlrover_nb.core.runtime.orders import Emit, StartNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeReported
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework, StepsDone
+from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole, Framework, StepsDone
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.reported import MOST_S, TrainerReport, TrainerStatus
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -81,6 +82,31 @@ def test_steps_that_the_program_reports_to_us_too_count_once(master):
     assert tell(master, 20.0, current_step=5) == []
     assert tell(master, 21.0, current_step=9) == []
     assert master.reported.at_s == 21.0
+
+
+def test_steps_of_a_program_that_another_plan_does_not_restart_count_once():
+    world = running(replace(TF, chief=False, dynamic_workers=True))
+    world.do(world.master.set_target(plan(3), world.at_s))
+    world.come_up()
+    world.at_s += 1.0
+    tell(world.master, world.at_s, node="worker-2", current_step=100)
+    told = world.told["worker-2"]
+    before = world.master.train_counts.n_sample_done
+    world.do(world.master.set_target(plan(4), world.at_s))
+    world.come_up()
+    assert world.told["worker-2"] == told
+    (sample,) = tell(world.master, world.at_s + 1.0, node="worker-2", current_step=101)
+    assert sample.n_iter == 1
+    assert world.master.train_counts.n_sample_done - before == world.spec.batch_size
+
+
+def test_who_does_not_train_does_not_report_for_the_job():
+    world = World(replace(TF, roles=(FixedRole("evaluator", ("e",)),)))
+    world.come_up()
+    tell(world.master, world.at_s + 1.0, 50, node="evaluator-0", current_step=9)
+    assert world.master.reported is None
+    world.later()
+    assert world.master.phase is JobPhase.STARTING
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.terms import RING_TERMS
 from dlrover_nb.core.planner import Situation, analyse, marginals
 from dlrover_nb.core.planner.batch import exchange, mini_batch
-from dlrover_nb.core.planner.restarts import restart_words
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobSpec, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
 
 ROOMY = Capacity((NodeShape(64.0, 640_000),))
@@ -78,34 +77,6 @@ def test_what_limits_a_large_ring_is_its_communication():
     assert breakdown["ring"] > breakdown["gradients"]
     fewer = analysed(8).candidate(plan(1))
     assert "of an iteration is passing gradients around the ring" in fewer.reason
-
-
-@pytest.mark.parametrize(
-    ("framework", "after", "words"),
-    [
-        (Framework.TENSORFLOW, plan(5), "All programs restart, as tensorflow needs."),
-        (Framework.TORCH, plan(5, 2.0), "All programs restart, as torch needs."),
-        (
-            Framework.TORCH,
-            plan(4, 2.0),
-            "All programs restart where nodes cannot be resized in place, as torch needs.",
-        ),
-        (
-            Framework.DDP,
-            plan(4, 2.0),
-            "Workers are replaced one at a time where nodes cannot be resized in place; the others go on.",
-        ),
-        (Framework.DDP, plan(5), ""),
-        (Framework.TENSORFLOW, plan(4), ""),
-    ],
-)
-def test_what_a_change_restarts_is_said_before_it_is_accepted(framework, after, words):
-    assert restart_words(JobSpec("x", foreign=program(framework)), diff(plan(4), after)) == words
-    assert not restart_words(JobSpec("x"), diff(plan(4), after))
-
-
-def test_a_proposed_size_says_what_it_restarts():
-    assert analysed(4).candidate(plan(4, 2.0)).reason.endswith("; the others go on.")
 
 
 def test_a_worker_more_is_worth_less_than_its_share():

@@ -53,8 +53,8 @@ from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, 
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
-from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
@@ -176,7 +176,7 @@ class KubernetesCluster(SeesRayJobs):
         spec, features, schema, packed = looked_at(spec, model=model, data=data)
         capacity = self._seen(spec.kubernetes)
         if capacity is not None:
-            check_fits(spec.plan, capacity)
+            check_job_fits(spec, capacity)
         make_room(self.api, spec.name)
         known = capacity or assumed(spec)
         job, code = new_pod_job(spec, features, packed, known)

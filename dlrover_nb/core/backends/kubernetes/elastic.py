@@ -146,19 +146,30 @@ def settled(spec: JobSpec, api: Api) -> JobSpec:
     NotFoundError
         When the job requests the operator, and the cluster has none.
     InvalidValueError
-        When the job requests the operator for torch programs.
+        When the job requests the operator for torch programs, or for roles that it does not start.
     """
     wanted, external = spec.kubernetes.operator, spec.foreign
     if external is None or wanted in {"", NONE}:
         return _with(spec, NONE)
     is_there = operator_of(api) is not Operator.NONE
     if wanted == AUTO:
-        fits = is_there and external.framework is Framework.TENSORFLOW
+        is_plain = not (external.roles or external.placed)
+        fits = is_there and external.framework is Framework.TENSORFLOW and is_plain
         return _with(spec, DLROVER if fits else NONE)
     if external.framework is Framework.TORCH:
         raise InvalidValueError(
             "operator: dlrover runs only tensorflow programs, got torch, which DLRover starts with its "
             "own launcher; leave operator out, or export --kind elasticjob"
+        )
+    if external.placed:
+        raise InvalidValueError(
+            f"operator: dlrover places pods itself, got together_with or apart_from of {external.placed[0]}; "
+            "leave operator out"
+        )
+    if external.roles:
+        raise InvalidValueError(
+            f"operator: dlrover starts workers and ps alone, got {external.roles[0].name} in external.roles; "
+            "leave operator out"
         )
     if not is_there:
         raise NotFoundError(NO_OPERATOR)

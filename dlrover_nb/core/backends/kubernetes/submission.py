@@ -275,8 +275,9 @@ def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
     """
     pods = [_of_template(owner)]
     roles = () if is_operated(job.spec) else Role
-    for role in (role for role in roles if job.spec.plan.role(role).count):
-        plan = job.spec.plan.role(role)
+    plans = [(role, job.spec.plan.role(role)) for role in roles]
+    plans += [(each.role, each.plan) for each in (job.spec.foreign.roles if job.spec.foreign else ())]
+    for role, plan in plans:
         pods.append(node_pod(job, PodNode(f"{role}-0", role, plan.cpu, plan.memory_mib), master=""))
     for pod in pods:
         try:

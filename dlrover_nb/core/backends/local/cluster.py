@@ -41,9 +41,9 @@ from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
-from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.summary import JobSummary
 
@@ -130,11 +130,12 @@ class LocalCluster(OfThisAccount):
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
         """Start an external job, whose programs run where this process does."""
         # few jobs are external, and their masters' modules are many
-        from dlrover_nb.core.backends.programs.program_files import check_commands  # noqa: PLC0415
+        from dlrover_nb.core.backends.programs.program_files import check_commands, check_placement  # noqa: PLC0415
         from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415
 
         spec = checked(spec, model=model, data=data)
         check_commands(spec)
+        check_placement(spec)
         folder = self._start(self._submission(spec, NO_FEATURES))
         bounds = completed(spec.bounds, self._capacity, spec.plan)
         return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
@@ -148,7 +149,7 @@ class LocalCluster(OfThisAccount):
         """Make the run folder, let `write` fill it, and start the master; return the folder."""
         spec = submission.spec
         sweep(jobs_folder())
-        check_fits(spec.plan, self._capacity)
+        check_job_fits(spec, self._capacity)
         self._make_room_for(spec.name)
         folder = new_run_folder(spec.name)
         with writing_to(folder):

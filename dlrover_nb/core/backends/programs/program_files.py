@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import sys
@@ -11,12 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.program import (
-    CLUSTER_VAR,
-    REPORT_FILE_VAR,
-    REPORT_TOKEN_VAR,
-    role_of,
-)
+from dlrover_nb.core.external.program import CLUSTER_VAR, REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.pods import NODE_VAR
 from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
@@ -26,6 +22,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.node_config import NodeConfig
+
+logger = logging.getLogger(__name__)
 
 _BEGIN = """\
 import sys
@@ -100,7 +98,7 @@ def variables(
     The token that they name is written into its file.
     """
     assert config.spec.foreign is not None
-    theirs = dict(item.partition("=")[::2] for item in role_of(config.spec.foreign, config.role).env)
+    theirs = dict(item.partition("=")[::2] for item in config.spec.foreign.program(config.role).env)
     write_whole(files.token, token)
     ours = {
         CONFIG_VAR: str(files.configuration),
@@ -128,12 +126,29 @@ def write_whole(path: Path, text: str) -> None:
     new.replace(path)
 
 
+def check_placement(spec: JobSpec, *, one_machine: bool = True) -> None:
+    """Refuse roles that say where they run among several machines; of one machine, note what that means."""
+    assert spec.foreign is not None
+    for role in spec.foreign.placed:
+        if not one_machine:
+            raise InvalidValueError(
+                f"together_with and apart_from place pods, got them of {role}: Ray places each program where "
+                "it finds room; leave them out, or run the job on Kubernetes"
+            )
+        logger.warning(
+            "job %s: all programs share this machine: together_with of %s holds, apart_from is not applied",
+            spec.name,
+            role,
+        )
+
+
 def check_commands(spec: JobSpec) -> None:
     """Refuse programs that are not on this machine: their job would end after several starts."""
     assert spec.foreign is not None
-    for name, role in (("worker", spec.foreign.worker), ("ps", spec.foreign.ps)):
-        if role.command and shutil.which(role.command[0]) is None:
+    for role in spec.foreign.every:
+        words = spec.foreign.program(role).command
+        if words and shutil.which(words[0]) is None:
             raise InvalidValueError(
-                f"external.{name}.command begins with {role.command[0]!r}, which is no program of this "
+                f"the command of external.{role} begins with {words[0]!r}, which is no program of this "
                 "machine; give the path of one, or install it"
             )

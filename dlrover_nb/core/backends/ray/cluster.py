@@ -48,9 +48,9 @@ from dlrover_nb.core.rundir.locate import new_run_folder
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
-from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.summary import JobSummary, summarize
 from dlrover_nb.core.waits import tell
@@ -156,17 +156,18 @@ class RayCluster(SeesRayJobs):
 
     def _setup(self, spec: JobSpec) -> ProgramSetup:
         """Return how programs are run: on this machine as this process would run them."""
+        from dlrover_nb.core.backends.programs.program_files import check_placement  # noqa: PLC0415 - as above
         from dlrover_nb.core.backends.programs.running import ProgramSetup  # noqa: PLC0415 - as above
 
-        if not self._one_host():
-            return ProgramSetup(secrets.token_urlsafe(32))
-        return ProgramSetup(secrets.token_urlsafe(32), True, str(Path.cwd()), _inherited(spec))
+        check_placement(spec, one_machine=self._one_host())
+        here = (True, str(Path.cwd()), _inherited(spec)) if self._one_host() else ()
+        return ProgramSetup(secrets.token_urlsafe(32), *here)
 
     def _new_folder(self, spec: JobSpec) -> tuple[Path, Capacity]:
         """Return the run folder of a job that fits and may have its name, and the capacity."""
         sweep(jobs_folder())
         capacity = self.capacity()
-        check_fits(spec.plan, capacity)
+        check_job_fits(spec, capacity)
         self._make_room_for(spec.name)
         return new_run_folder(spec.name), capacity
 

@@ -55,6 +55,32 @@ def test_the_store_of_a_torch_job_is_ours_and_in_the_workers_image():
     compile(store["command"][6], "store", "exec")
 
 
+def test_a_fixed_role_runs_its_own_program_in_a_pod_of_its_role():
+    told = job(roles=[{"name": "evaluator", "command": ["evaluate"], "env": ["E=1"], "image": "eval:2"}])
+    document = pod(told, Role("evaluator"))
+    (program,) = document["spec"]["containers"]
+    assert (program["image"], program["command"][4:]) == ("eval:2", ["evaluate"])
+    assert env(document)["E"]["value"] == "1"
+    assert "evaluator" in document["metadata"]["labels"].values()
+
+
+def test_roles_run_with_others_and_apart_from_others_as_they_say():
+    apart = TF["worker"] | {"apart_from": ["ps", "worker"]}
+    reader = {"name": "reader", "command": ["read"], "together_with": "worker"}
+    told = job(worker=apart, roles=[reader])
+    spec, worker = pod(told)["spec"], pod(told)["metadata"]["labels"]
+    rule = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = spec["affinity"]["podAntiAffinity"][rule]
+    assert terms[0]["topologyKey"] == "kubernetes.io/hostname"
+    named = [each["labelSelector"]["matchLabels"].items() for each in terms]
+    assert [each <= pod(told, Role.PS)["metadata"]["labels"].items() for each in named] == [True, False]
+    assert [each <= worker.items() for each in named] == [False, True]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" in spec["affinity"]["podAntiAffinity"], "spread"
+    (beside,) = pod(told, Role("reader"))["spec"]["affinity"]["podAffinity"][rule]
+    assert beside["labelSelector"]["matchLabels"].items() <= worker.items()
+    assert rule not in pod(told, Role.PS)["spec"]["affinity"]["podAntiAffinity"]
+
+
 def test_a_role_has_its_own_variables_over_those_of_all_pods():
     told = env(pod(job()))
     assert (told["STAGE"]["value"], told["MODE"]["value"]) == ("b", "x")

@@ -1,0 +1,23 @@
+"""What a plan restarts of an external job, where a plan is shown before it is accepted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.kubernetes import DLROVER
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+
+def restart_facts(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str, str], ...]:
+    """Return what a plan restarts; nothing for jobs of our own trainer, and where another system does it."""
+    external = snapshot.spec.foreign
+    is_ours = snapshot.spec.kubernetes.operator != DLROVER
+    if external is None or snapshot.phase.is_final or not is_ours:
+        return ()
+    from dlrover_nb.core.external.restarts import foretold, words  # noqa: PLC0415 - few jobs are external
+
+    found = foretold(external, snapshot.nodes, plan, in_place=bool(snapshot.resizes_in_place))
+    return (("the change", words(found, external)),) if found else ()
