@@ -25,6 +25,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _DLROVER = "elastic.iml.github.io"
 _KUEUE = "kueue.x-k8s.io"
 _VOLCANO = "scheduling.volcano.sh"
+_RAY = "ray.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ _VIEW = Right("pods/proxy", ("get",), "view jobs: status, proposals, logs")
 _STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
 _END = Right("pods/proxy", ("delete",), "end jobs: stop and finish them")
 CALLS = (_VIEW, _STEER, _END)  # in the order of the roles
+SEE_RAY_JOBS = Right("rayjobs", ("get", "list"), "show jobs of KubeRay beside ours", _RAY, optional=True)
 USER = (
     Right("jobs", ("create", "delete", "get", "list", "patch", "watch"), "start, list and end jobs", "batch"),
     Right(
@@ -136,6 +138,7 @@ USER = (
         _DLROVER,
         optional=True,
     ),
+    SEE_RAY_JOBS,
     *QUEUES,
 )
 VIEWER = (
@@ -150,6 +153,7 @@ VIEWER = (
         "elasticjobs", ("get", "list", "watch"), "list jobs of DLRover's operator", _DLROVER, optional=True
     ),
     Right("scaleplans", ("get", "list", "watch"), "show which plan they have", _DLROVER, optional=True),
+    SEE_RAY_JOBS,
     *QUEUES,
 )
 OPERATOR = (
