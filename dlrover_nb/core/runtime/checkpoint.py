@@ -158,7 +158,7 @@ def _load_here(
         try:
             image = stack.enter_context(memory_image(copy.memory, between=between))
         except CheckpointError as error:
-            logger.info("%s", error)
+            logger.info("%s; it is read elsewhere", error)
             return False
         store.load(part_of(image), owned, between)
         try:

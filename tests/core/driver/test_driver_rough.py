@@ -126,7 +126,7 @@ def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job])
             file.seek(10_000)
             file.write(bytes(range(256)))
     succeeded(job)
-    assert "is damaged; its file is used" in job.backend.log("ps-1").read_text()
+    assert "is damaged; it is read elsewhere" in job.backend.log("ps-1").read_text()
     assert job.story_has("checkpoint", "was loaded from files")
 
 

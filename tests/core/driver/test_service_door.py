@@ -68,7 +68,7 @@ def test_only_programs_of_the_job_may_ask(port, token):
         ("", "not one of"),
         (
             '["moon", {}]',
-            "not one of ['evaluated', 'give back', 'reached', 'restore', 'rows', 'shard', 'state', 'world']",
+            "not one of ['evaluated', 'give back', 'model kept', 'reached', 'restore', 'rows', 'shard', 'state', 'world']",
         ),
         ('["state", {}]', "missing required field `caller`"),
         (state(node="worker 0"), "node must be 1-128 letters"),

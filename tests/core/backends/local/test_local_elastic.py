@@ -152,6 +152,7 @@ def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(loc
     spec = JobSpec("sized", plan=plan(2), foreign=foreign, batch_size=8, shard_batches=10, mode=Mode.MANUAL)
     handle = local.submit(spec)
     world(handle, 2)
+    until(lambda: all(n.last for n in handle.snapshot().nodes if n.id != "ps-0"), what="reports of all")
     handle.mitigate(AdjustBatches((("worker-0", 12), ("worker-1", 4))))
     closed = until(lambda: (m := handle.snapshot().mitigations) and m[-1].closed_at_s and m[-1], what="it")
     assert closed.status is ProposalStatus.APPLIED, closed.note
