@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import nnls
 
 from dlrover_nb.core.deadline.stop_rule import decline_rate, evaluation_step, merits, stops_at
+from dlrover_nb.core.numerics import nnls
 from dlrover_nb.core.structs.early_stopping import NAMES, EarlyStopping, Metric
 from dlrover_nb.core.structs.stopping import BAND, StopForecast
 
