@@ -53,7 +53,7 @@ def test_rows_that_come_as_an_object_are_looked_at_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({}, "ctr: nothing outlives this job's pods"),
+        ({}, "ctr: no file outlives this job's pods"),
         ({"checkpoint_url": "s3://b"}, "ctr: the job does not outlive its master's pod"),
         ({"kubernetes": KubernetesSpec(volumes=(Volume(STATE, claim="c"),))}, ""),
     ],
