@@ -95,7 +95,7 @@ class Run:
         while not condition(now := self.now):
             if now.phase.is_final or time.monotonic() > end_s:
                 raise RuntimeError(f"the job {now.phase} before it was due: {now.message}")
-            time.sleep(LOOK_S)
+            time.sleep(LOOK_S)  # far below what is measured
         return now
 
     def cpu_s(self) -> float:

@@ -126,7 +126,7 @@ def speeds(cluster: Cluster, home: Path, cpu: float, batch: int, seconds: float)
         if n != WORKERS[0]:
             handle.scale(plan(n, cpu))
         until(partial(all_train, folder, n), f"{n} members", every_s=0.2)
-        time.sleep(SETTLE_S + seconds)
+        time.sleep(SETTLE_S + seconds)  # steps are read from the programs' files afterwards
         rows.append((n, 1, cpu, 0.5, batch, rate(folder, n, seconds)))
         sys.stderr.write(f"{rows[-1]}\n")
     cluster.delete(handle.name, force=True)

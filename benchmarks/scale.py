@@ -119,8 +119,10 @@ def speeds(store: ParameterStore, n_row: int, gradients: NDArray[np.float32]) ->
     draws = {
         kind: lambda draw=draw: rng.permutation(ids_of(np.unique(draw()))) for kind, draw in kinds.items()
     }
-    absent = lambda: ids_of(n_row + np.unique(rng.integers(0, n_row, n)))  # noqa: E731
     fresh = iter(range(2 * n_row, 3 * n_row + N_CALL * n, n))
+
+    def absent() -> Ids:
+        return ids_of(n_row + np.unique(rng.integers(0, n_row, n)))
 
     def push(ids: Ids) -> None:
         store.push(ids, gradients[: len(ids)])

@@ -65,7 +65,7 @@ def until(handle: JobHandle, holds: Callable[[JobSnapshot], bool]) -> None:
     while not holds(now := handle.snapshot()):
         if now.phase.is_final or time.monotonic() > end_s:
             raise SystemExit(f"the job did not come to that: {now.phase}, {now.message}")
-        time.sleep(LOOK_S)
+        time.sleep(LOOK_S)  # far below what is measured
 
 
 def once(cluster: Cluster, name: str, root: str, settle_s: float) -> tuple[float, float, float]:
@@ -76,7 +76,7 @@ def once(cluster: Cluster, name: str, root: str, settle_s: float) -> tuple[float
     until(handle, lambda now: now.train.done > 0)
     first_s, cpu_s = time.monotonic() - began_s, cpu_of_all_s(root) - cpu_s
     until(handle, lambda now: now.running == PLAN)
-    time.sleep(settle_s)
+    time.sleep(settle_s)  # so that a spare, where one is kept, is there
     more = replace(PLAN, worker=replace(PLAN.worker, count=PLAN.worker.count + 1))
     began_s = time.monotonic()
     handle.scale(more)

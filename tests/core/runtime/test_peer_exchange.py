@@ -226,6 +226,17 @@ def test_only_the_memory_of_this_run_is_sent(make, name):
         read_copy(reader.context, reader.keys, "ps-1", source)
 
 
+def keeper_of(holder):
+    return CopyKeeper(
+        holder.context,
+        holder.config,
+        holder.keys,
+        tell=holder.told.put,
+        most_bytes=lambda: PLENTY,
+        shm=holder.shm,
+    )
+
+
 def test_what_a_killed_keeper_leaves_is_freed_with_the_run(make):
     owner, holder = make("ps-0"), make("ps-1")
     with_claim = holder.claim()
@@ -237,14 +248,7 @@ def test_what_a_killed_keeper_leaves_is_freed_with_the_run(make):
     for name, data in left.items():  # as a process leaves it that is killed: nobody holds a lock
         (holder.shm / name).write_bytes(data)
     assert len(sweep_memory(shm=holder.shm)) == len(left)
-    holder.keeper = CopyKeeper(
-        holder.context,
-        holder.config,
-        holder.keys,
-        tell=holder.told.put,
-        most_bytes=lambda: PLENTY,
-        shm=holder.shm,
-    )
+    holder.keeper = keeper_of(holder)
 
 
 def test_a_keeper_that_ends_amid_a_copy_leaves_nothing(make, monkeypatch):
@@ -264,11 +268,4 @@ def test_a_keeper_that_ends_amid_a_copy_leaves_nothing(make, monkeypatch):
     assert list(holder.shm.iterdir()) == []
     go.set()
     assert holder.told.get(timeout=LIMIT_S).error == "the node ends"
-    holder.keeper = CopyKeeper(
-        holder.context,
-        holder.config,
-        holder.keys,
-        tell=holder.told.put,
-        most_bytes=lambda: PLENTY,
-        shm=holder.shm,
-    )
+    holder.keeper = keeper_of(holder)

@@ -61,11 +61,11 @@ class DirectMap:
         """Return the slot of each id, -1 where it has none."""
         return self._slot.take(ids, mode="clip") - np.int32(1)
 
-    def insert(self, ids: Ids, first: int, held: Ids) -> None:  # noqa: ARG002
+    def insert(self, ids: Ids, first: int, held: Ids) -> None:  # noqa: ARG002 - as above
         """Give distinct ids that have none the slots from `first` on."""
         self._slot[ids] = np.arange(first + 1, first + 1 + len(ids), dtype=np.int32)
 
-    def move(self, ids: Ids, slots: Slots, to: Slots) -> None:  # noqa: ARG002
+    def move(self, ids: Ids, slots: Slots, to: Slots) -> None:  # noqa: ARG002 - as above
         """Give distinct ids other slots than theirs; -1: none."""
         self._slot[ids] = to + np.int32(1)
 
