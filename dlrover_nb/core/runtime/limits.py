@@ -32,6 +32,8 @@ import psutil
 _log = logging.getLogger(__name__)
 
 ROOT = Path("/sys/fs/cgroup")
+# of a node's memory, by what it holds and copies of parameters; both may grow between two checks
+MOST_USED = 7 / 8
 _FOLDER = "dlrover-nb"
 _PERIOD_US = 20_000
 _LEAST_QUOTA_US = 1_000  # the kernel refuses less

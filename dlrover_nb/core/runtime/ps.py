@@ -19,6 +19,7 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
 from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted, run_name
+from dlrover_nb.core.runtime.limits import MOST_USED
 from dlrover_nb.core.runtime.load_window import LoadWindow
 from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.ps_migration import PsMigration
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
-_MOST_USED = 7 / 8  # of the node's memory, by parameters and their copies; both may grow between two checks
 _NOTHING_TO_SAVE = "no parameters are loaded, so there is nothing to save"
 _NO_MEMORY = "its memory does not suffice for a copy of its parameters; give PS more of it"
 _NOT_FINITE = "not all of its parameters are finite, so they are not saved; the last good checkpoint stays"
@@ -205,7 +205,7 @@ class ParameterServer:
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""
         n_used = self._accounting.n_byte() - self._flash.n_byte - self._slabs.n_byte - self._agent.make_way()
-        return round(self._config.memory_mib * _MIB * _MOST_USED) - n_used
+        return round(self._config.memory_mib * _MIB * MOST_USED) - n_used
 
     # moves
 

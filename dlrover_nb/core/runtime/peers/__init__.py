@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime.limits import MOST_USED
 from dlrover_nb.core.runtime.peers.keeping import CopyKeeper
 from dlrover_nb.core.runtime.peers.reading import read_copy
 from dlrover_nb.core.runtime.peers.sending import CopySender
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["CopyExchange", "CopyKeeper", "CopySender", "read_copy"]
 
 _MIB = 1 << 20
-_MOST_USED = 7 / 8  # of the node's memory, as of a PS with its own copies
 
 
 class CopyExchange:
@@ -62,4 +62,4 @@ class CopyExchange:
 
     def _spare_bytes(self) -> int:
         n_used = self._accounting.n_byte() - self._keeper.n_byte
-        return round(self._agent.memory_mib * _MIB * _MOST_USED) - n_used
+        return round(self._agent.memory_mib * _MIB * MOST_USED) - n_used
