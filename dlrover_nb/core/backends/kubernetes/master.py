@@ -200,6 +200,9 @@ class PodMaster:
             self._service.set_resuming,
             self._api.namespace,
             features=self._job.features or NO_FEATURES,
+            on_origin=lambda features, origin: self._tell_nodes(
+                replace(self._job, features=features, origin=origin.files)
+            ),
         )
         spec = job_file.read_job(self._folder).spec if is_known else self._job.spec
         if is_operated(spec):
