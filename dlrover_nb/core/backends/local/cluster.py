@@ -130,12 +130,12 @@ class LocalCluster(OfThisAccount):
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
         """Start an external job, whose programs run where this process does."""
         # few jobs are external, and their masters' modules are many
-        from dlrover_nb.core.backends.programs.program_files import check_commands, check_placement  # noqa: PLC0415
+        from dlrover_nb.core.backends.programs.program_files import check_commands, note_placement  # noqa: PLC0415
         from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415
 
         spec = checked(spec, model=model, data=data)
         check_commands(spec)
-        check_placement(spec)
+        note_placement(spec)
         folder = self._start(self._submission(spec, NO_FEATURES))
         bounds = completed(spec.bounds, self._capacity, spec.plan)
         return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
