@@ -23,6 +23,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
@@ -255,7 +256,8 @@ def main() -> None:
     if joined is None:
         raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")
     set_threads(thread_count(config.cpu))
-    Training(config, joined).run()
+    with fast_matmul():
+        Training(config, joined).run()
 
 
 if __name__ == "__main__":
