@@ -291,7 +291,12 @@ class JobState:
             node = self.roster.add(role, plan, at_s)
             if self.change is None:
                 take_size(node, self.mitigations, self.roster.nodes)
-            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
+            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib, self._slow_nodes()))
+
+    def _slow_nodes(self) -> tuple[str, ...]:
+        """Return the nodes that are replaced as they are slow, not for another size."""
+        slow = (each.node for each in self.mitigations if each.replaces and each.size is None)
+        return tuple(node for node in slow if self.roster.get(node) is not None)
 
     def stop_node(self, node: Node, at_s: float) -> None:
         """Order the end of a node, remove it and take back its shards."""
