@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.deadline.loss_windows import LossWindows
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.orders import Emit, Manifest, Order, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
@@ -225,10 +226,7 @@ class JobState:
     without_score: WithoutScore = field(default_factory=WithoutScore)  # its rows without a finite one
     rounds: tuple[EvaluationRound, ...] = ()  # evaluations between passes
     round_tried: int = 0  # the last pass that was evaluated, with or without a result
-    loss_points: tuple[
-        tuple[int, float], ...
-    ] = ()  # samples and training loss, where early stopping is by it
-    open_loss: tuple[float, int] = (0.0, 0)  # sum and rows of the window that is not full yet
+    losses: LossWindows = field(default_factory=LossWindows)  # where early stopping is by them
     round_of: int = 0  # the pass whose evaluation is under way; 0: none is
     evaluation: Evaluation | None = None  # of all that was trained, at the end
     stopped_early: str = ""  # why no more rows are trained
