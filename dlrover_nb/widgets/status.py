@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.summary import left_of
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
+from dlrover_nb.widgets.host_wishes import host_blocks
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
 from dlrover_nb.widgets.wait_lines import text_of
 
@@ -277,7 +278,8 @@ def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     more = f"{n_more} more nodes, ready and with less memory in use, are not shown." if n_more else ""
     note = " ".join(filter(None, (more, _limits_note(nodes))))
     waits = (Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING) for line in waits_told(nodes))
-    return (Table("Nodes", head, tuple(_node_row(n) for n in shown), note), *waits)
+    table = Table("Nodes", head, tuple(_node_row(n) for n in shown), note)
+    return (table, *waits, *host_blocks(shown))
 
 
 def _outstanding(nodes: Sequence[NodeView]) -> tuple[NodeView, ...]:

@@ -72,6 +72,14 @@ SEE_NODES = Right(
     cluster=True,
     optional=True,
 )
+SEE_USE = Right(
+    "nodes",
+    ("list",),
+    "see what machines use, so that new nodes go where there is least to do; else what is held there counts",
+    "metrics.k8s.io",
+    cluster=True,
+    optional=True,
+)
 BUDGETS = Right(
     "poddisruptionbudgets",
     ("create", "patch"),

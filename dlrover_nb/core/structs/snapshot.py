@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.decisions import (
     Proposal,
     version_of,
 )
+from dlrover_nb.core.structs.host_wish import HostWish
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.reported import TrainerStatus
@@ -49,7 +50,8 @@ ROOM = "room"  # reason of a wait for free capacity
 class NodeView:
     """One node.
 
-    `waits_for` says what its start waits for: `ROOM`, or a reason from the cluster; empty: nothing.
+    `waits_for` says what its start waits for: `ROOM`, or a reason from the cluster; empty: nothing. `wish` is
+    the host that it was wished on; None: its cluster alone chose.
     """
 
     id: str
@@ -63,6 +65,7 @@ class NodeView:
     last: NodeSample | None = None
     memory_enforced: bool = False
     waits_for: str = ""
+    wish: HostWish | None = None
 
     @property
     def state(self) -> str:

@@ -8,8 +8,7 @@ nodes are not affected.
 All orders are computed from the pods that there are. So a second backend takes over with no more than the
 names of the nodes (`adopt`), and an order that is carried out twice changes nothing.
 
-Where the API server serves ``pods/resize`` (`pod_sizes`), and the master has the right to it, pods are
-resized in place; elsewhere the job's plans replace them, with no step lost.
+Where the master may use ``pods/resize`` pods are resized in place (`pod_sizes`), elsewhere replaced.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 from dlrover_nb.core.backends.kubernetes.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.disruption_budget import DisruptionBudget
+from dlrover_nb.core.backends.kubernetes.host_wishes import HostWishes
 from dlrover_nb.core.backends.kubernetes.informer import Informer
 from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point, Resize
 from dlrover_nb.core.backends.kubernetes.own_secrets import OwnSecrets
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity, Need
+    from dlrover_nb.core.structs.host_wish import HostWish
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
 
@@ -104,6 +105,7 @@ class KubernetesBackend:
         self._informer = Informer(site.api, POD, node_selector(self._name, job.run))
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
         self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
+        self._wishes = HostWishes(self._capacity_informer.hosts, is_on=job.spec.kubernetes.spread)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._refusals, self._n_refused = Refusals(job.spec), 0
         self._budget = site.owner and DisruptionBudget(site.api, job, site.owner)
@@ -133,7 +135,8 @@ class KubernetesBackend:
         if self._reconciler.knows(config.node):
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
         try:
-            pod = node_pod(self._job, _node_of(config), master=config.master)
+            node = PodNode(config.node, config.role, config.cpu, config.memory_mib)
+            pod = node_pod(self._job, node, master=config.master)
         except DlroverError as error:
             with self._lock:
                 self._reconciler.add_failed(config.node, str(error))
@@ -141,6 +144,7 @@ class KubernetesBackend:
         if self._site.owner is not None:
             pod["metadata"]["ownerReferences"] = owned_by(self._site.owner)
         with self._lock:
+            self._wishes.avoid(config.node, config.avoid)
             self._reconciler.add_node(config.node, pod)
             self._has_nodes = True
             self._reconciler.set_master_endpoint(config.master)
@@ -192,6 +196,10 @@ class KubernetesBackend:
         with self._lock:
             return self._reconciler.waiting(time.monotonic())
 
+    def host_wishes(self) -> Mapping[str, HostWish]:
+        """Return the machines that pods were wished on."""
+        return self._wishes.told(self._informer.items().values())
+
     def denied(self) -> str:
         """Return which right of the job's account is missing now, and what to do; empty: none."""
         with self._lock:
@@ -207,9 +215,8 @@ class KubernetesBackend:
         self._wake()
         self._thread.join(CLOSE_LIMIT_S)
         if self._thread.is_alive():
-            logger.warning(
-                "pods of job %s remain: %s; they are deleted with its Job", self._name, self._why_left()
-            )
+            why = self._informer.error or f"they did not end within {CLOSE_LIMIT_S:g} s"
+            logger.warning("pods of job %s remain: %s; they are deleted with its Job", self._name, why)
             self._given_up.set()
         self._informer.close()
         self._capacity_informer.close()
@@ -239,7 +246,8 @@ class KubernetesBackend:
         """Carry out due orders; failed ones are due again."""
         with self._lock:
             pods, at_s = self._informer.items(), time.monotonic()
-            actions = (*self._reconciler.reconcile(pods, at_s), *self._sizes.resizer.reconcile(pods, at_s))
+            actions = self._wishes.placed(self._reconciler.reconcile(pods, at_s), pods)
+            actions += self._sizes.resizer.reconcile(pods, at_s)
         if self._secrets and self._has_nodes and not self._closed.is_set():
             self._secrets.follow(at_s, makes_pods=any(isinstance(action, Create) for action in actions))
         for action in actions:
@@ -390,10 +398,3 @@ class KubernetesBackend:
 
     def _wake(self) -> None:
         self._informer.changed.set()
-
-    def _why_left(self) -> str:
-        return str(self._informer.error or f"they did not end within {CLOSE_LIMIT_S:g} s")
-
-
-def _node_of(config: NodeConfig) -> PodNode:
-    return PodNode(config.node, config.role, config.cpu, config.memory_mib)

@@ -15,11 +15,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.deadline.host_choice import Host
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
-from dlrover_nb.core.structs import default_bounds
+from dlrover_nb.core.manifests.parts import HOSTNAME, JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
+from dlrover_nb.core.structs import cluster_load, default_bounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.cluster_load import total
 from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB
 
 if TYPE_CHECKING:
@@ -48,11 +50,14 @@ class Looked:
         ResourceQuotas of the namespace.
     pods
         Pods of all namespaces that have not ended; None: listing them is forbidden.
+    metrics
+        What machines use, by metrics.k8s.io; None: it is not served, or may not be read.
     """
 
     nodes: tuple[Doc, ...] | None
     quotas: tuple[Doc, ...]
     pods: tuple[Doc, ...] | None
+    metrics: tuple[Doc, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,33 @@ def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iter
         held = [requests_of(pod) for pod in mine if (pod.get("status") or {}).get("phase") not in ENDED]
         limit = limit[0] + sum(cpu for cpu, _ in held), limit[1] + sum(mib for _, mib in held)
     return _offer(machines, limit, tenant, seen)
+
+
+def hosts_of(looked: Looked, tenant: Tenant) -> tuple[Host, ...]:
+    """Return the machines that the job may use, with what others than its nodes hold, and what is used.
+
+    Nothing where neither pods nor use are known: then nothing is known of loads. Where use alone is known,
+    a machine may hold less than it seems.
+    """
+    if looked.nodes is None or (looked.pods is None and looked.metrics is None):
+        return ()
+    used = {each["metadata"]["name"]: _load(each.get("usage")) for each in looked.metrics or ()}
+    on: dict[str, list[Amount]] = {}
+    for pod in looked.pods or ():
+        if not _is_node_of(pod, tenant) and (pod.get("status") or {}).get("phase") not in ENDED:
+            on.setdefault(pod["spec"].get("nodeName") or "", []).append(requests_of(pod))
+    found = []
+    for node in looked.nodes:
+        if _takes(node, tenant.spec):
+            meta = node["metadata"]
+            name, key = meta["name"], (meta.get("labels") or {}).get(HOSTNAME, meta["name"])
+            held = total(cluster_load.Amount(*amount) for amount in on.get(name, ()))
+            found.append(Host(key, name, _load(node["status"].get("allocatable")), held, used.get(name)))
+    return tuple(found)
+
+
+def _load(resources: Mapping[str, object] | None) -> cluster_load.Amount:
+    return cluster_load.Amount(*amount_of(resources))
 
 
 def requests_of(pod: Doc) -> Amount:

@@ -35,7 +35,7 @@ from dlrover_nb.core.external.collocation import place
 from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.structs.capacity import Need
@@ -180,9 +180,16 @@ class RayPrograms(RayBackend):
         """Return the nodes without a machine, and why."""
         return {**super().waiting(), **{node: each.why for node, each in self._placing.items() if each.why}}
 
-    def _request(self, config: NodeConfig) -> None:
+    def _wish(self, configs: Iterable[NodeConfig]) -> None:
+        """Wish for no machine where the rules of the job choose it."""
+        super()._wish(config for config in configs if not self._is_ruled(config))
+
+    def _is_ruled(self, config: NodeConfig) -> bool:
         assert config.spec.foreign is not None
-        if config.spec.foreign.placed and not self._setup.is_here:
+        return bool(config.spec.foreign.placed) and not self._setup.is_here
+
+    def _request(self, config: NodeConfig) -> None:
+        if self._is_ruled(config):
             self._placing[config.node] = Placing(config)
         else:
             super()._request(config)

@@ -24,6 +24,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime.allreduce.held_out import READ_ROWS, HeldOut
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
@@ -277,7 +278,8 @@ def main() -> None:
     if joined is None:
         raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")
     set_threads(thread_count(config.cpu))
-    Training(config, joined, origin).run()
+    with fast_matmul():
+        Training(config, joined, origin).run()
 
 
 if __name__ == "__main__":
