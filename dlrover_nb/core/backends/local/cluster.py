@@ -297,9 +297,10 @@ def _end_nodes(folder: Path) -> None:
     from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415
 
     is_external = from_json((folder / SUBMISSION).read_bytes(), Submission).spec.foreign is not None
-    none = {"token": "", "certificate": ""}  # nothing is started
-    backend = LocalPrograms(folder, **none) if is_external else LocalBackend(folder, outlive=True)
-    backend.adopt({})
+    if is_external:
+        LocalPrograms(folder, token="", certificate="").adopt({})  # it starts nothing
+    else:
+        LocalBackend(folder, outlive=True).adopt({})
 
 
 def _end_master(folder: Path) -> None:
