@@ -138,6 +138,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         facts.append(("reported", reported_words(snapshot, snapshot.reported)))
     if snapshot.stop is not None and not snapshot.phase.is_final:
         facts.append(("early stop", snapshot.stop.words))
+    if snapshot.quota is not None and not snapshot.phase.is_final:
+        facts.append(("queue", snapshot.quota.words))
     if snapshot.pins:
         facts.insert(4, ("pinned", str(snapshot.pins)))
     if snapshot.began_from is not None:
