@@ -136,7 +136,9 @@ def test_lines_say_how_large_a_step_was_and_how_far_the_job_is():
     assert (told.n_iter, told.n_sample, told.n_done, told.loss) == (1, 1024, 20_000, None)
 
 
-NUMBERS = st.sampled_from(["nan", "inf", "-inf", "-5", "9" * 400, "9" * 40, "1e300", "0", "12", "1,024", "-", "7.5"])
+NUMBERS = st.sampled_from(
+    ["nan", "inf", "-inf", "-5", "9" * 400, "9" * 40, "1e300", "0", "12", "1,024", "-", "7.5"]
+)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), max_size=20))
