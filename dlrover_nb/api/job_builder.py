@@ -113,7 +113,7 @@ def _words(role: str, command: str | Sequence[str]) -> list[str]:
         return shlex.split(command) if isinstance(command, str) else list(command)
     except (ValueError, TypeError) as error:
         raise InvalidValueError(
-            f"the command of {role} must be a text as in a shell, or a list of its words, got {command!r}: {error}"
+            f"the command of {role} must be a text as in a shell or a list of words, got {command!r}: {error}"
         ) from error
 
 
