@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import tempfile
 from pathlib import Path
@@ -32,6 +31,6 @@ def test_sockets_without_a_process_go_and_a_listener_sees_no_stranger(folder):
     bound(folder / "dead").close()
     with bound(folder / "live") as live:
         sweep(folder.parent)
-        assert os.listdir(folder) == ["live"]
+        assert [path.name for path in folder.iterdir()] == ["live"]
         with pytest.raises(BlockingIOError):  # else `status` of that job counts a connection as refused
             live.accept()
