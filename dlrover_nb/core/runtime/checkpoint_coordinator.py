@@ -1,9 +1,10 @@
-"""Checkpoints, coordinated by the job master: copied while training is paused, written while it goes on.
+"""Checkpoints, coordinated by the job master: cut while training is paused, copied and written afterwards.
 
-While all workers are paused its folder is prepared, and only then every PS copies its part into memory
-(`Copied`); the parts and the data queue of that moment belong together. Then training goes on, and each PS
-writes its copy to the disk (`Saved`). When all parts are written, the manifest completes them. A PS that dies
-meanwhile costs nothing, as its copy outlives it.
+While all workers are paused its folder is prepared, and only then every PS fixes the content of its part
+(`Cut`); the parts and the data queue of that moment belong together. Then training goes on, and each PS
+copies its part into memory (`Copied`) and writes its copy to the disk (`Saved`). When all parts are written,
+the manifest completes them. A PS that dies before all are copied costs this checkpoint, and the one before is
+restored; afterwards it costs nothing, as its copy outlives it.
 
 A checkpoint that cannot be written (the disk is full, read-only or gone) costs nothing else: its folder is
 dropped, once more for each part that is written after that, and the next attempt comes later each time, up to
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.checkpoints import MemoryPart
+    from dlrover_nb.core.structs.copy_messages import Cut
     from dlrover_nb.core.structs.messages import Copied, Saved
 
 N_CHECKPOINT_KEPT = 2  # on the disk
@@ -120,15 +122,23 @@ def _order_copies(state: JobState, writing: Writing) -> None:
         state.send(member, Save(writing.number, url, peer_copies.last_whole(state)))
 
 
-def is_copied(state: JobState) -> bool:
-    """Whether all parts of the current checkpoint are copied, or it was given up."""
+def is_cut(state: JobState) -> bool:
+    """Whether all parts of the current checkpoint may change again, or it was given up."""
     writing = state.writing.get(state.n_checkpoint)
-    return writing is None or writing.is_copied
+    return writing is None or writing.is_cut
 
 
 def is_written(state: JobState) -> bool:
     """Whether the current checkpoint is on the disk, or it was given up."""
     return state.n_checkpoint not in state.writing
+
+
+def on_cut(state: JobState, node: Node, cut: Cut, at_s: float) -> None:
+    """Note that a PS has fixed the content of its part; training goes on when all have."""
+    writing = state.writing.get(cut.checkpoint)
+    if writing is not None and node.id in writing.group.nodes:
+        writing.cut.add(node.id)
+        _step(state, writing, at_s)
 
 
 def on_copied(state: JobState, node: Node, copied: Copied, at_s: float) -> None:

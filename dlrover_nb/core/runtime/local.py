@@ -15,6 +15,7 @@ import numpy as np
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.exchange import ExchangeCost
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
@@ -177,9 +178,10 @@ def train_single(
     store.init_dense(trainer.learner.values)
     client, began_s = LocalClient(store), clock.now_s()
     source = LocalSource(reader, training_shards(spec, features) if shards is None else shards, spec.seed)
-    trainer.run(source, client)
-    train_s, n_sample = clock.now_s() - began_s, source.n_row_done
-    work = _evaluated(trainer, client, reader, features)
+    with fast_matmul():  # as a worker does
+        trainer.run(source, client)
+        train_s, n_sample = clock.now_s() - began_s, source.n_row_done
+        work = _evaluated(trainer, client, reader, features)
     scores = np.concatenate(work.scores) if work.scores else np.empty(0, np.float32)
     return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s, tuple(source.skipped))
 

@@ -295,8 +295,8 @@ def _end_pause(state: JobState, at_s: float) -> None:
 
 
 def _end_copying(state: JobState, at_s: float) -> None:
-    """Resume training or start the evaluation while copies are written; wait for the disk if required."""
-    if not checkpoint_coordinator.is_copied(state):
+    """Resume training or start the evaluation while parts are copied; wait for the disk if required."""
+    if not checkpoint_coordinator.is_cut(state):
         return
     state.last_checkpoint_s = at_s
     if _is_trained(state) and not state.stop_reason:

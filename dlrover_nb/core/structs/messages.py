@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.structs.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
+from dlrover_nb.core.structs.copy_messages import CopyKept, Cut, KeepCopy
 from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate, ShardReturned
 from dlrover_nb.core.structs.questions import LogLine
@@ -250,7 +250,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """To a PS: copy the part of the checkpoint (Copied), then write it to `file` atomically (Saved).
+    """To a PS: copy the part of the checkpoint (Cut, Copied), then write it to `file` atomically (Saved).
 
     Without a `file` it stays in memory. What is in memory of the checkpoint `kept` must stay if it can.
     """
@@ -377,6 +377,7 @@ FromNode = (
     | StreamEnded
     | ShardReturned
     | Paused
+    | Cut
     | Copied
     | CopyKept
     | Saved

@@ -21,7 +21,7 @@ from ray._private.services import resolve_ip_for_localhost
 from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 
-from dlrover_nb.core.backends.ray.backend import clear_left, ray_capacity
+from dlrover_nb.core.backends.ray.backend import clear_left
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -30,7 +30,7 @@ from dlrover_nb.core.backends.ray.head import (
     start_head,
     stop_head,
 )
-from dlrover_nb.core.backends.ray.load import ray_load
+from dlrover_nb.core.backends.ray.load import ray_capacity, ray_load
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
 from dlrover_nb.core.backends.ray.names import await_name_free, job_names, master_of
 from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs

@@ -6,6 +6,7 @@ of others have (`dlrover_nb.client`), and reports its steps and the quality of t
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
@@ -23,10 +24,11 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
-from dlrover_nb.core.models.score_sums import ScoreSums
+from dlrover_nb.core.models.matmul import fast_matmul
+from dlrover_nb.core.runtime.allreduce.held_out import READ_ROWS, HeldOut
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
-from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
+from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.checkpoint import image_of, part_of
 from dlrover_nb.core.runtime.flash import (
     Layout,
@@ -51,18 +53,18 @@ from dlrover_nb.core.structs.shards import Lease, Purpose
 from dlrover_nb.core.structs.shards import Shard as Granted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dlrover_nb.client.group import Sum
     from dlrover_nb.client.session import Session
     from dlrover_nb.client.shards import Shard
     from dlrover_nb.core.data import Batch
+    from dlrover_nb.core.models.score_sums import ScoreSums
 
 logger = logging.getLogger(__name__)
 
 WHOLE = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
 CHECKPOINTS = "replicas"  # folder of the run folder
-EVALUATED_ROWS = 10_000  # at a time
 
 
 class ShardOf:
@@ -143,6 +145,11 @@ class Training:
             save_every_s=self._spec.checkpoint_every_s,
         )
         self._n_skipped = 0
+        self._held_out = HeldOut(self._reader, self._features, self._replica, WHOLE)
+        self._scoring: tuple[int, Iterator[ScoreSums | None]] = (
+            0,
+            iter(()),
+        )  # after which pass, and the rest of it
 
     def run(self) -> None:
         """Train until all rows of the job are trained, or this worker is not needed any more."""
@@ -172,6 +179,19 @@ class Training:
                     replica.flat, replica.n_row, replica.loss, self._update, n_item=replica.n_item
                 )
                 replica.clear()
+                self._score_some()
+
+    def _score_some(self) -> None:
+        """Score as many held-out rows as all members have trained in a step, if rank 0 is to do so."""
+        after = int(self._joined.state()["evaluate_after"]) if self._group.member.rank == 0 else 0
+        if not after:
+            self._scoring = 0, iter(())  # another one does, or a later pass begins with all rows
+            return
+        if after != self._scoring[0]:
+            self._scoring = after, self._held_out.scored(self._spec.batch_size)
+        for sums in itertools.islice(self._scoring[1], self._group.member.size):
+            if sums is not None:
+                self._tell(sums, after)
 
     def _learn(self, batch: PreparedBatch) -> None:
         since_s = time.perf_counter()
@@ -218,15 +238,11 @@ class Training:
 
     def _evaluate(self) -> None:
         """Score the held-out rows, and tell the master their quality."""
-        n_train, sums = self._features.n_train, ScoreSums()
-        stop = n_train + self._features.n_eval
-        for start in range(n_train, stop, EVALUATED_ROWS):
-            data = self._reader.read(start, min(start + EVALUATED_ROWS, stop))
-            batch = prepare_batch(data.ids, data.dense, data.labels, WHOLE)
-            values = self._replica.store.pull(batch.rows)
-            scores = self._replica.learner.scores(values, batch.inverse, batch.dense)
-            is_known = np.isfinite(scores)
-            sums.add(start, scores[is_known], batch.labels[is_known])
+        for sums in self._held_out.scored(READ_ROWS):
+            if sums is not None:
+                self._tell(sums)
+
+    def _tell(self, sums: ScoreSums, after: int = 0) -> None:
         if not sums.n_row:
             return
         try:
@@ -234,7 +250,7 @@ class Training:
         except InvalidValueError as error:
             logger.warning("the model is not evaluated: %s", error)
             return
-        self._joined.tell_evaluation(auc=found.auc, log_loss=found.log_loss, n_sample=found.n_sample)
+        self._joined.tell_evaluation(found.auc, found.log_loss, found.n_sample, after)
 
 
 def _config() -> NodeConfig:
@@ -255,7 +271,8 @@ def main() -> None:
     if joined is None:
         raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")
     set_threads(thread_count(config.cpu))
-    Training(config, joined).run()
+    with fast_matmul():
+        Training(config, joined).run()
 
 
 if __name__ == "__main__":

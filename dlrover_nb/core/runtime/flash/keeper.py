@@ -1,4 +1,7 @@
-"""Checkpoints of one PS: a copy into shared memory during a pause, the file in the background.
+"""Checkpoints of one PS: a copy into shared memory, and a file of that, both in the background.
+
+A copy is made by a thread of its own, while the parameters change (`begin`; `store.cut` says how that can
+be). Small parts are copied at once (`copy`): that takes less time than a thread.
 
 There are two buffers. A copy goes into the older one that is not being written to a file, so that at every
 moment one complete copy is in memory, and a copy being written never changes. When both are being written the
@@ -22,13 +25,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.runtime.flash.background import CopyEnded, Persisted, PersistFailed, lower_priority
 from dlrover_nb.core.runtime.flash.buffer import SharedBuffer, nothing, written_number
 from dlrover_nb.core.runtime.flash.files import write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 from dlrover_nb.core.runtime.flash.names import SHM, buffers_of, run_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -39,26 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.05  # between two calls of `between` while a copy waits for a buffer
-_NICE = 10  # of the thread that writes files: serving comes first
-
-
-@dataclass(frozen=True, slots=True)
-class Persisted:
-    """A checkpoint part was written to its file."""
-
-    number: int
-    url: str
-    sha256: str
-    n_byte: int
-
-
-@dataclass(frozen=True, slots=True)
-class PersistFailed:
-    """A checkpoint part could not be written; the last good file is unchanged."""
-
-    number: int
-    url: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +89,11 @@ class FlashCheckpoint:
         self._is_copying = False  # `between` of a copy may call what changes buffers
         self._freed = threading.Condition()
         self._direct: tuple[int, Layout] | None = None  # what could not be copied
-        self._results: collections.deque[Persisted | PersistFailed] = collections.deque()
+        self._results: collections.deque[CopyEnded | Persisted | PersistFailed] = collections.deque()
         self._tasks: queue.SimpleQueue[_Write | _Reserve | None] = queue.SimpleQueue()
         self._n_expected = 0  # bytes that memory was taken for beforehand
         self._thread: threading.Thread | None = None
+        self._copier: threading.Thread | None = None
         self._ends = False
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -180,17 +165,53 @@ class FlashCheckpoint:
             `persist` has written them, and `persist` returns only after that.
         """
         layout = Layout(Image(dict(header), arrays))
-        self._direct, self._n_expected = None, 0
-        self._is_copying = True
-        try:
-            for buffer in sorted(self._free_buffers(between), key=lambda each: each.number == kept != -1):
-                if self._make_room(buffer, layout.n_byte, between):
-                    return buffer.fill(number, layout, between)
-        finally:
-            self._is_copying = False
-        logger.warning("%s: training waits until the file of checkpoint %d is written", self._node, number)
-        self._direct = (number, layout)
-        return None
+        with self._room_for(number, layout, kept, between) as buffer:
+            return None if buffer is None else buffer.fill(number, layout, between)
+
+    def begin(
+        self,
+        number: int,
+        header: Header,
+        arrays: Mapping[str, NDArray[Any]],
+        begin: Callable[[Mapping[str, NDArray[Any]]], Callable[[], None]],
+        *,
+        kept: int = -1,
+        between: Callable[[], None] = nothing,
+    ) -> bool:
+        """Begin to copy a part into shared memory while it changes; `poll` returns a `CopyEnded`.
+
+        One at a time: the one before must have ended (`is_copying`).
+
+        Parameters
+        ----------
+        number, header, kept, between
+            As for `copy`.
+        arrays
+            Of the names, types and shapes of what is saved; they are not read.
+        begin
+            Takes the arrays of shared memory; what it returns fills them, called by another thread.
+
+        Returns
+        -------
+        bool
+            False when there is no room in memory; then `persist` writes `arrays`, as after `copy`.
+        """
+        layout = Layout(Image(dict(header), arrays))
+        with self._room_for(number, layout, kept, between) as buffer:
+            if buffer is None:
+                return False
+            fill = begin(layout.views(buffer.begin()))
+            with self._freed:
+                self._busy.append(buffer)
+        work = number, buffer, layout.n_byte, fill
+        self._copier = threading.Thread(target=self._copy, args=work, name="copies", daemon=True)
+        self._copier.start()
+        return True
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether what was begun has not ended; what it has become is known afterwards."""
+        return self._copier is not None and self._copier.is_alive()
 
     def forget_direct(self) -> None:
         """Give up what could not be copied and is to be in no file."""
@@ -213,8 +234,8 @@ class FlashCheckpoint:
             raise CheckpointError(f"checkpoint {number} is no longer in memory, so it cannot be written")
         self._do(_Write(buffer, number, url))
 
-    def poll(self) -> tuple[Persisted | PersistFailed, ...]:
-        """Return the results of files since the last call, in the order of the saves."""
+    def poll(self) -> tuple[CopyEnded | Persisted | PersistFailed, ...]:
+        """Return what has ended since the last call: copies, and files in the order of the saves."""
         if not self._results:
             return ()
         with contextlib.suppress(BlockingIOError):
@@ -228,6 +249,8 @@ class FlashCheckpoint:
     def close(self, *, unlink: bool) -> None:
         """End; an unfinished file is given up. `unlink` frees the memory, else the next PS may read it."""
         self._ends = True
+        if self._copier is not None:
+            self._copier.join()
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join()
@@ -248,6 +271,24 @@ class FlashCheckpoint:
                     return sorted(free, key=lambda buffer: buffer.number)
                 self._freed.wait(_LOOK_EVERY_S)
             between()
+
+    @contextlib.contextmanager
+    def _room_for(
+        self, number: int, layout: Layout, kept: int, between: Callable[[], None]
+    ) -> Iterator[SharedBuffer | None]:
+        """Give the buffer for a copy; None where there is no room: files come from the arrays then."""
+        self._direct, self._n_expected = None, 0
+        self._is_copying = True
+        try:
+            free = sorted(self._free_buffers(between), key=lambda each: each.number == kept != -1)
+            buffer = next((each for each in free if self._make_room(each, layout.n_byte, between)), None)
+            if buffer is None:
+                why = "training waits until the file of checkpoint"
+                logger.warning("%s: %s %d is written", self._node, why, number)
+                self._direct = (number, layout)
+            yield buffer
+        finally:
+            self._is_copying = False
 
     def _make_room(self, buffer: SharedBuffer, n_byte: int, between: Callable[[], None]) -> bool:
         try:
@@ -272,11 +313,25 @@ class FlashCheckpoint:
             self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
             self._thread.start()
 
+    # the thread that copies
+
+    def _copy(self, number: int, buffer: SharedBuffer, n_byte: int, fill: Callable[[], None]) -> None:
+        lower_priority()
+        memory, why = None, ""
+        try:
+            fill()
+            memory = buffer.complete(number, n_byte)
+        except CheckpointError as error:
+            why = str(error)
+        with self._freed:
+            self._busy.remove(buffer)
+            self._freed.notify()
+        self._tell(CopyEnded(number, memory, why))
+
     # the thread that writes files
 
     def _work(self) -> None:
-        with contextlib.suppress(OSError):  # a kernel without priorities of threads
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        lower_priority()
         while task := self._tasks.get():
             result = self._carry_out(task)
             with self._freed:
@@ -307,7 +362,7 @@ class FlashCheckpoint:
         if self._ends:
             raise CheckpointError("the PS ended before its checkpoint was written")
 
-    def _tell(self, result: Persisted | PersistFailed) -> None:
+    def _tell(self, result: CopyEnded | Persisted | PersistFailed) -> None:
         self._results.append(result)
         with contextlib.suppress(BlockingIOError):  # full of unread wake-ups
             os.write(self._wake, b"1")

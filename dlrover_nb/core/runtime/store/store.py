@@ -16,6 +16,7 @@ from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.kernels.rates import Rates
 from dlrover_nb.core.runtime.kernels.rule import Rule
+from dlrover_nb.core.runtime.store.cut import Cut
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.rows import RowTable
@@ -132,6 +133,7 @@ class ParameterStore:
         self.served.count(ids)
         slots = self._rows.find_or_create(ids)
         step = self._rates.step(rate)
+        self._rows.save(slots)
         self._kernel.update_rows(self._rows.table, slots, gradients, *step)
         self._mark(ids, slots)
 
@@ -163,6 +165,14 @@ class ParameterStore:
         return StorePart(
             rows.ids[: rows.n], rows.table[: rows.n], dense.range.start, dense.table[:, :n_dense]
         )
+
+    def cut(self) -> Cut:
+        """Return all parameters as they are now, to be copied by another thread; see `Cut`.
+
+        One at a time: one that was made before must be copied or stopped.
+        """
+        self._rows.cut = cut = Cut(self.export())
+        return cut
 
     def load(self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing) -> None:
         """Take from `part`, of any layout, the rows of `owned` buckets and the overlap of the dense slice.
@@ -256,6 +266,7 @@ class ParameterStore:
             mine = np.flatnonzero(owned[part.ids[chunk] % N_BUCKET])
             ids = np.ascontiguousarray(part.ids[chunk][mine])
             slots = self._rows.find_or_create(ids, fill=False)
+            self._rows.save(slots)
             self._rows.table[slots] = part.table[chunk][mine]
             self._mark(ids, slots)
             if self._rule.is_adam and len(mine):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+<<<<<<< HEAD
+import re
+=======
 import shutil
+>>>>>>> stranger
 import signal
 import sys
 
@@ -25,7 +29,7 @@ from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.sharding.continued import n_sample_of
 from dlrover_nb.core.structs.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.early_stopping import EarlyStopping
+from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -236,10 +240,41 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     local.delete("ours")
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (EarlyStopping(target=0.51, patience=50), "AUC 0.* has reached the target of 0.51"),
+        (EarlyStopping(Metric.LOG_LOSS, min_gain=0.9), "no gain of more than 0.9 in log loss since pass 1"),
+        (
+            EarlyStopping(Metric.LOSS, patience=50, target=5.0),
+            "training loss 0.* has reached the target of 5",
+        ),
+    ],
+)
+def test_all_reduce_stops_early_by_each_metric(local, rule, expected):
+    spec = JobSpec(
+        f"early-{rule.metric.replace('_', '-')}",
+        plan=plan(2),
+        sync=Sync.ALLREDUCE,
+        mode=Mode.MANUAL,
+        n_epoch=50,
+        early_stopping=rule,
+    )
+    handle = local.submit(spec)
+    until(lambda: handle.snapshot().phase.is_final, what="the end")
+    now = handle.snapshot()
+    assert now.phase is JobPhase.SUCCEEDED, now.message
+    assert re.search(expected, now.message), now.message
+    assert 0 < now.train.n_sample_done < now.train.n_sample_total / 2
+    assert now.train.finished
+    assert now.evaluation is not None, "the trained model is evaluated as after its last pass"
+    assert bool(now.rounds) is rule.is_held_out
+    assert all(each.evaluation.n_sample == now.evaluation.n_sample for each in now.rounds)
+    local.delete(spec.name)
+
+
 def test_what_all_reduce_cannot_do_is_refused(local):
-    spec = JobSpec("refused", sync=Sync.ALLREDUCE, early_stopping=EarlyStopping())
-    with pytest.raises(InvalidValueError, match="cannot have early_stopping yet; set epochs"):
-        local.submit(spec)
     rows = JobSpec("refused", sync=Sync.ALLREDUCE, start_from=StartFrom("ours", rows=True))
     with pytest.raises(InvalidValueError, match="cannot have the rows of a checkpoint yet"):
         with_workers(rows, validate_job(JobSpec("x")).features, python=sys.executable)
