@@ -125,7 +125,9 @@ class Served:
     """An API server that serves some machines and pods, and no metrics."""
 
     namespace = "team"
-    objects = {NODE: [node("a"), node("b")], POD: [pod(at="a")], QUOTA: []}
+
+    def __init__(self):
+        self.objects = {NODE: [node("a"), node("b")], POD: [pod(at="a")], QUOTA: []}
 
     def within(self, _namespace):
         return self

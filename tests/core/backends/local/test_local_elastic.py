@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-<<<<<<< HEAD
 import re
-=======
 import shutil
->>>>>>> stranger
 import signal
 import sys
 
