@@ -15,6 +15,7 @@ import yaml
 from dlrover_nb.core.manifests.rights import (
     OPERATOR,
     SEE_NODES,
+    SEE_QUOTAS,
     SEE_USE,
     SHIPPED,
     USER,
@@ -43,7 +44,7 @@ NODES_BINDING = {
         }
     ],
 }
-SEEN_BY_MASTERS = (SEE_NODES, SEE_USE)  # of the cluster, where its administrator grants it
+SEEN_BY_MASTERS = (SEE_NODES, SEE_USE, *SEE_QUOTAS)  # of the cluster, where its administrator grants it
 TABLES = {
     "user": USER,
     "operator": OPERATOR,

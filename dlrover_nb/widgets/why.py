@@ -54,6 +54,8 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
     if snapshot.began_from is not None:
         blocks.append(Paragraph(f"The job began from {snapshot.began_from}.", Tone.HINT))
     blocks += host_blocks(snapshot.nodes)
+    if snapshot.quota is not None and not snapshot.phase.is_final:
+        blocks.append(Paragraph(f"{snapshot.quota.words}.", Tone.HINT))
     if e.evidence:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.host_wish import HostWish
     from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.queue_quota import QueueQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,15 @@ class PlacingBackend(Backend, Protocol):
 
     def host_wishes(self) -> Mapping[str, HostWish]:
         """Return the wishes of present nodes that have one, by their names; return at once."""
+        ...
+
+
+@runtime_checkable
+class QueuedBackend(Backend, Protocol):
+    """A backend whose cluster may keep a queue with quotas of its own."""
+
+    def queue(self) -> QueueQuota | None:
+        """Return what the job's queue admits, as last read; None: it has none. Return at once."""
         ...
 
 

@@ -29,7 +29,7 @@ from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, writ
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
-from dlrover_nb.core.runtime.flash import MemoryClaim, run_name
+from dlrover_nb.core.runtime.flash import MemoryClaim, read_url, run_name
 from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.fixed_roles import capacity_left, check_job_fits, limits_left
 
@@ -148,6 +148,8 @@ def begin_composed(
         features, began_from = around.features, None
         if origin is not None:
             features, began_from = origin.features, origin.began_from
+            for url, sha256 in origin.checkpoint.manifest.files:
+                read_url(url, sha256)  # here: workers that cannot read it would start again and again
             (around.folder / ORIGIN_FILE).write_bytes(to_json(origin.checkpoint.manifest))
             around.on_origin(features, origin.checkpoint.manifest)
         job = JobFile(spec, features, clock.now_s(), around.url, "", "", began_from, clock.anchor)

@@ -267,7 +267,18 @@ class ExternalMaster(LossState):
             if all(node.is_finished for node in workers) or at_s > self._stop.since_s + STOP_LIMIT_S:
                 self._end(JobPhase.STOPPED, self._stop.message, at_s)
         elif self._has_succeeded:
-            self._end(JobPhase.SUCCEEDED, self.quality.ended, at_s)
+            self._end(JobPhase.SUCCEEDED, self.quality.ended or self._not_reported, at_s)
+
+    @property
+    def _not_reported(self) -> str:
+        """What is missing of the samples of a job whose programs ended well; it may be that none reported."""
+        counts = self.train_counts
+        if counts.n_sample_done >= counts.n_sample_total:
+            return ""
+        return (
+            f"its programs ended with exit code 0, and reported {counts.n_sample_done:,} of "
+            f"{counts.n_sample_total:,} samples; `logs` shows whether they trained more"
+        )
 
     def _start_missing(self, at_s: float) -> None:
         if self._external.framework is Framework.DDP and self.is_over:

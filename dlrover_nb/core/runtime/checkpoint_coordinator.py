@@ -122,7 +122,8 @@ def _order_copies(state: JobState, writing: Writing) -> None:
         member = state.roster.get(node)
         assert member is not None
         url = "" if writing.is_in_memory else part_url(root, writing.number, index)
-        state.send(member, Save(writing.number, url, peer_copies.last_whole(state)))
+        is_awaited = writing.is_awaited or writing.is_final
+        state.send(member, Save(writing.number, url, peer_copies.last_whole(state), is_awaited))
 
 
 def is_cut(state: JobState) -> bool:

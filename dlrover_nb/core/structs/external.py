@@ -293,7 +293,7 @@ def _check_step_log(pattern: str) -> None:
         )
 
 
-MOST_COUNT = 1 << 50  # of steps or samples: their sums over all programs fit into the 64 bits of a message
+MOST_COUNT = 1 << 50  # of what a program reports: sums over all programs fit into the 64 bits of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,10 +332,9 @@ class StepsDone:
     memory_mib: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("rank", "n_iter", "n_sample", "cpu_s", "memory_mib"):
-            _check.at_least(name, getattr(self, name), 0)
-        for name in ("n_iter", "n_sample", "n_done"):
+        for name in ("rank", "n_iter", "n_sample", "n_done", "cpu_s", "memory_mib"):
             if getattr(self, name) is not None:
+                _check.at_least(name, getattr(self, name), 0)
                 _check.at_most(name, getattr(self, name), MOST_COUNT)
         for name in ("at_s", "loss"):
             if getattr(self, name) is not None:

@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.decisions import (
 from dlrover_nb.core.structs.host_wish import HostWish
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.mitigations import Mitigation
+from dlrover_nb.core.structs.queue_quota import QueueQuota
 from dlrover_nb.core.structs.reported import TrainerStatus
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
@@ -284,6 +285,7 @@ class JobSnapshot:
     reported: TrainerStatus | None = None  # what a program told last by the protocol of Kubeflow Trainer
     resizes_in_place: bool | None = False  # whether the cluster resizes nodes; None: it is not known yet
     stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
+    quota: QueueQuota | None = None  # of its queue in the cluster, which admits nodes; None: it has none
 
     @property
     def ran(self) -> ResourcePlan | None:

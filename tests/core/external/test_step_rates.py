@@ -163,3 +163,18 @@ def test_a_loss_that_is_not_a_number_is_a_step_like_others():
 def test_totals_that_fit_into_no_message_are_refused_when_they_are_reported(field):
     with pytest.raises(InvalidValueError, match=field):
         StepsDone("worker-0", "p", **{field: 10**30})
+
+
+@pytest.mark.parametrize("field", ["n_sample", "n_done", "rank"])
+def test_totals_below_zero_are_refused_when_they_are_reported(field):
+    with pytest.raises(InvalidValueError, match=field):
+        StepsDone("worker-0", "p", **{field: -7})
+
+
+def test_a_program_that_takes_samples_back_is_not_heard_until_it_has_more():
+    meter = StepRates(OWN)
+    done = [512, 1024, 768, 1536]
+    told = [StepsDone("worker-0", "p", at_s=float(n), n_iter=n, n_sample=of) for n, of in enumerate(done, 1)]
+    samples = [s for each in told for s in meter.record(each, WORKERS, Role.WORKER, 10.0)]
+    assert [s.n_sample for s in samples] == [512, 512]
+    assert meter.n_done == 1536

@@ -18,7 +18,6 @@ import logging
 import random
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.backends.kubernetes.api_errors import (
@@ -49,14 +48,15 @@ from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.orders import Action
+    from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.host_wish import HostWish
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.queue_quota import QueueQuota
 
 logger = logging.getLogger(__name__)
 
@@ -64,26 +64,6 @@ LOOK_EVERY_S = 1.0  # between checks for due work, where nothing changed
 QUOTA_RETRY_S = 15.0  # until a pod is asked for again that a quota had no room for
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before an API server that does not answer is asked again
 CLOSE_LIMIT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Where a job's pods are made.
-
-    Parameters
-    ----------
-    api
-        In the job's namespace.
-    owner
-        The job's Job, with which all goes; None: nothing owns the pods, and `close` alone removes them.
-    address
-        Where the master's pod is reached by the others: the IP and the port, ``10.1.2.3:7070``; without a
-        port any free one is taken.
-    """
-
-    api: Api
-    owner: Doc | None
-    address: str
 
 
 class KubernetesBackend:
@@ -199,6 +179,10 @@ class KubernetesBackend:
     def host_wishes(self) -> Mapping[str, HostWish]:
         """Return the machines that pods were wished on."""
         return self._wishes.told(self._informer.items().values())
+
+    def queue(self) -> QueueQuota | None:
+        """Return what the job's queue admits."""
+        return self._capacity_informer.queue()
 
     def denied(self) -> str:
         """Return which right of the job's account is missing now, and what to do; empty: none."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, capacity_of, hosts_of, room_of
+from dlrover_nb.core.backends.kubernetes.kueue_reader import KueueReader
 from dlrover_nb.core.deadline.host_choice import is_stale
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import NODE, NODE_METRICS, POD, QUOTA
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.deadline.host_choice import Host
     from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.queue_quota import QueueQuota
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +42,12 @@ _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class ClusterCapacity(NamedTuple):
-    """A job's maximum capacity, the part of it that is free or its own, and the loads of machines."""
+    """A job's maximum capacity, the part that is free or its own, the loads of machines, and its queue."""
 
     capacity: Capacity
     room: Capacity
     hosts: tuple[Host, ...] = ()
-    read_s: float = 0.0
+    queue: QueueQuota | None = None
 
 
 class CapacityInformer:
@@ -66,10 +69,11 @@ class CapacityInformer:
         self, api: Api, tenant: Tenant, fallback: Capacity | None, mine: Callable[[], Collection[Doc] | None]
     ) -> None:
         self._api, self._tenant, self._fallback, self._mine = api, tenant, fallback, mine
-        self._everywhere = api.within("")
+        self._everywhere, self._kueue = api.within(""), KueueReader(api, tenant.spec)
         self._not_before_s: dict[str, float] = {}
         self._listed_s: dict[str, float] = {}
         self._seen: ClusterCapacity | None = None
+        self._read_s = 0.0
         self._error: BackendError | None = None
         self._first, self._closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"capacity-{tenant.job}", daemon=True)
@@ -93,9 +97,12 @@ class CapacityInformer:
 
     def hosts(self) -> tuple[Host, ...]:
         """Return the machines with their loads; none where these are not known, or too old."""
-        seen = self._seen
-        is_old = seen is None or is_stale(seen.read_s, time.monotonic(), LOOK_EVERY_S)
-        return () if seen is None or is_old else seen.hosts
+        is_old = is_stale(self._read_s, time.monotonic(), LOOK_EVERY_S)
+        return () if self._seen is None or is_old else self._seen.hosts
+
+    def queue(self) -> QueueQuota | None:
+        """Return what the job's queue of Kueue admits; None: there is none, or it was not read yet."""
+        return None if self._seen is None else self._seen.queue
 
     def close(self) -> None:
         """End the thread without waiting for a pending request."""
@@ -114,9 +121,11 @@ class CapacityInformer:
 
     def _see(self, mine: Collection[Doc]) -> ClusterCapacity:
         read_s, looked = time.monotonic(), self._look()
+        looked = replace(looked, queue=self._kueue.read(mine))
         capacity = capacity_of(looked, self._tenant, self._fallback)
         room = room_of(looked, self._tenant, self._fallback, mine=mine)
-        return ClusterCapacity(capacity, room, hosts_of(looked, self._tenant), read_s)
+        self._read_s = read_s
+        return ClusterCapacity(capacity, room, hosts_of(looked, self._tenant), looked.queue)
 
     def _look(self) -> Looked:
         nodes = self._list(self._everywhere, NODE)

@@ -37,7 +37,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
@@ -45,6 +45,7 @@ from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_ma
 from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.backends.kubernetes.plan_follower import PlanFollower
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver import external_job, operator_managed_job, own_job
 from dlrover_nb.core.driver.certificate import certificate_of

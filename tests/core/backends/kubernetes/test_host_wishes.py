@@ -11,13 +11,16 @@ from test_kubernetes_capacity import ME, mine, node, pod
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import capacity_informer
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.api import Listing, connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, hosts_of
+from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.host_wishes import HostWishes
 from dlrover_nb.core.backends.kubernetes.orders import Create, Delete
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.deadline.host_choice import Host
-from dlrover_nb.core.manifests.kinds import NODE, POD
+from dlrover_nb.core.manifests.kinds import NODE, POD, QUOTA
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.structs.cluster_load import Amount
 from dlrover_nb.core.structs.resources import Role
@@ -116,6 +119,35 @@ def test_hosts_are_the_machines_that_take_the_job_with_what_others_hold_and_what
 @pytest.mark.parametrize("looked", [Looked(None, (), None), Looked((node(),), (), None)])
 def test_without_pods_and_use_nothing_is_known_of_loads(looked):
     assert hosts_of(looked, ME) == ()
+
+
+class Served:
+    """An API server that serves some machines and pods, and no metrics."""
+
+    namespace = "team"
+
+    def __init__(self):
+        self.objects = {NODE: [node("a"), node("b")], POD: [pod(at="a")], QUOTA: []}
+
+    def within(self, _namespace):
+        return self
+
+    def list(self, kind, **_named):
+        if kind not in self.objects:
+            raise NotThere(f"no {kind.plural}", Status(404, "NotFound", ""), Asked("list", kind))
+        return Listing(tuple(self.objects[kind]), "1")
+
+
+def test_loads_that_are_old_are_not_used(monkeypatch):
+    monkeypatch.setattr(capacity_informer, "LOOK_EVERY_S", 3600.0)
+    informer = CapacityInformer(Served(), ME, None, lambda: ())
+    try:
+        informer.latest()
+        assert [host.name for host in informer.hosts()] == ["a", "b"]
+        monkeypatch.setattr(capacity_informer, "LOOK_EVERY_S", 0.0)  # any age is many intervals
+        assert informer.hosts() == ()
+    finally:
+        informer.close()
 
 
 # a real scheduler, of machines that nobody is behind

@@ -177,6 +177,13 @@ def test_a_job_whose_master_never_began_leaves_its_name_free(local, monkeypatch)
     assert not list(jobs_folder().glob("stillborn-*"))
 
 
+def test_a_master_that_could_not_even_write_a_log_says_where_to_look(local, monkeypatch):
+    monkeypatch.setattr(link, "MODULE", "this")  # as on a full disk: it ends, and its log is empty
+    monkeypatch.setattr(link, "LOG", "nothing.log")
+    with pytest.raises(BackendError, match="MiB are free there"):
+        local.submit(replace(SPEC, name="silent"))
+
+
 def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local):
     handle = local.submit(replace(SPEC, name="broken"))
     trains(handle)

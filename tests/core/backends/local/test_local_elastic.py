@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 
@@ -16,7 +17,7 @@ from waiting import until
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import CheckpointError, InvalidValueError
 from dlrover_nb.core.models import metrics
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.runtime.allreduce.job import with_workers
@@ -196,7 +197,7 @@ def test_a_job_that_is_stopped_keeps_its_parameters_first(local, tmp_path):
     local.delete("stopped")
 
 
-def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(local):
+def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(local, tmp_path):
     spec = JobSpec("ours", plan=plan(2), sync=Sync.ALLREDUCE, mode=Mode.MANUAL, batch_size=256)
     handle = local.submit(spec)
     until(lambda: handle.snapshot().phase.is_final, what="the end")
@@ -216,6 +217,12 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     assert manifest is not None
     assert manifest.trained is not None
     assert n_sample_of(manifest.ledger) == 99_000
+    damaged = shutil.copytree(handle.link.folder / "checkpoints", tmp_path / "damaged")
+    next(damaged.glob("*/*.part")).write_bytes(b"half of it")
+    half = JobSpec("half", plan=plan(2), sync=Sync.ALLREDUCE, start_from=StartFrom(str(damaged)))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        local.submit(half)
+    assert "half" not in {summary.name for summary in local.jobs()}
     for name, sync in (("again", Sync.ALLREDUCE), ("served", Sync.ASP)):
         still = ModelSpec(learning_rate=1e-9)  # what comes out is what it began with
         start = StartFrom(str(handle.link.folder))
