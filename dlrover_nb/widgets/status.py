@@ -218,6 +218,8 @@ def fit_words(fit: FitReport | None) -> str:
     """Describe the data behind the fit."""
     if fit is None:
         return "none yet: no steady samples"
+    if not fit.n_sample:
+        return fit.note
     return (
         f"{fit.n_sample} steady samples of {fit.n_plan} plan{'s' * (fit.n_plan != 1)}, "
         f"mean error {units.percent(fit.mape, 1)}. {fit.note}"
@@ -227,7 +229,8 @@ def fit_words(fit: FitReport | None) -> str:
 def evaluation_words(snapshot: JobSnapshot) -> str:
     """Describe the model's quality on held-out rows."""
     told = [f"after pass {each.n_pass}: {each.evaluation}" for each in snapshot.rounds[-1:]]
-    return str(snapshot.evaluation) if snapshot.evaluation is not None else "".join(told) or "not yet"
+    nothing = "none" if snapshot.phase.is_final else "not yet"
+    return str(snapshot.evaluation) if snapshot.evaluation is not None else "".join(told) or nothing
 
 
 def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
