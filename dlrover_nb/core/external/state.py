@@ -114,8 +114,8 @@ class ExternalState:
     @property
     def train_counts(self) -> ShardCounts:
         """Samples trained and to train; exact with the shards of those programs that use ours."""
-        if self.account.ledger is not None:
-            return self.account.ledger.counts()
+        if (counts := self.account.counts()) is not None:
+            return counts
         total = self._external.n_sample
         return ShardCounts(n_sample_done=min(self._meter.n_done, total), n_sample_total=total)
 

@@ -18,6 +18,7 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from, load_mapping
 from dlrover_nb.core.manifests.parts import (
+    HTTPS_PORT,
     MASTER_ROLE,
     PREFIX,
     REPORT_KEY,
@@ -207,6 +208,7 @@ def master_pod(job: PodJob) -> Doc:
         ],
         "ports": [
             {"name": "http", "containerPort": HTTP_PORT},
+            {"name": "https", "containerPort": HTTPS_PORT},
             {"name": "wire", "containerPort": WIRE_PORT},
         ],
         "readinessProbe": {"httpGet": {"path": READY_PATH, "port": HTTP_PORT}, "periodSeconds": 1},

@@ -16,7 +16,8 @@ for another checkpoint the oldest one makes room, never the last.
 A group is restored from the newest readable checkpoint: from memory, even if it was never written; else from
 its files; else from the one before; else from the beginning. Training waits for the disk in three cases only:
 the last checkpoint of a job that is to stop (SAVING), the final one of a job that has trained all rows (which
-is evaluated meanwhile), and one that other PS are to read (`Migration.RESTART`).
+is evaluated meanwhile), and one that other PS are to read (`Migration.RESTART`). Where files go with their
+pods, it waits for copies in the memory of nodes that outlast the change instead.
 
 One checkpoint is written at a time, as PS have two buffers and one of them holds the restorable copy; only a
 job that is to stop does not wait for the previous one. Writing directly from the parameters with
@@ -79,8 +80,10 @@ def final_is_due(state: JobState) -> bool:
     return state.train.finished and not state.is_settled and not is_under_way
 
 
-def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
-    """Order the folder of a checkpoint; all workers are paused.
+def start_checkpoint(
+    state: JobState, at_s: float, *, is_awaited: bool, holders: tuple[str, ...] | None = None
+) -> None:
+    """Order the folder of a checkpoint; all workers are paused. With `holders` these keep it, without files.
 
     A stop or a change of plan makes progress by a checkpoint that it awaits. A periodic one must not count:
     a change that is stuck would never be given up.
@@ -93,8 +96,8 @@ def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
     writing = Writing(number, at_s, group, ledger, is_final=is_final, is_awaited=is_awaited)
     state.writing[number] = writing
     state.enter(Stage.COPYING, at_s)
-    if not (state.keeps_checkpoints or is_final or is_awaited):
-        writing.is_in_memory = True
+    if holders is not None or not (state.keeps_checkpoints or is_final or is_awaited):
+        writing.is_in_memory, writing.holders = True, holders
         _order_copies(state, writing)
         return
     on_disk = tuple(kept.number for kept in state.checkpoints if kept.is_on_disk and not kept.is_origin)
@@ -119,7 +122,8 @@ def _order_copies(state: JobState, writing: Writing) -> None:
         member = state.roster.get(node)
         assert member is not None
         url = "" if writing.is_in_memory else part_url(root, writing.number, index)
-        state.send(member, Save(writing.number, url, peer_copies.last_whole(state)))
+        is_awaited = writing.is_awaited or writing.is_final
+        state.send(member, Save(writing.number, url, peer_copies.last_whole(state), is_awaited))
 
 
 def is_cut(state: JobState) -> bool:

@@ -110,9 +110,7 @@ class ParameterServer:
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
         self._load_window = LoadWindow()
         self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
-        self._copying: tuple[StoreCut, Saved] | None = (
-            None  # what is being copied, and the answer for its file
-        )
+        self._copying: tuple[StoreCut, Save, Saved] | None = None  # with the answer for its file
         self._stopped = self.is_leaving = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
@@ -286,7 +284,7 @@ class ParameterServer:
         if is_large and self._begin_copy(save, store, saved):
             self._agent.send(Cut(self._name, save.checkpoint))
         elif store.is_finite(self._agent.tick):
-            self._end_copied(saved, None if is_large else self._copy(save, store))
+            self._end_copied(save, saved, None if is_large else self._copy(save, store))
         else:
             self._flash.forget_direct()
             self._refuse(saved, NOT_FINITE)
@@ -298,13 +296,13 @@ class ParameterServer:
 
     def _begin_copy(self, save: Save, store: ParameterStore, saved: Saved) -> bool:
         """Begin to copy what `store` holds now; False where there is no memory for it."""
-        cut, tick = store.cut(), self._agent.tick
+        cut = store.cut(is_awaited=save.is_awaited)
         image = checkpoint.image_of(cut.part)
-        work = save.checkpoint, image.header, image.arrays, cut.begin
-        if not self._flash.begin(*work, kept=save.kept, between=tick):
+        work = save.checkpoint, image.header, image.arrays, cut.copy_to, cut.stop
+        if not self._flash.begin(*work, kept=save.kept):
             cut.stop()
             return False
-        self._copying = cut, saved
+        self._copying = cut, save, saved
         return True
 
     def _end_copy(self) -> None:
@@ -314,11 +312,12 @@ class ParameterServer:
             self._agent.tick()
         self._report_saved()
 
-    def _end_copied(self, saved: Saved, memory: MemoryPart | None) -> None:
+    def _end_copied(self, save: Save, saved: Saved, memory: MemoryPart | None) -> None:
         """Report a copy, or that there is no memory for it, and begin to write its file, if it gets one."""
         if saved.file:
             self._files[saved.checkpoint] = saved
-            self._flash.persist(saved.checkpoint, saved.file, between=self._agent.tick)
+            tick = self._agent.tick
+            self._flash.persist(saved.checkpoint, saved.file, is_awaited=save.is_awaited, between=tick)
         self._agent.send(Copied(self._name, saved.checkpoint, memory))
         if not saved.file:
             self._flash.forget_direct()
@@ -335,11 +334,11 @@ class ParameterServer:
         for result in self._flash.poll():
             if isinstance(result, CopyEnded):
                 assert self._copying is not None
-                (_, saved), self._copying = self._copying, None
+                (_, save, saved), self._copying = self._copying, None
                 if result.why:
                     self._refuse(saved, result.why)
                 else:
-                    self._end_copied(saved, result.memory)
+                    self._end_copied(save, saved, result.memory)
             elif (written := self._files.pop(result.number, None)) is not None:
                 self._agent.send(_outcome(written, result))
 

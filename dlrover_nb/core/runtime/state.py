@@ -136,6 +136,7 @@ class Writing:
     is_awaited: bool  # a stop or a change of plan waits for it
     is_ordered: bool = False  # there is a folder, and its PS were ordered to save
     is_in_memory: bool = False  # it gets no files: peers keep copies of it
+    holders: tuple[str, ...] | None = None  # of these copies, which outlast a change of PS; None: any peers
     copied: dict[str, Copied] = field(default_factory=dict)
     saved: dict[str, Saved] = field(default_factory=dict)
     manifest: Manifest | None = None  # set when it was ordered to be written

@@ -253,7 +253,7 @@ class ExternalSpec:
                         f"together_with and apart_from of {role} name roles of the job "
                         f"({', '.join(known)}), got {name!r}"
                     )
-            if both := set(own.together_with) & {role, *own.apart_from, *self._apart_by_others(role)}:
+            if both := set(own.together_with) & {str(role), *self.apart_of(role)}:
                 raise InvalidValueError(
                     f"{role} cannot be together_with {min(both)}: it is that, or one is apart_from the other"
                 )
@@ -263,8 +263,10 @@ class ExternalSpec:
                     "one of them out"
                 )
 
-    def _apart_by_others(self, role: Role) -> set[str]:
-        return {str(other) for other in self.every if role in self.program(other).apart_from}
+    def apart_of(self, role: Role) -> frozenset[str]:
+        """Return the roles that a role runs apart from, by its own word or by theirs."""
+        theirs = {str(other) for other in self.every if role in self.program(other).apart_from}
+        return frozenset(theirs | {str(name) for name in self.program(role).apart_from})
 
     def _with_all(self, role: Role) -> set[str]:
         """Return the roles that a role waits for, itself if they wait for it."""

@@ -252,12 +252,14 @@ class Load:
 class Save:
     """To a PS: copy the part of the checkpoint (Cut, Copied), then write it to `file` atomically (Saved).
 
-    Without a `file` it stays in memory. What is in memory of the checkpoint `kept` must stay if it can.
+    Without a `file` it stays in memory. What is in memory of the checkpoint `kept` must stay if it can. One
+    that `is_awaited`, by a stop or a change of plan, is made as fast as the machine can.
     """
 
     checkpoint: int
     file: str
     kept: int = -1
+    is_awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

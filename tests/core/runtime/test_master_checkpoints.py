@@ -73,6 +73,8 @@ def test_a_stop_waits_for_what_is_copied_and_for_its_files() -> None:
     world.copies_nothing = False
     world.run_until(lambda: world.master.phase is JobPhase.STOPPED)
     assert world.disk[max(world.disk)][0].ledger == world.master._state.train.checkpoint()
+    saves = [each for each in world.nodes["ps-0"].heard if isinstance(each, Save)]
+    assert [each.is_awaited for each in saves] == [False, False, True]
 
 
 def test_workers_train_on_while_a_checkpoint_is_written_and_the_next_one_waits_for_it() -> None:

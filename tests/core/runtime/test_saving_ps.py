@@ -14,10 +14,11 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import ps
 from dlrover_nb.core.runtime.checkpoint import part_of
 from dlrover_nb.core.runtime.exchange import Exchange, Exchanged, InitDense
-from dlrover_nb.core.runtime.flash import FlashCheckpoint, memory_image, read_url
+from dlrover_nb.core.runtime.flash import memory_image, read_url
 from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
+from dlrover_nb.core.runtime.flash.pair import BufferPair
 from dlrover_nb.core.runtime.sockets import connect_dealer
-from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.copy_messages import Cut
@@ -55,13 +56,13 @@ class Trainer:
 @pytest.fixture
 def gate(monkeypatch):
     """Let copies in the background, of parts of any size, wait until the gate is opened."""
-    opened, copy = threading.Event(), StoreCut._copy
+    opened, copy = threading.Event(), StoreCut.copy_to
 
     def wait_and_copy(self, arrays):
         assert opened.wait(LIMIT_S)
         copy(self, arrays)
 
-    monkeypatch.setattr(StoreCut, "_copy", wait_and_copy)
+    monkeypatch.setattr(StoreCut, "copy_to", wait_and_copy)
     monkeypatch.setattr(ps, "_COPY_AT_ONCE_BYTES", -1)
     yield opened
     opened.set()
@@ -129,13 +130,13 @@ def test_a_second_order_to_save_waits_for_the_first_copy_and_loses_nothing(world
 
 def test_parameters_that_are_not_finite_are_noticed_while_training_goes_on(world, trainer, gate, monkeypatch):
     trainer.push()
-    begin = StoreCut.begin
+    cut = ParameterStore.cut
 
-    def begin_with_nan(self, arrays):
-        self.part.table[3, 1] = np.nan
-        return begin(self, arrays)
+    def cut_with_nan(self, *, is_awaited):
+        self.export().table[3, 1] = np.nan
+        return cut(self, is_awaited=is_awaited)
 
-    monkeypatch.setattr(StoreCut, "begin", begin_with_nan)
+    monkeypatch.setattr(ParameterStore, "cut", cut_with_nan)
     path = save(world, 1)
     trainer.push()
     gate.set()
@@ -163,7 +164,7 @@ def test_a_ps_that_loads_others_gives_the_copy_up_and_says_so(world, trainer, ga
 
 
 def test_without_memory_for_a_copy_training_waits_for_the_file(world, trainer, gate, monkeypatch):
-    monkeypatch.setattr(FlashCheckpoint, "_make_room", lambda *_: False)
+    monkeypatch.setattr(BufferPair, "has_room", lambda *_: False)
     trainer.push(2)
     path = str(world.folder / "1" / "part")
     world.send("ps0", Save(1, path))

@@ -86,7 +86,7 @@ def begun(store):
     made = store.cut()
     layout = Layout(image_of(made.part))
     body = np.full(layout.n_byte, 7, np.uint8)
-    return made, body, made.begin(layout.views(body))
+    return made, body, lambda: made.copy_to(layout.views(body))
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,12 @@ from hypothesis.extra import numpy as hnp
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
-from dlrover_nb.core.runtime.exchange import Exchange
+from dlrover_nb.core.runtime.exchange import Exchange, Form
 from dlrover_nb.core.runtime.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.messages import Drain, Granted, Load, ShardAsked
+from dlrover_nb.core.structs.packing import Precision
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
 MESSAGES = (
@@ -25,10 +26,12 @@ MESSAGES = (
     Exchange(3, 7),
     Granted(Shard(Lease(Purpose.TRAIN, 4, 2), 1, 10, 20, 3, 7)),
     Load(1, 0, 2, (0, 1) * 128, (PartSource("a", "b", MemoryPart("m", 1, "00", 5)),)),
+    Exchange(3, 7, form=Form(Precision.FLOAT16, Precision.BFLOAT16, 2.0, wants_dense=False)),
 )
 IPV6 = ["tcp://[::1]"] if Path("/proc/net/if_inet6").exists() else []
 ARRAYS = hnp.arrays(
-    st.sampled_from(["<f4", "<f8", "<i4", "<i8", "u1"]), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)
+    st.sampled_from(["<f4", "<f8", "<i4", "<i8", "u1", "<f2", "<u2"]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0),
 )
 
 

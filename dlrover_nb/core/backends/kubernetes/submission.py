@@ -112,11 +112,6 @@ def looked_at(
         return spec, None, None, packed
     prepared = validate_job(spec, model=model, data=data)
     if spec.sync is Sync.ALLREDUCE:
-        if spec.start_from is not None:
-            raise InvalidValueError(
-                "a job with sync allreduce cannot begin from a checkpoint in pods yet; leave start_from out, "
-                "or choose sync bsp"
-            )
         from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
 
         python = spec.kubernetes.python or "python3"

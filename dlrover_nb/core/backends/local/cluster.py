@@ -131,12 +131,12 @@ class LocalCluster(OfThisAccount):
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
         """Start an external job, whose programs run where this process does."""
         # few jobs are external, and their masters' modules are many
-        from dlrover_nb.core.backends.programs.program_files import check_commands, check_placement  # noqa: PLC0415
+        from dlrover_nb.core.backends.programs.program_files import check_commands, note_placement  # noqa: PLC0415
         from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415
 
         spec = checked(spec, model=model, data=data)
         check_commands(spec)
-        check_placement(spec)
+        note_placement(spec)
         folder = self._start(self._submission(spec, NO_FEATURES))
         bounds = completed(spec.bounds, self._capacity, spec.plan)
         return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
@@ -297,8 +297,10 @@ def _end_nodes(folder: Path) -> None:
     from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415
 
     is_external = from_json((folder / SUBMISSION).read_bytes(), Submission).spec.foreign is not None
-    backend = LocalPrograms(folder, token="") if is_external else LocalBackend(folder, outlive=True)
-    backend.adopt({})
+    if is_external:
+        LocalPrograms(folder, token="", certificate="").adopt({})  # it starts nothing
+    else:
+        LocalBackend(folder, outlive=True).adopt({})
 
 
 def _end_master(folder: Path) -> None:

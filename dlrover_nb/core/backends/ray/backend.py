@@ -143,7 +143,7 @@ class RayBackend:
     def _taken(self) -> list[tuple[str, Need]]:
         """Return the machine and the size of all that this job holds: bundles, and other nodes."""
         placed = self._actors.keys() - self._unplaced.keys()
-        return self._gang.held() + [(_machine_of(self._actors[n]), self._needs[n]) for n in placed]
+        return self._gang.held() + [(machine_of(self._actors[n]), self._needs[n]) for n in placed]
 
     def listen(self) -> str:
         """Return ``ipc`` on one machine, else this machine's address."""
@@ -286,7 +286,7 @@ class RayBackend:
         if node in self._unplaced or node not in self._actors:
             return ""
         try:
-            return _machine_of(self._actors[node])
+            return machine_of(self._actors[node])
         except (RayError, ConnectionError):
             return ""
 
@@ -371,7 +371,8 @@ def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public
     return bool(told) and (told["State"] in {"ALIVE", "DEAD"} or told["Address"]["Port"] != 0)
 
 
-def _machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
+def machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
+    """Return the id of an actor's machine; empty while it has none."""
     told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - as above
     return str(told["Address"]["NodeID"]) if told else ""
 

@@ -156,11 +156,11 @@ class RayCluster(SeesRayJobs):
 
     def _setup(self, spec: JobSpec) -> ProgramSetup:
         """Return how programs are run: on this machine as this process would run them."""
-        from dlrover_nb.core.backends.programs.program_files import check_placement  # noqa: PLC0415 - as above
+        from dlrover_nb.core.backends.programs.program_files import note_placement  # noqa: PLC0415 - as above
         from dlrover_nb.core.backends.programs.running import ProgramSetup  # noqa: PLC0415 - as above
 
-        check_placement(spec, one_machine=self._one_host())
         here = (True, str(Path.cwd()), _inherited(spec)) if self._one_host() else ()
+        note_placement(spec, is_one=bool(here))
         return ProgramSetup(secrets.token_urlsafe(32), *here)
 
     def _new_folder(self, spec: JobSpec) -> tuple[Path, Capacity]:

@@ -42,7 +42,7 @@ from dlrover_nb.core.runtime.flash import (
 from dlrover_nb.core.runtime.limits import thread_count
 from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.runtime.output import log_lines
-from dlrover_nb.core.runtime.pod import node_config, read_pod_job
+from dlrover_nb.core.runtime.pod import await_value, node_config, read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.external import CONFIG_VAR
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from dlrover_nb.client.shards import Shard
     from dlrover_nb.core.data import Batch
     from dlrover_nb.core.models.score_sums import ScoreSums
+    from dlrover_nb.core.structs.pods import PodJob
 
 logger = logging.getLogger(__name__)
 
@@ -121,15 +122,17 @@ class Training:
         Of its node.
     joined
         The way to its master.
+    origin
+        Files of the checkpoint that the job begins from, each with its checksum.
     """
 
-    def __init__(self, config: NodeConfig, joined: Session) -> None:
+    def __init__(self, config: NodeConfig, joined: Session, origin: tuple[tuple[str, str], ...] = ()) -> None:
         self._spec, self._features, self._joined = config.spec, config.features, joined
         folder = self._folder = Path(config.folder)
         self._reader = ShardReader(self._spec.data, self._features, folder=folder)
         self._replica = Replica(self._spec, self._features, folder=folder)
-        if self._spec.start_from is not None:
-            self._begin_from(from_json((folder / ORIGIN_FILE).read_bytes(), Manifest))
+        for url, sha256 in origin:  # newer parameters of the job itself replace them later
+            self._replica.take(part_of(read_url(url, sha256)))
         self._rows = Rows(Source(self._features.n_train), self._opened)
         self._group = Group(
             joined,
@@ -213,11 +216,6 @@ class Training:
             self._replica.apply(total.n_row, gathered)
         return gathered is not None
 
-    def _begin_from(self, manifest: Manifest) -> None:
-        """Take over the parameters of a checkpoint; newer ones of the job itself replace them later."""
-        for url, sha256 in manifest.files:
-            self._replica.take(part_of(read_url(url, sha256)))
-
     def _keep(self) -> None:
         """Write the trained parameters as a checkpoint, from which models are loaded and jobs begin."""
         if not outlives_node(self._spec, str(self._folder)):
@@ -253,26 +251,35 @@ class Training:
         self._joined.tell_evaluation(found.auc, found.log_loss, found.n_sample, after)
 
 
-def _config() -> NodeConfig:
-    """Return the configuration of this node: of the file that the environment names, or of its pod."""
+def _config() -> tuple[NodeConfig, tuple[tuple[str, str], ...]]:
+    """Return the configuration of this node and its origin, by the file of the environment or by its pod."""
     if named := os.environ.get(CONFIG_VAR):
-        return from_json(Path(named).read_bytes(), NodeConfig)
-    job = read_pod_job()
+        config = from_json(Path(named).read_bytes(), NodeConfig)
+        if config.spec.start_from is None:
+            return config, ()
+        return config, from_json((Path(config.folder) / ORIGIN_FILE).read_bytes(), Manifest).files
+    job = await_value(_prepared_job, "the checkpoint that the job begins from")
     config = node_config(job, os.environ, master="")
     receive(job.spec, Path(config.folder), url=job.code_url)
-    return config
+    return config, job.origin
+
+
+def _prepared_job() -> PodJob | None:
+    """Return the job of this pod, once it says from which files it begins, if it does."""
+    job = read_pod_job()
+    return job if job.origin or job.spec.start_from is None else None
 
 
 def main() -> None:
     """Train as the configuration says that the environment names."""
     log_lines()
-    config = _config()
+    config, origin = _config()
     joined = session()
     if joined is None:
         raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")
     set_threads(thread_count(config.cpu))
     with fast_matmul():
-        Training(config, joined).run()
+        Training(config, joined, origin).run()
 
 
 if __name__ == "__main__":

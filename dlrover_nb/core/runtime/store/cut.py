@@ -26,7 +26,7 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.kernels.copying import STOPPED, Progress, copying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -48,7 +48,9 @@ class Cut:
     Parameters
     ----------
     part
-        The same as views of what will change.
+        The same: rows as views of what will change, the dense slice, which changes at each step, copied.
+    is_awaited
+        Whether to copy at full speed.
 
     Attributes
     ----------
@@ -56,8 +58,8 @@ class Cut:
         As given: shapes, and where the dense slice begins.
     """
 
-    def __init__(self, part: StorePart) -> None:
-        self.part = part
+    def __init__(self, part: StorePart, *, is_awaited: bool = False) -> None:
+        self.part, self._pause_s = part, 0.0 if is_awaited else PAUSE_S
         self._copying, self._progress = copying(), Progress()
         self._saved = np.zeros(len(part.ids), np.bool_)  # pages come when touched
         self._blocks: list[_Block] = []
@@ -92,18 +94,7 @@ class Cut:
         self._ids.append((mine, ids[mine]))
         self.save(table, mine)
 
-    def begin(self, arrays: Mapping[str, NDArray[Any]]) -> Callable[[], None]:
-        """Copy the dense slice, which changes at every step, at once; return what copies the rows.
-
-        Parameters
-        ----------
-        arrays
-            Where to: arrays of the names and shapes of a `StorePart`.
-        """
-        np.copyto(arrays["dense"], self.part.dense)
-        return lambda: self._copy(arrays)
-
-    # any thread
+    # both threads
 
     def stop(self) -> None:
         """Give the copy up: it ends after its chunk, with an error."""
@@ -112,8 +103,8 @@ class Cut:
 
     # the thread that copies
 
-    def _copy(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Copy the rows.
+    def copy_to(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Copy all of it to arrays of the names and shapes of a `StorePart`.
 
         Raises
         ------
@@ -121,10 +112,11 @@ class Cut:
             When not all parameters are finite, or after `stop`.
         """
         part, ids, table = self.part, arrays["ids"], arrays["table"]
+        np.copyto(arrays["dense"], part.dense)
         chunk = max(1, CHUNK_BYTES // (8 + 4 * part.table.shape[1]))
         try:
             found = self._copying.copy_rows(
-                (ids, table), (part.ids, part.table), chunk, PAUSE_S, self._progress
+                (ids, table), (part.ids, part.table), chunk, self._pause_s, self._progress
             )
         finally:
             self._ended.set()

@@ -7,6 +7,7 @@ pending, the receiver has exactly the same rows; `drop` then frees them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,7 @@ class ParameterStore:
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
         self._scan_from = 0
+        self._cut_dense = np.empty((0, 0), np.float32)  # kept: new memory costs more than the copy
         self.n_pending = 0
         self.served = ServedRows()
 
@@ -84,7 +86,7 @@ class ParameterStore:
     @property
     def n_byte(self) -> int:
         """Bytes allocated: parameters, optimizer state, ids and their map."""
-        return self._rows.n_byte + self._dense.n_byte
+        return self._rows.n_byte + self._dense.n_byte + self._cut_dense.nbytes
 
     @property
     def dense(self) -> Floats:
@@ -166,12 +168,16 @@ class ParameterStore:
             rows.ids[: rows.n], rows.table[: rows.n], dense.range.start, dense.table[:, :n_dense]
         )
 
-    def cut(self) -> Cut:
+    def cut(self, *, is_awaited: bool = False) -> Cut:
         """Return all parameters as they are now, to be copied by another thread; see `Cut`.
 
         One at a time: one that was made before must be copied or stopped.
         """
-        self._rows.cut = cut = Cut(self.export())
+        part = self.export()
+        if self._cut_dense.shape != part.dense.shape:
+            self._cut_dense = np.empty_like(part.dense)
+        np.copyto(self._cut_dense, part.dense)
+        self._rows.cut = cut = Cut(replace(part, dense=self._cut_dense), is_awaited=is_awaited)
         return cut
 
     def load(self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash.background import CopyEnded, Persisted
+from dlrover_nb.core.runtime.flash import buffer
+from dlrover_nb.core.runtime.flash.background import CopyEnded, Pace, Persisted
 from dlrover_nb.core.runtime.flash.buffer import memory_image
 from dlrover_nb.core.runtime.flash.files import read_url
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint
@@ -38,14 +40,11 @@ class Gate:
         self.arrays, self.why, self.opened = arrays, why, threading.Event()
 
     def __call__(self, views):
-        def fill():
-            assert self.opened.wait(LIMIT_S)
-            for name, view in views.items():
-                np.copyto(view, self.arrays[name])
-            if self.why:
-                raise CheckpointError(self.why)
-
-        return fill
+        assert self.opened.wait(LIMIT_S)
+        for name, view in views.items():
+            np.copyto(view, self.arrays[name])
+        if self.why:
+            raise CheckpointError(self.why)
 
 
 def ended(flash):
@@ -140,16 +139,11 @@ for number in (1, 2):
     push()
     made = store.cut()
     image = image_of(made.part)
-    copies = []
-    def begin(views):
-        fill = made.begin(views)
-        def copy():
-            if number == 2:
-                os.write(copies[1], b"1")
-            fill()
-        return copy
     copies = os.pipe()
-    flash.begin(number, image.header, image.arrays, begin)
+    def fill(views):
+        os.write(copies[1], b"1")
+        made.copy_to(views)
+    flash.begin(number, image.header, image.arrays, fill)
     if number == 2:
         os.read(copies[0], 1)
         for _ in range(dies):
@@ -183,3 +177,32 @@ def test_a_kill_amid_a_copy_leaves_the_last_whole_one(shm, tmp_path, dies):
     assert len(list(tmp_path.glob("*part*"))) == 1
     sweep_memory(shm=shm)
     assert not list(Path(shm).iterdir())
+
+
+@pytest.mark.parametrize(("share", "least"), [(1.0, 0.0), (0.5, 1.0), (0.1, 9.0)])
+def test_a_paced_thread_waits_for_its_share_of_a_core(share, least):
+    class Ending:
+        waited = 0.0
+
+        def wait(self, seconds):
+            self.waited += seconds
+
+    ending = Ending()
+    pace, start = Pace(share, ending), time.thread_time()
+    while time.thread_time() < start + 0.02:
+        pace()
+    used = time.thread_time() - start
+    assert 0.5 * least * used <= ending.waited <= 1.01 * least * used
+
+
+def test_where_memory_is_gone_after_all_nothing_waits_for_the_copy(flash, shm, arrays, monkeypatch):
+    def is_full(*_arguments, **_named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(buffer.os, "posix_fallocate", is_full)
+    given_up = threading.Event()
+    assert flash.begin(1, {"n": 1}, arrays(0), Gate(arrays(1)), given_up.set)
+    result = ended(flash)
+    assert given_up.is_set()
+    assert (result.memory, "there is no memory for a copy" in result.why) == (None, True)
+    assert list(shm.iterdir()) == []
