@@ -189,7 +189,8 @@ def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local
     folder, pids = handle.link.folder, node_pids(handle)
     os.kill(read_master(folder).pid, signal.SIGKILL)
     until(lambda: not read_master(folder).is_alive, what="its end")
-    (folder / JOB).write_text("a disk lost this")
+    for name in (JOB, SUBMISSION):
+        (folder / name).write_text("a disk lost this")
     with pytest.raises(BackendError, match="delete broken --force"):
         local.delete("broken")
     assert "1 run folder" in local.delete("broken", force=True)
