@@ -45,7 +45,7 @@ class ChunkSender:
             with contextlib.suppress(zmq.Again):
                 self._socket(addressed.endpoint).send_multipart(frames, zmq.NOBLOCK, copy=False)
 
-    def answers(self, ready: Collection[Socket]) -> Iterator[tuple[str, ChunkTaken]]:
+    def answers(self, ready: Collection[Socket | int]) -> Iterator[tuple[str, ChunkTaken]]:
         """Yield the endpoints and answers of other PS."""
         for endpoint, socket in self._sockets.items():
             while socket in ready:
