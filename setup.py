@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 SOURCES = "dlrover_nb/core/runtime/kernels"
 KERNEL = Extension(
     "dlrover_nb.core.runtime.kernels._kernel",
-    [f"{SOURCES}/kernel.c", f"{SOURCES}/serve.c"],
+    [f"{SOURCES}/kernel.c", f"{SOURCES}/serve.c", f"{SOURCES}/copying.c"],
     depends=[f"{SOURCES}/kernel.h"],
     extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
     optional=True,

@@ -78,6 +78,11 @@ def run_node(config: str) -> int:
         return node.main([config])
 
 
+def stamp_iterations() -> None:
+    """Let nodes of jobs of this process begin here, with `run_node`."""
+    backend._node_command = lambda argument: [sys.executable, __file__, argument]  # noqa: SLF001 - there is no option for it
+
+
 def stamps(folder: Path) -> list[np.ndarray]:
     """Return when each worker finished its iterations."""
     files = sorted(folder.glob("worker-*.stamps"))
@@ -111,7 +116,7 @@ class Job:
 
     def fill(self, first: int, n_row: int) -> None:
         """Fill the only PS with ids from `first` on by pushing zero gradients: no value changes."""
-        now = self.until(lambda now: now.running == plan(1))
+        now = self.until(lambda now: now.running == self.spec.plan)
         (pid,) = (each.pid for each in now.nodes if each.role is Role.PS)
         context = zmq.Context()
         job, width = read_job(self.folder), self.spec.model.row_width
@@ -157,15 +162,15 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
     before = np.concatenate([s[(s >= start - seconds) & (s < start)] for s in all_stamps])
     during = np.concatenate([s[(s >= start) & (s < stop)] for s in all_stamps])
     rate = len(before) / seconds
-    pause_s, pause_at_s = _longest_gap(all_stamps, start - 0.1, stop + 1)
+    pause_s, pause_at_s = longest_gap(all_stamps, start - 0.1, stop + 1)
     windows = np.arange(start, max(stop - 1.0, start + 0.05), 0.05)
     lowest = min(int(((during >= at) & (during < at + 1)).sum()) for at in windows)
     return {
         "pause_ms": round(pause_s * 1e3, 1),
         "pause_at_s": round(pause_at_s - start, 2),
         "pause_ms_master": round(each.master_pause_s * 1e3, 1),
-        "switch_gap_ms": round(_longest_gap(all_stamps, each.running_s - 1.5, stop)[0] * 1e3, 1),
-        "longest_gap_before_ms": round(_longest_gap(all_stamps, start - seconds, start)[0] * 1e3, 1),
+        "switch_gap_ms": round(longest_gap(all_stamps, each.running_s - 1.5, stop)[0] * 1e3, 1),
+        "longest_gap_before_ms": round(longest_gap(all_stamps, start - seconds, start)[0] * 1e3, 1),
         "iter_per_s_before": round(rate, 1),
         "throughput_dip": round(lowest / rate, 3),
         "throughput_mean": round(len(during) / (stop - start) / rate, 3),
@@ -173,7 +178,7 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
     }
 
 
-def _longest_gap(all_stamps: list[np.ndarray], start: float, stop: float) -> tuple[float, float]:
+def longest_gap(all_stamps: list[np.ndarray], start: float, stop: float) -> tuple[float, float]:
     """Return the longest time between two iterations of one worker, and when it began."""
     found = [(0.0, start)]
     for each in all_stamps:
@@ -192,7 +197,7 @@ def run(way: Migration, gib: float, seconds: float) -> dict[str, object]:
         spec = JobSpec(
             "migration", plan=plan(1), mode=Mode.MANUAL, n_epoch=10_000, checkpoint_every_s=0.0, migration=way
         )
-        features, n_row = _features(spec, gib)
+        features, n_row = wide_features(spec, gib)
         job = Job(folder, spec, features)
         try:
             job.fill(features.n_table_row - n_row, n_row)
@@ -209,7 +214,7 @@ def run(way: Migration, gib: float, seconds: float) -> dict[str, object]:
     }
 
 
-def _features(spec: JobSpec, gib: float) -> tuple[FeatureSpec, int]:
+def wide_features(spec: JobSpec, gib: float) -> tuple[FeatureSpec, int]:
     """Return features with room for rows that are hardly trained, and the number of these."""
     features = make_features(spec.data, spec.model)
     n_row = int(gib * (1 << 30) / (8 * spec.model.row_width)) + 1
@@ -225,9 +230,7 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=12.0, help="before and after each change")
     options = parser.parse_args()
-    backend.NODE_MODULE = Path(__file__).stem
-    here = str(Path(__file__).resolve().parent)
-    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    stamp_iterations()
     result = {str(way): run(way, options.gib, options.seconds) for way in Migration}
     seamless = result[str(Migration.SEAMLESS)]
     worst = max(seamless[key]["pause_ms"] for key in ("1_to_2", "2_to_1"))  # type: ignore[index]

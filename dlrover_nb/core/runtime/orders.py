@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartNode:
-    """Start a node through the backend."""
+    """Start a node through the backend, if possible not where the nodes to `avoid` stand."""
 
     node: str
     role: Role
     cpu: float
     memory_mib: int
+    avoid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ class PsLink:
     ----------
     slab
         The memory that both share.
+    is_between_hosts
+        Whether the PS may be on another host.
     """
 
     def __init__(  # noqa: PLR0913 - the composition of a connection
@@ -76,8 +78,8 @@ class PsLink:
         self._sealed: tuple[Seal, Socket] | None = None
         self._bell: WorkersBell | None = None
         agent.watch(self._socket)
-        self._is_between_hosts = is_between_hosts(endpoint)
-        if self._is_between_hosts:
+        self.is_between_hosts = is_between_hosts(endpoint)
+        if self.is_between_hosts:
             _send(self._socket, encode(OpenSession()))
 
     @property
@@ -86,11 +88,16 @@ class PsLink:
         return self._sealed is not None
 
     @property
+    def sockets(self) -> tuple[Socket, ...]:
+        """Sockets that answers may come by."""
+        return (self._socket,) if self._sealed is None else (self._socket, self._sealed[1])
+
+    @property
     def carrier(self) -> str:
         """What carries arrays now, in words."""
         if self.slab.is_used:
             return "shared memory"
-        if self._is_between_hosts:
+        if self.is_between_hosts:
             return "TCP with AES-GCM" if self.is_sealed else "TCP with CURVE"
         return "unix socket"
 
@@ -110,8 +117,9 @@ class PsLink:
         return self.slab.put(arrays, answer_bytes)
 
     def exchange(self, request: Exchange, parts: Parts) -> Asked:
-        """Return what to send for an exchange: a round is not rung for, nor arrays that are in no slab."""
-        if request.answer_at == NO_SLAB or request.done is not None or not self.slab.has_bell:
+        """Return what to send for an exchange: no round, nor what is packed or in no slab, is rung for."""
+        is_plain = request.answer_at != NO_SLAB and request.done is None and request.form is None
+        if not (is_plain and self.slab.has_bell):
             return encode(request, parts)
         return rung_request(request, [part for part in parts if isinstance(part, SharedArray)])
 
@@ -138,12 +146,18 @@ class PsLink:
             rung = self._bell.answer()
             if rung is not None and self.slab.block is not None:
                 yield read_answer(rung, self.slab.block)
-        for socket in (self._socket, *(self._sealed or ())[1:]):
-            if socket in ready and not socket.closed and (answer := self._read(socket)) is not None:
+        for socket in self.sockets:
+            if socket in ready and not socket.closed and (answer := self.read(socket)) is not None:
                 yield answer
 
-    def _read(self, socket: Socket) -> tuple[Any, list[NDArray[Any]]] | None:
-        """Return an answer that a socket has; None: it was for the link alone, or was dropped."""
+    def read(self, socket: Socket) -> tuple[Any, list[NDArray[Any]]] | None:
+        """Return an answer that one of the sockets has; None: it was for the link alone, or was dropped.
+
+        Raises
+        ------
+        WireError
+            When the PS sent what is no answer.
+        """
         frames: Sequence[Any] = socket.recv_multipart(copy=False)
         if self._sealed is not None and socket is self._sealed[1]:
             try:

@@ -52,6 +52,7 @@ from dlrover_nb.core.runtime.exchange import (
 )
 from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
+from dlrover_nb.core.runtime.packing import pack_answer, unpack_push
 from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
 from dlrover_nb.core.runtime.rung import RungRequests
@@ -312,6 +313,7 @@ class Serving:
         in_slab = request.answer_at != NO_SLAB
         if not rung and self._answers_again(identity, request.step, in_slab=in_slab):
             return
+        arrays = unpack_push(arrays, request.form)
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
         places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
         update_s = 0.0
@@ -328,15 +330,16 @@ class Serving:
             update_s = self._accounting.switch(Part.LOOKUP)
         self._accounting.switch(Part.LOOKUP)
         beside: Sequence[AnyArray]
-        if places is None:
-            beside = store.pull(pull_rows), store.dense  # copies: frames in transit must not change
+        scales: Sequence[float] = (1.0, 1.0)
+        if places is None:  # copies: frames in transit must not change
+            beside, *scales = pack_answer(store.pull(pull_rows), store.dense, request.form)
         else:
             store.pull(pull_rows, places[0].array)
             store.read_dense(places[1].array)
             beside = places
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
-        answer = Exchanged(self.epoch, request.step, update_s, lookup_s)
+        answer = Exchanged(self.epoch, request.step, update_s, lookup_s, *scales)
         if rung and places is not None:
             self._slabs.ring(identity, answer, places)
             return

@@ -16,7 +16,8 @@ class NodeConfig:
     `folder` is the job's private run folder (ipc sockets, keys, checkpoints); `master` the endpoint to
     say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
     prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
-    that holds the master's endpoint when that may change; empty: it does not.
+    that holds the master's endpoint when that may change; empty: it does not. `avoid` names nodes of the job
+    that are too slow where they stand: this one had better stand elsewhere.
     """
 
     node: str
@@ -31,3 +32,4 @@ class NodeConfig:
     public_key: str
     secret_key: str = field(repr=False)
     master_file: str = ""
+    avoid: tuple[str, ...] = ()

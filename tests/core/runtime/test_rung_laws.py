@@ -225,6 +225,25 @@ class Router:
         self.sent.append(frames)
 
 
+def test_a_copy_is_of_the_moment_of_its_cut_though_workers_ring():
+    with worlds() as found:
+        for world in found[:2]:
+            exchanges(world, range(4))
+            store = world.stores[0]
+            before = store.export()
+            expected = {name: getattr(before, name).copy() for name in ("ids", "table", "dense")}
+            cut = store.cut(is_awaited=True)
+            assert store.plain_server(1) is None
+            exchanges(world, [0, 1, 7])  # known and new rows
+            copied = {name: np.empty_like(array) for name, array in expected.items()}
+            cut.copy_to(copied)
+            for name, array in expected.items():
+                np.testing.assert_array_equal(copied[name], array)
+            assert (store.plain_server(1) is None) == (world.kernel == "numpy")
+            exchanges(world, [2])
+        assert_same_stores(*found[:2])
+
+
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300) | st.integers(0, 2000).map(lambda n: 64 * n)
 
 
