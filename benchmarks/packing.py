@@ -99,6 +99,8 @@ def measure(model: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         for name, exchange in SETTINGS.items():
             run = train_single(replace(spec, exchange=exchange), features)
             results[name].append(auc(run.scores, run.labels))
+        shown = (f"{name} {found[-1]:.5f}" for name, found in results.items())
+        print(f"{model}, seed {seed}: " + "; ".join(shown), flush=True)
     assert features is not None
     spec = job(model, 0, 1).model
     n_dense = dense_parameter_count(spec, len(features.categorical), len(features.numeric))

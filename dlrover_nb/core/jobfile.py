@@ -322,11 +322,11 @@ def _kinds(record: Hashable) -> dict[str, tuple[str, type]]:
 def _value(value: object, kind: type, default: object, path: str) -> object:
     """Return `value` as the type that a field has."""
     if is_dataclass(kind):
-        if value is None:
+        if value is None and default is not None:
             return default
         if not isinstance(value, dict):
             raise InvalidValueError(
-                f"{path} must be a group of {', '.join(known_keys(path))}, got {named(value)}"
+                f"{path} must be a group of {', '.join(_kinds(kind))}, got {named(value)}"
             )
         return _new_record(value, kind, path) if default is None else _record(value, default, path)
     if get_origin(kind) is types.UnionType:  # of one kind and None

@@ -36,6 +36,17 @@ def test_a_file_of_release_0_1_names_them_foreign():
         ("{worker: {command: [a]}}", r"external needs n_sample"),
         ("{worker: {command: []}, n_sample: 5}", r"external: worker needs a command"),
         ("{worker: {command: [a]}, n_sample: 5}", r"ps needs a command with tensorflow"),
+        ("{worker: , n_sample: 5}", r"external.worker must be a group of command, .*, got nothing"),
+        (
+            "{worker: {command: [a]}, n_sample: 5, roles: }",
+            r"roles\[0\] must be a group of name, .*, got nothing",
+        ),
+        (
+            "{worker: {command: [a]}, n_sample: 5, roles: r}",
+            r"roles\[0\] must be a group of name, .*, got 'r'",
+        ),
+        ('{worker: {command: ["a\\0"]}, n_sample: 5}', r"external.worker: a program takes no NUL"),
+        ('{worker: {command: [a], env: ["A=\\0"]}, n_sample: 5}', r"external.worker: a program takes no NUL"),
         ("{worker: {command: [a]}, n_sample: 0, framework: torch}", r"n_sample must be >= 1, got 0"),
         ("{worker: {command: [a]}, n_sample: 5, framework: jax}", r"unknown external.framework 'jax'"),
         ("{worker: {command: [a]}, n_sample: 5, framework: torch, port: 80}", r"port must be >= 1024"),

@@ -16,14 +16,23 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
 from dlrover_nb.core.export.groups import child, group, items
-from dlrover_nb.core.export.nodes import MAIN, Options, fixed_plan, meets_without_us, no_roles, program, top
+from dlrover_nb.core.export.nodes import (
+    MAIN,
+    Options,
+    fixed_plan,
+    meets_without_us,
+    no_roles,
+    placed_template,
+    program,
+    top,
+)
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dlrover_nb.core.export.groups import Group, Replicas
     from dlrover_nb.core.structs.external import ExternalSpec
@@ -65,7 +74,7 @@ def whole_set(told: Context, options: Options, *, name: str = _WHOLE, main: str 
         Names of the replicated Job and of its container.
     """
     check_name(told.job.name, {name: 1})
-    jobs = [replicated(told.job, name, 1, whole(told, options, name=main))]
+    jobs = [replicated(name, 1, pod_template(told.job, whole(told, options, name=main)))]
     return {"replicatedJobs": jobs, **ttl(told.job.kubernetes)}
 
 
@@ -77,12 +86,12 @@ def programs_set(told: Context, options: Options) -> dict[str, object]:
     InvalidValueError
         When its programs need our master, or its name is too long.
     """
-    meets_without_us("a JobSet", told.job)
+    meets_without_us("a JobSet", told.job, is_placed=True)
     external = told.job.foreign
     assert external is not None
     counts = _counts(told.job, external, told.plan)
     check_name(told.job.name, counts)
-    jobs = [replicated(told.job, name, n, _pod(told, name, counts, options)) for name, n in counts.items()]
+    jobs = [replicated(name, n, _template(told, name, counts, options)) for name, n in counts.items()]
     chief = external.fixed(CHIEF)
     leads = external.first_worker_leads if chief is None else chief.is_awaited
     first = str(CHIEF if leads else Role.WORKER)
@@ -125,7 +134,7 @@ def _counts(job: JobSpec, external: ExternalSpec, plan: ResourcePlan) -> dict[st
     return {name: count for name, count in counts.items() if count}
 
 
-def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> dict[str, object]:
+def _template(told: Context, name: str, counts: dict[str, int], options: Options) -> dict[str, object]:
     external = told.job.foreign
     assert external is not None
     role = Role.WORKER if external.first_worker_leads and name == CHIEF else Role(name)
@@ -137,7 +146,7 @@ def _pod(told: Context, name: str, counts: dict[str, int], options: Options) -> 
         *_rendezvous(told.job.name, external, name, counts),
     ]
     ports = [{"name": "program", "containerPort": external.port}]
-    return pod_spec(told.job, {**main, "env": env, "ports": ports})
+    return placed_template(told, role, pod_spec(told.job, {**main, "env": env, "ports": ports}))
 
 
 def _rendezvous(
@@ -179,10 +188,10 @@ def _task(
     return {"name": variable, "value": text.replace('"index": 0', f'"index": $({_INDEX})')}
 
 
-def replicated(told: JobSpec, name: str, n_pod: int, pod: dict[str, object]) -> dict[str, object]:
+def replicated(name: str, n_pod: int, template: Mapping[str, object]) -> dict[str, object]:
     """Return a replicated Job with so many pods."""
     job = {"parallelism": n_pod, "completions": n_pod, "completionMode": "Indexed", "backoffLimit": 0}
-    return {"name": name, "replicas": 1, "template": {"spec": {**job, "template": pod_template(told, pod)}}}
+    return {"name": name, "replicas": 1, "template": {"spec": {**job, "template": template}}}
 
 
 def _document(told: Context, options: Options, spec: dict[str, object]) -> dict[str, object]:

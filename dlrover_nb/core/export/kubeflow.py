@@ -18,13 +18,23 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file, whole
-from dlrover_nb.core.export.nodes import Options, fixed_plan, meets_without_us, no_roles, program, top
+from dlrover_nb.core.export.nodes import (
+    Options,
+    fixed_plan,
+    meets_without_us,
+    no_roles,
+    placed_template,
+    program,
+    top,
+)
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, Framework
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dlrover_nb.core.structs.external import ExternalSpec
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -100,9 +110,9 @@ def _exported(
     if external is None:
         pod = whole(told, options, name=kind.container)
         return job_file(told, options), _document(
-            kind, told, options, {kind.first: _replica(told.job, 1, pod, "Never")}
+            kind, told, options, {kind.first: _replica(1, pod_template(told.job, pod), "Never")}
         )
-    meets_without_us(f"a {kind.resource}", told.job)
+    meets_without_us(f"a {kind.resource}", told.job, is_placed=True)
     no_roles(f"a {kind.resource}", told.job, kind.roles)
     if external.framework is not kind.framework:
         raise InvalidValueError(
@@ -110,7 +120,9 @@ def _exported(
             f"does not do; export a {kind.instead}"
         )
     replicas = {
-        name: _replica(told.job, count, _program_pod(kind, told, role, options), "ExitCode")
+        name: _replica(
+            count, placed_template(told, role, _program_pod(kind, told, role, options)), "ExitCode"
+        )
         for name, (role, count) in _replicas(kind, external, plan).items()
     }
     return (_document(kind, told, options, replicas),)
@@ -140,8 +152,8 @@ def _program_pod(kind: _Kind, told: Context, role: Role, options: Options) -> di
     }
 
 
-def _replica(job: JobSpec, count: int, pod: dict[str, object], restart: str) -> dict[str, object]:
-    return {"replicas": count, "restartPolicy": restart, "template": pod_template(job, pod)}
+def _replica(count: int, template: Mapping[str, object], restart: str) -> dict[str, object]:
+    return {"replicas": count, "restartPolicy": restart, "template": template}
 
 
 def _document(

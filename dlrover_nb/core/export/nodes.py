@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.provenance import PREFIX, notes_of
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.manifests.podspec import container_of, image_of, variables, with_own
+from dlrover_nb.core.manifests.affinity import beside_roles
+from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_template, variables, with_own
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.job import JobSpec
 
@@ -77,15 +78,30 @@ def fixed_plan(what: str, options: Options) -> None:
         )
 
 
-def meets_without_us(what: str, job: JobSpec) -> None:
+def placed_template(told: Context, role: Role, pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the template of a pod of an external job's role, with where it runs among the other roles."""
+    job, external = told.job, told.job.foreign
+    assert external is not None
+    if not external.placed:
+        return pod_template(job, pod)
+    of_job = {JOB_LABEL: job.name}
+    affinity = beside_roles(pod.get("affinity") or {}, external.program(role), of_job, ROLE_LABEL)
+    template: dict[str, Any] = pod_template(job, {**pod, **({"affinity": affinity} if affinity else {})})
+    said = template.get("metadata", {})
+    labels = {**said.get("labels", {}), **of_job, ROLE_LABEL: str(role)}
+    return {**template, "metadata": {**said, "labels": labels}}
+
+
+def meets_without_us(what: str, job: JobSpec, *, is_placed: bool = False) -> None:
     """Refuse what only our master does where none is started; `what` is what is made.
 
-    That is to tell programs their peers when they ask for them, and to place roles by each other.
+    That is to tell programs their peers when they ask for them, and to place roles by each other, unless
+    their pods say it (`is_placed`).
     """
-    if job.foreign is not None and job.foreign.placed:
+    if job.foreign is not None and job.foreign.placed and not is_placed:
         raise InvalidValueError(
-            f"together_with and apart_from of job {job.name} are for pods of this product, and {what} has "
-            "none; export pods"
+            f"together_with and apart_from of job {job.name} need labels and an affinity of each role's "
+            f"pods, which {what} does not set; export pods, a jobset or a tfjob"
         )
     if job.foreign is not None and job.foreign.framework is Framework.DDP:
         raise InvalidValueError(

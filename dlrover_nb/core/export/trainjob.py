@@ -41,7 +41,7 @@ from dlrover_nb.core.export.nodes import (
 )
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB, TRAINING_RUNTIME
-from dlrover_nb.core.manifests.podspec import pod_spec, ttl
+from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import Role
@@ -73,8 +73,9 @@ def trainjob(
     """
     fixed_plan("a TrainJob", options)
     told = context("trainjob", job, plan, provenance, auto_scale=False)
-    meets_without_us("a TrainJob", told.job)
     external = told.job.foreign
+    is_set = external is not None and external.framework is Framework.TENSORFLOW
+    meets_without_us("a TrainJob", told.job, is_placed=is_set)
     if external is None:
         spec = whole_set(told, options, name=NODE, main=NODE)
         runtime = _runtime(told, options, {"numNodes": 1}, _labelled(spec))
@@ -109,7 +110,7 @@ def _torch_set(told: Context, options: Options) -> dict[str, object]:
     """Return the template of a torch job: what a TrainJob's trainer does not say of its pods."""
     main = program(told, Role.WORKER, options, name=NODE)
     pod = pod_spec(told.job, {key: value for key, value in main.items() if key not in _OF_TRAINER})
-    jobs = [replicated(told.job, NODE, told.plan.worker.count, pod)]
+    jobs = [replicated(NODE, told.plan.worker.count, pod_template(told.job, pod))]
     policy = {"failurePolicy": {"maxRestarts": RESTARTS}, **ttl(told.job.kubernetes)}
     return _labelled({**policy, "replicatedJobs": jobs})
 

@@ -18,9 +18,9 @@ from dlrover_nb.core.external.program import (
     image,
     program,
 )
+from dlrover_nb.core.manifests.affinity import beside_roles
 from dlrover_nb.core.manifests.parts import (
     CERTIFICATE_KEY,
-    HOSTNAME,
     HTTPS_PORT,
     JOB_LABEL,
     PREFIX,
@@ -68,7 +68,8 @@ def as_external(spec: Doc, job: PodJob, external: ExternalSpec, role: Role) -> D
     }
     mounted = {mount["name"] for mount in mounts}
     volumes = [*(_with_cluster(each) for each in spec["volumes"] if each["name"] in mounted), token]
-    affinity = _affinity(spec.get("affinity") or {}, job, external, role)
+    of_run = {JOB_LABEL: job.spec.name, RUN_LABEL: job.run}
+    affinity = beside_roles(spec.get("affinity") or {}, external.program(role), of_run, ROLE_LABEL)
     where = {"affinity": affinity} if affinity else {}
     return (
         spec
@@ -79,23 +80,6 @@ def as_external(spec: Doc, job: PodJob, external: ExternalSpec, role: Role) -> D
             "terminationGracePeriodSeconds": GRACE_S,
         }
     )
-
-
-def _affinity(said: Doc, job: PodJob, external: ExternalSpec, role: Role) -> Doc:
-    """Return the affinity of a pod's spec, and where the role says that it runs; a pod that cannot waits."""
-    own, rule = external.program(role), "requiredDuringSchedulingIgnoredDuringExecution"
-    asked = {"podAffinity": own.together_with, "podAntiAffinity": own.apart_from}
-    return said | {
-        kind: said.get(kind, {}) | {rule: [_beside(job, name) for name in names]}
-        for kind, names in asked.items()
-        if names
-    }
-
-
-def _beside(job: PodJob, role: str) -> Doc:
-    """Return the machines where pods of a role of this run are."""
-    there = {JOB_LABEL: job.spec.name, RUN_LABEL: job.run, ROLE_LABEL: role}
-    return {"labelSelector": {"matchLabels": there}, "topologyKey": HOSTNAME}
 
 
 def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> list[Doc]:

@@ -19,6 +19,7 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.flash import Image, Layout, Written, memory_image, read_url, write_url
 from dlrover_nb.core.runtime.flash.buffer import nothing
 from dlrover_nb.core.runtime.flash.image import parse
+from dlrover_nb.core.runtime.flash.increments import read_files
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.structs.checkpoints import CopySource
 
@@ -146,7 +147,8 @@ def _load(
             logger.warning("%s", error)
     if not source.url:
         raise CheckpointError("the checkpoint was in memory only, and that is gone; use an earlier one")
-    store.load(part_of(read_url(source.url, source.sha256, between=between)), owned, between)
+    for image in read_files(source.url, source.sha256, between=between):
+        store.load(part_of(image), owned, between)
     return _From.FILE
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
+from dlrover_nb.core.runtime.changed_rows import ChangedRows
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
 from dlrover_nb.core.runtime.flash import CopyEnded, FlashCheckpoint, Persisted, run_name
 from dlrover_nb.core.runtime.limits import MOST_USED
@@ -111,6 +112,7 @@ class ParameterServer:
         self._load_window = LoadWindow()
         self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
         self._copying: tuple[StoreCut, Save, Saved] | None = None  # with the answer for its file
+        self._changed = ChangedRows()
         self._stopped = self.is_leaving = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
@@ -285,7 +287,9 @@ class ParameterServer:
         saved, is_large = replace(saved, n_row=store.n_row), store.n_byte > _COPY_AT_ONCE_BYTES
         if is_large and self._begin_copy(save, store, saved):
             self._agent.send(Cut(self._name, save.checkpoint))
-        elif store.is_finite(self._agent.tick):
+            return
+        self._changed.on_cut(save.checkpoint, None)
+        if store.is_finite(self._agent.tick):
             self._end_copied(save, saved, None if is_large else self._copy(save, store))
         else:
             self._flash.forget_direct()
@@ -305,6 +309,7 @@ class ParameterServer:
             cut.stop()
             return False
         self._copying = cut, save, saved
+        self._changed.on_cut(save.checkpoint, cut.changed)
         return True
 
     def _end_copy(self) -> None:
@@ -318,8 +323,13 @@ class ParameterServer:
         """Report a copy, or that there is no memory for it, and begin to write its file, if it gets one."""
         if saved.file:
             self._files[saved.checkpoint] = saved
-            tick = self._agent.tick
-            self._flash.persist(saved.checkpoint, saved.file, is_awaited=save.is_awaited, between=tick)
+            self._flash.persist(
+                saved.checkpoint,
+                saved.file,
+                is_awaited=save.is_awaited,
+                changes=self._changed.up_to(saved.checkpoint),
+                between=self._agent.tick,
+            )
         self._agent.send(Copied(self._name, saved.checkpoint, memory))
         if not saved.file:
             self._flash.forget_direct()
@@ -334,6 +344,8 @@ class ParameterServer:
     def _report_saved(self) -> None:
         """Report the end of each copy, which is written then, and of each file, once."""
         for result in self._flash.poll():
+            if isinstance(result, Persisted):
+                self._changed.on_written(result.number)
             if isinstance(result, CopyEnded):
                 assert self._copying is not None
                 (_, save, saved), self._copying = self._copying, None

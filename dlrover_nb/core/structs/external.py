@@ -68,6 +68,9 @@ class ExternalRole:
         for item in self.env:
             if not item.partition("=")[1] or item.startswith("="):
                 raise InvalidValueError(f"env must hold NAME=VALUE, got {item!r}")
+        for item in (*self.command, *self.env):
+            if "\0" in item:
+                raise InvalidValueError(f"a program takes no NUL character, got {item!r}; leave it out")
 
 
 @dataclass(frozen=True, slots=True)

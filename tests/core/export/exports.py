@@ -309,8 +309,9 @@ def fits(kind: str, job: JobSpec) -> bool:
     framework = None if job.foreign is None else job.foreign.framework
     if framework is Framework.DDP:  # whose programs need our master
         return kind in {"pods", "scaleplan"}
-    if job.foreign is not None and job.foreign.placed:  # by our master
-        return kind in {"pods", "scaleplan"}
+    is_placed = job.foreign is not None and bool(job.foreign.placed)
+    if is_placed and (kind.startswith("elasticjob") or (kind, framework) == ("trainjob", Framework.TORCH)):
+        return False
     roles = set() if job.foreign is None else {each.name for each in job.foreign.roles}
     torch = framework is Framework.TORCH
     if not roles <= _roles_of(kind, torch=torch):

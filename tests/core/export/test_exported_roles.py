@@ -85,11 +85,40 @@ def test_what_a_kind_cannot_say_is_refused(kind, external, role):
         exported(kind, external, role)
 
 
-@pytest.mark.parametrize("kind", ["tfjob", "jobset", "elasticjob", "trainjob"])
-def test_where_roles_run_is_for_pods_alone(kind):
+def templates(kind, document):
+    """Return the pods' templates of a document by role."""
+    spec = document["spec"]
+    if kind == "tfjob":
+        return {name.lower(): each["template"] for name, each in spec["tfReplicaSpecs"].items()}
+    jobs = (spec["template"]["spec"] if kind == "trainjob" else spec)["replicatedJobs"]
+    return {each["name"]: each["template"]["spec"]["template"] for each in jobs}
+
+
+@pytest.mark.parametrize("kind", ["tfjob", "jobset", "trainjob"])
+def test_where_roles_run_is_an_affinity_to_labels_that_their_pods_have(kind):
+    worker = replace(TENSORFLOW.worker, apart_from=("ps",))
+    near = replace(EVAL, together_with=("ps",))
+    job, documents = exported(kind, replace(TENSORFLOW, worker=worker), near)
+    found = templates(kind, documents[0 if kind == "trainjob" else -1])
+    labels = {role: each["metadata"]["labels"] for role, each in found.items()}
+
+    def asked(role, how):
+        (rule,) = found[role]["spec"]["affinity"][how]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert rule["topologyKey"] == "kubernetes.io/hostname"
+        wanted = rule["labelSelector"]["matchLabels"].items()
+        assert ("dlrover-nb/job", job.name) in wanted
+        return {role for role, own in labels.items() if wanted <= own.items()}
+
+    assert asked("worker", "podAntiAffinity") == {"ps"}
+    assert asked("chief", "podAntiAffinity") == {"ps"}, "the first worker"
+    assert asked("evaluator", "podAffinity") == {"ps"}
+    assert "affinity" not in found["ps"]["spec"]
+
+
+def test_an_elasticjob_does_not_say_where_roles_run_and_refuses_it():
     placed = replace(TENSORFLOW, worker=replace(TENSORFLOW.worker, apart_from=("ps",)))
-    with pytest.raises(InvalidValueError, match=r"together_with and apart_from .*export pods"):
-        exported(kind, placed)
+    with pytest.raises(InvalidValueError, match=r"together_with and apart_from .*export pods, a jobset"):
+        exported("elasticjob", placed)
     assert exported("pods", placed)[1]
 
 

@@ -89,7 +89,10 @@ def _has_two_roles(job: JobSpec) -> bool:
 
 @pytest.mark.parametrize("kind", ["elasticjob", "tfjob", "jobset"])
 @settings(deadline=None, max_examples=6)
-@given(jobs.filter(lambda job: fits("tfjob", job) and _has_two_roles(job)), small_plans)
+@given(
+    jobs.filter(lambda job: fits("tfjob", job) and fits("elasticjob", job) and _has_two_roles(job)),
+    small_plans,
+)
 def test_the_plan_of_programs_of_others_comes_back_too(kind: str, job: JobSpec, plan: ResourcePlan) -> None:
     (document,) = EXPORTERS[kind](job, plan, TOLD, Options())
     del document["metadata"]["annotations"]  # type: ignore[attr-defined]

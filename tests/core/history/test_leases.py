@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from waiting import until
@@ -10,7 +16,8 @@ from waiting import until
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.leases import LeaseStore
 
-LONG_S = 600.0
+LONG_S, DAY_S = 600.0, 86_400.0
+SET_CLOCK = Path(__file__).parents[1] / "backends/local/set_clock.c"
 
 
 @pytest.fixture
@@ -74,3 +81,29 @@ def test_a_database_that_is_gone_is_an_error_that_says_so(tmp_path):
     folder.rmdir()
     with pytest.raises(BackendError, match="history"):
         store.take("brain", "a", LONG_S)
+
+
+TAKES = """
+import sys, time
+from dlrover_nb.core.history.leases import LeaseStore
+lease = LeaseStore(sys.argv[1]).take("brain", "b", 600.0)
+print(lease.holder, lease.term, time.time())
+"""
+
+
+def test_a_brain_whose_clock_is_a_day_ahead_or_behind_takes_no_lease_that_another_holds(
+    postgresql_url, tmp_path
+):
+    store = LeaseStore(postgresql_url)
+    store.take("brain", "a", LONG_S)
+    library, step = tmp_path / "set_clock.so", tmp_path / "step"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SET_CLOCK], check=True)
+    environment = os.environ | {"LD_PRELOAD": str(library), "SET_CLOCK_FILE": str(step)}
+    for step_s in (DAY_S, -DAY_S):
+        step.write_bytes(struct.pack("d", step_s))
+        told = subprocess.run(
+            [sys.executable, "-c", TAKES, postgresql_url], env=environment, check=True, capture_output=True
+        ).stdout.split()
+        assert told[:2] == [b"a", b"1"]
+        assert abs(float(told[2]) - time.time() - step_s) < DAY_S / 2, "its clock is another one"
+    store.close()

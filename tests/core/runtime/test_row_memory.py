@@ -102,4 +102,4 @@ def test_a_row_of_dimension_16_with_adagrad_takes_at_most_160_bytes(n_row):
     width = MODEL.row_width
     payload = 4 * (width + Rule.of(MODEL).row_state(width))
     assert payload == 136
-    assert payload + 8 + 1 + map_bytes(n_row) / n_row <= 157
+    assert payload + 8 + 2 + map_bytes(n_row) / n_row <= 158

@@ -94,6 +94,8 @@ def assert_same_stores(compiled, python, *others):
             np.testing.assert_array_equal(mine.n_held, theirs.n_held)
             np.testing.assert_array_equal(mine.export().ids, theirs.export().ids)
             assert mine.n_pending == theirs.n_pending
+            changed = [store._rows._changed.array[: store.n_row].copy() for store in (mine, theirs)]
+            np.testing.assert_array_equal(*changed)
             if mine._rule.is_adam:
                 assert mine._rates._most_steps == theirs._rates._most_steps
     for mine, theirs in zip(compiled.stores, python.stores, strict=True):

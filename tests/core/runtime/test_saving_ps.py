@@ -12,15 +12,17 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import ps
-from dlrover_nb.core.runtime.checkpoint import part_of
+from dlrover_nb.core.runtime.checkpoint import fill, part_of
 from dlrover_nb.core.runtime.exchange import Exchange, Exchanged, InitDense
-from dlrover_nb.core.runtime.flash import memory_image, read_url
+from dlrover_nb.core.runtime.flash import increments, memory_image, read_url
 from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
 from dlrover_nb.core.runtime.flash.pair import BufferPair
 from dlrover_nb.core.runtime.sockets import connect_dealer
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
 from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.copy_messages import Cut
 from dlrover_nb.core.structs.messages import Copied, Load, Loaded, Save, Saved
 
@@ -36,11 +38,11 @@ class Trainer:
         self._step, self._epoch = 0, world.epoch
         self._ask(InitDense(self._epoch), [np.zeros(N_DENSE, np.float32)])
 
-    def push(self, n=1):
+    def push(self, n=1, rows=ROWS):
         for _ in range(n):
             self._step += 1
-            ones = np.ones((len(ROWS), MODEL.row_width), np.float32)
-            arrays = [ROWS, ones, np.ones(N_DENSE, np.float32), ROWS]
+            ones = np.ones((len(rows), MODEL.row_width), np.float32)
+            arrays = [rows, ones, np.ones(N_DENSE, np.float32), rows]
             answer = self._ask(Exchange(self._epoch, self._step), arrays)
             assert isinstance(answer, Exchanged), answer
 
@@ -179,3 +181,28 @@ def test_a_stop_amid_a_copy_leaves_no_memory(world, trainer, gate):
     save(world, 1)
     gate.set()
     world.end("ps0")
+
+
+@pytest.mark.parametrize("loads_between", [False, True])
+def test_a_later_file_holds_what_changed_and_is_loaded_as_a_whole_one(
+    world, trainer, gate, monkeypatch, loads_between
+):
+    monkeypatch.setattr(increments, "LEAST_BYTES", 0)
+    gate.set()
+    trainer.push(rows=np.arange(6000))
+    for number in (1, 2, 3):
+        save(world, number)
+        memory, saved = world.receive(Copied)[0].memory, world.receive(Saved)[0]
+        with memory_image(memory) as image:
+            expected = {name: array.copy() for name, array in image.arrays.items()}
+        if loads_between and number == 2:
+            source = PartSource(saved.file, saved.sha256)
+            world.send("ps0", Load(world.epoch, 0, 1, even_bucket_owner(1), (source,)))
+            assert not world.receive(Loaded)[0].error
+        trainer.push(rows=np.arange(7 * number, 7 * number + 20))
+    base = read_url(saved.file, saved.sha256).header.get("base", "")
+    assert base == ("" if loads_between else "part.2"), "a store that was loaded begins with a whole file"
+    store = ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE)
+    found = fill(lambda: store, [PartSource(saved.file, saved.sha256)], np.ones(N_BUCKET, np.bool_))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(getattr(found.store.export(), name), array)

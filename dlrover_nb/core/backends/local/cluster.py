@@ -35,7 +35,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.promise import promised
-from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
@@ -296,11 +296,11 @@ def _end_nodes(folder: Path) -> None:
     # few masters are lost for good, and the modules of programs are many
     from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415
 
-    is_external = from_json((folder / SUBMISSION).read_bytes(), Submission).spec.foreign is not None
-    if is_external:
-        LocalPrograms(folder, token="", certificate="").adopt({})  # it starts nothing
-    else:
-        LocalBackend(folder, outlive=True).adopt({})
+    backend = LocalBackend(folder, outlive=True)
+    with contextlib.suppress(OSError, WireError):  # damaged: that may be why it cannot be continued
+        if from_json((folder / SUBMISSION).read_bytes(), Submission).spec.foreign is not None:
+            backend = LocalPrograms(folder, token="", certificate="")
+    backend.adopt({})  # it starts nothing
 
 
 def _end_master(folder: Path) -> None:

@@ -31,6 +31,7 @@ _LENGTH_AT = len(_MARK) + len(_FORMAT)
 _HEAD_AT = _LENGTH_AT + 4
 _MAX_HEAD_BYTES = 1 << 16
 _DTYPES = frozenset({"|b1", "|u1", "|i1", "<i4", "<i8", "<u4", "<u8", "<f4", "<f8"})
+_SELECT_ROWS = 1 << 14  # of which some are taken, at a time
 _COPY_BYTES = 64 << 20  # size of the blocks between which the caller gets control
 
 
@@ -69,9 +70,13 @@ class Layout:
     ----------
     image
         What to lay out. Arrays that are not contiguous are copied once more; ours are.
+    rows
+        Which rows of arrays of these names; of others, all. They are selected when their bytes are asked for.
     """
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, rows: Mapping[str, NDArray[np.bool_]] | None = None) -> None:
+        self._rows = rows or {}
+        self._n_row = {name: int(np.count_nonzero(mask)) for name, mask in self._rows.items()}
         self._arrays = {name: np.ascontiguousarray(array) for name, array in image.arrays.items()}
         for name, array in self._arrays.items():
             if array.dtype.str not in _DTYPES:
@@ -88,7 +93,8 @@ class Layout:
     def _head(self, header: Header, at: int) -> bytes:
         fields = []
         for name, array in self._arrays.items():
-            field = _Field(name, array.dtype.str, array.shape, at)
+            n_row = self._n_row.get(name, len(array))
+            field = _Field(name, array.dtype.str, (n_row, *array.shape[1:]), at)
             fields.append(field)
             at = _aligned(at + field.n_byte)
         self._end = at
@@ -114,11 +120,11 @@ class Layout:
         """Yield all bytes in their order as (place, bytes), views of at most 64 MiB; between lie zeros."""
         yield 0, np.frombuffer(self._start, np.uint8)
         at = len(self._start)
-        for array in self._arrays.values():
-            flat = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-            for start in range(0, len(flat), _COPY_BYTES):
-                yield at + start, flat[start : start + _COPY_BYTES]
-            at = _aligned(at + len(flat))
+        for name, array in self._arrays.items():
+            for piece in _pieces(array, self._rows.get(name)):
+                yield at, piece
+                at += len(piece)
+            at = _aligned(at)
 
     def chunks(self) -> Iterator[NDArray[np.uint8]]:
         """Yield all bytes without a gap, to be written one after the other."""
@@ -130,6 +136,15 @@ class Layout:
             done = at + len(piece)
         if done < self.n_byte:
             yield np.zeros(self.n_byte - done, np.uint8)
+
+
+def _pieces(array: NDArray[Any], rows: NDArray[np.bool_] | None) -> Iterator[NDArray[np.uint8]]:
+    """Yield the bytes of an array, or of some rows of it, in their order."""
+    n_row = max(1, _COPY_BYTES // max(1, array[:1].nbytes)) if rows is None else _SELECT_ROWS
+    for start in range(0, len(array) if array.size else 0, n_row):
+        block = array[start : start + n_row]
+        taken = block if rows is None else block[rows[start : start + n_row]]
+        yield taken.reshape(-1).view(np.uint8)
 
 
 def parse(data: NDArray[np.uint8], where: str) -> Image:

@@ -37,17 +37,20 @@ from dlrover_nb.core.runtime.flash.background import (
 from dlrover_nb.core.runtime.flash.buffer import nothing, written_number
 from dlrover_nb.core.runtime.flash.files import write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
+from dlrover_nb.core.runtime.flash.increments import Chain
 from dlrover_nb.core.runtime.flash.names import SHM, buffers_of, run_name
 from dlrover_nb.core.runtime.flash.pair import BufferPair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.flash.buffer import SharedBuffer
+    from dlrover_nb.core.runtime.flash.files import Written
     from dlrover_nb.core.runtime.flash.image import Header
+    from dlrover_nb.core.runtime.flash.increments import Changes
     from dlrover_nb.core.structs.checkpoints import MemoryPart
 
 logger = logging.getLogger(__name__)
@@ -59,6 +62,7 @@ class _Write:
     number: int
     url: str
     is_awaited: bool = False
+    changes: Changes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class FlashCheckpoint:
         self._run, self._node, self._shm = run_name(job, folder), node, shm
         self._limit = most_bytes or (lambda: sys.maxsize)
         self._buffers = BufferPair(shm, f"{self._run}-{node}")
+        self._chain = Chain()  # of the thread that writes
         self._direct: tuple[int, Layout] | None = None  # what could not be copied
         self._results: collections.deque[CopyEnded | Persisted | PersistFailed] = collections.deque()
         self._tasks: queue.SimpleQueue[_Write | _Reserve | None] = queue.SimpleQueue()
@@ -226,11 +231,18 @@ class FlashCheckpoint:
         self._direct = None
 
     def persist(
-        self, number: int, url: str, *, is_awaited: bool = False, between: Callable[[], None] = nothing
+        self,
+        number: int,
+        url: str,
+        *,
+        is_awaited: bool = False,
+        changes: Changes | None = None,
+        between: Callable[[], None] = nothing,
     ) -> None:
         """Write the copy of checkpoint `number` to `url`; `poll` returns the result.
 
-        One that `is_awaited` is written at full speed, others with a share of a core.
+        One that `is_awaited` is written at full speed, others with a share of a core. Where it is known what
+        `changes` there are since the last file, it may hold these alone (`increments`).
 
         Raises
         ------
@@ -239,13 +251,13 @@ class FlashCheckpoint:
         """
         if self._direct is not None and self._direct[0] == number:
             layout, self._direct = self._direct[1], None
-            self._tell(_write(number, url, layout.chunks(), between))
+            self._tell(_written(number, url, lambda: write_url(url, layout.chunks(), between=between)))
             return
         buffer = self._buffers.holding(number)
         if buffer is None:
             raise CheckpointError(f"checkpoint {number} is no longer in memory, so it cannot be written")
         self._buffers.occupy(buffer)
-        self._do(_Write(buffer, number, url, is_awaited))
+        self._do(_Write(buffer, number, url, is_awaited, changes))
 
     def poll(self) -> tuple[CopyEnded | Persisted | PersistFailed, ...]:
         """Return what has ended since the last call: copies, and files in the order of the saves."""
@@ -328,12 +340,13 @@ class FlashCheckpoint:
 
     def _carry_out(self, task: _Write | _Reserve) -> Persisted | PersistFailed | None:
         match task:
-            case _Write(buffer, number, url, is_awaited):
+            case _Write(buffer, number, url, is_awaited, changes):
                 if buffer.number != number:
                     return PersistFailed(number, url, f"checkpoint {number} is no longer in memory")
                 pace = Pace(1.0 if is_awaited else WRITER_SHARE, self._ending)
-                result = _write(number, url, (buffer.image(),), lambda: self._go_on(pace))
-                if isinstance(result, Persisted):
+                about = number, url, buffer.image(), changes, lambda: self._go_on(pace)
+                result = _written(number, url, lambda: self._chain.write(*about))
+                if isinstance(result, Persisted) and self._chain.is_whole:
                     buffer.seal(result.sha256)
                 return result
             case _Reserve(buffer, n_byte, most_bytes):
@@ -372,12 +385,10 @@ def _filled(
     return CopyEnded(number, buffer.complete(number, layout.n_byte))
 
 
-def _write(
-    number: int, url: str, chunks: Iterable[NDArray[Any]], between: Callable[[], None]
-) -> Persisted | PersistFailed:
+def _written(number: int, url: str, write: Callable[[], Written]) -> Persisted | PersistFailed:
     try:
-        written = write_url(url, chunks, between=between)
+        done = write()
     except CheckpointError as error:
         logger.warning("checkpoint %d: %s", number, error)
         return PersistFailed(number, url, str(error))
-    return Persisted(number, url, written.sha256, written.n_byte)
+    return Persisted(number, url, done.sha256, done.n_byte)

@@ -75,6 +75,7 @@ class Parameters(Structure):
         ("stride", c_int64),
         ("width", c_int64),
         ("held", c_void_p),
+        ("changed", c_void_p),
         ("n_id", c_uint64),
         ("direct", c_void_p),
         ("lines", c_void_p),

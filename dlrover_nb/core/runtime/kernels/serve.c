@@ -45,6 +45,7 @@ typedef struct {
     float *table;
     int64_t stride, width;
     const int64_t *held;
+    uint8_t *changed; /* a mark of each row */
     uint64_t n_id;
     const int32_t *direct; /* NULL: the map is of `lines` */
     const Line *lines;
@@ -154,6 +155,8 @@ static void apply(Store *store, const Request *r, const Places *at, const int64_
     if (r->n_push) {
         count_served(store, ids, r->n_push);
         store->n_step++;
+        for (int64_t i = 0; i < r->n_push; i++)
+            store->changed[slots[i]] = 1;
         update_rows(store->kind, store->table, store->stride, slots, at->rows, r->n_push, store->width, store->rule,
                     store->corrections, store->n_correction);
     }

@@ -49,17 +49,22 @@ class Cut:
     ----------
     part
         The same: rows as views of what will change, the dense slice, which changes at each step, copied.
+    changed
+        For each row, whether it has changed since the cut before; None: that is not known.
     is_awaited
         Whether to copy at full speed.
 
     Attributes
     ----------
-    part
-        As given: shapes, and where the dense slice begins.
+    part, changed
+        As given.
     """
 
-    def __init__(self, part: StorePart, *, is_awaited: bool = False) -> None:
-        self.part, self._pause_s = part, 0.0 if is_awaited else PAUSE_S
+    def __init__(
+        self, part: StorePart, changed: NDArray[np.bool_] | None = None, *, is_awaited: bool = False
+    ) -> None:
+        self.part, self.changed = part, changed
+        self._pause_s = 0.0 if is_awaited else PAUSE_S
         self._copying, self._progress = copying(), Progress()
         self._saved = np.zeros(len(part.ids), np.bool_)  # pages come when touched
         self._blocks: list[_Block] = []

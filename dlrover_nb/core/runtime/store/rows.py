@@ -7,7 +7,7 @@ PS, and evaluation allocates nothing.
 Rows are in the order of their first push, values and optimizer state side by side (an update touches one run
 of memory); a map gives their slots. Their arrays grow in place (`kernels.reserved`): there is never a second
 copy of the parameters, and what is behind the last row is returned to the system. With Adagrad, dimension 16
-and hashed ids a row takes 157 bytes at most: 136 of parameters, its id, a mark, and 9 to 12 of the map.
+and hashed ids a row takes 158 bytes at most: 136 of parameters, its id, two marks, and 9 to 12 of the map.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class RowTable:
         self._table = Reserved(self._most, (length,), np.float32)
         self._ids = Reserved(self._most, (), np.int64)
         self._marked = Reserved(self._most, (), np.bool_)
+        self._changed = Reserved(self._most, (), np.bool_)
+        self._has_moved = True  # rows, since `take_changed`; before it nothing is known
         self.n = 0
         self.cut: Cut | None = None
         self.n_held = np.zeros(N_BUCKET, np.int64)
@@ -83,7 +85,7 @@ class RowTable:
     @property
     def n_byte(self) -> int:
         """Bytes of rows, ids, marks and the map."""
-        return self._map.n_byte + sum(part.n_byte for part in self._parts)
+        return self._map.n_byte + sum(part.n_byte for part in (*self._parts, self._changed))
 
     @property
     def table(self) -> Floats:
@@ -114,6 +116,7 @@ class RowTable:
     def describe(self, parameters: Parameters) -> None:
         """Say where rows lie; until the next one is created or removed."""
         parameters.table, parameters.held = self.table.ctypes.data, self.ids.ctypes.data
+        parameters.changed = self._changed.array.ctypes.data
         parameters.stride, parameters.width = self.table.shape[1], self.width
         parameters.n_id, parameters.seed_bits = self._limit, seed_bits(self._seed)
         self._map.describe(parameters)
@@ -148,8 +151,17 @@ class RowTable:
             self.cut = None
         return self.cut is not None
 
+    def take_changed(self) -> NDArray[np.bool_] | None:
+        """Return which rows have changed since the last call; None: all, or they have other slots."""
+        changed, has_moved = self._changed.array[: self.n], self._has_moved
+        self._changed = Reserved(self._most, (), np.bool_)  # pages come when touched
+        self._changed.reach(self.n)
+        self._has_moved = False
+        return None if has_moved else changed
+
     def save(self, slots: Slots) -> None:
-        """Save the rows of distinct slots, which are about to change, for a copy that is being made."""
+        """Note that rows of distinct slots are about to change; save them for a copy that is being made."""
+        self._changed.array[slots] = True
         if self.is_cut and self.cut is not None:
             self.cut.save(self.table, slots)
 
@@ -171,6 +183,7 @@ class RowTable:
         self._map.move(self.ids[left], left.astype(np.int32), np.full(len(left), -1, np.int32))
         self.n_held -= bucket_counts(self.ids[left])
         self.n = start + len(stay) - len(holes)
+        self._has_moved = True
         if self.cut is not None:
             changed = np.concatenate([holes, np.arange(start, start + len(tail))])
             self.cut.save_moved(self.table, self.ids, changed)
@@ -215,7 +228,7 @@ class RowTable:
 
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)
-        for part in self._parts:
+        for part in (*self._parts, self._changed):
             part.reach(stop)
         if fill:
             self.table[start:stop, : self.width] = self._kernel.initial_rows(ids, self.width, self._seed)

@@ -201,7 +201,8 @@ class ParameterStore:
         if self._cut_dense.shape != part.dense.shape:
             self._cut_dense = np.empty_like(part.dense)
         np.copyto(self._cut_dense, part.dense)
-        self._rows.cut = cut = Cut(replace(part, dense=self._cut_dense), is_awaited=is_awaited)
+        whole, changed = replace(part, dense=self._cut_dense), self._rows.take_changed()
+        self._rows.cut = cut = Cut(whole, changed, is_awaited=is_awaited)
         return cut
 
     def load(self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing) -> None:

@@ -178,8 +178,7 @@ def test_a_job_whose_master_never_began_leaves_its_name_free(local, monkeypatch)
 
 
 def test_a_master_that_could_not_even_write_a_log_says_where_to_look(local, monkeypatch):
-    monkeypatch.setattr(link, "MODULE", "this")  # as on a full disk: it ends, and its log is empty
-    monkeypatch.setattr(link, "LOG", "nothing.log")
+    monkeypatch.setattr(link, "MODULE", "stat")  # it ends with an empty log, as on a full disk
     with pytest.raises(BackendError, match="MiB are free there"):
         local.submit(replace(SPEC, name="silent"))
 
@@ -190,7 +189,8 @@ def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local
     folder, pids = handle.link.folder, node_pids(handle)
     os.kill(read_master(folder).pid, signal.SIGKILL)
     until(lambda: not read_master(folder).is_alive, what="its end")
-    (folder / JOB).write_text("a disk lost this")
+    for name in (JOB, SUBMISSION):
+        (folder / name).write_text("a disk lost this")
     with pytest.raises(BackendError, match="delete broken --force"):
         local.delete("broken")
     assert "1 run folder" in local.delete("broken", force=True)

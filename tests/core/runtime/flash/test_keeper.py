@@ -17,7 +17,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash import buffer, keeper
+from dlrover_nb.core.runtime.flash import buffer, increments, keeper
 from dlrover_nb.core.runtime.flash.buffer import memory_image
 from dlrover_nb.core.runtime.flash.files import read_url
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
@@ -57,13 +57,13 @@ def assert_image(image, number, arrays):
 @pytest.fixture
 def gate(monkeypatch):
     """Hold back the thread that writes files until the gate is opened."""
-    opened, write = threading.Event(), keeper.write_url
+    opened, write = threading.Event(), increments.write_url
 
     def wait_and_write(*arguments, **named):
         assert opened.wait(LIMIT_S)
         return write(*arguments, **named)
 
-    monkeypatch.setattr(keeper, "write_url", wait_and_write)
+    monkeypatch.setattr(increments, "write_url", wait_and_write)
     yield opened
     opened.set()
 
