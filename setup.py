@@ -12,9 +12,11 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
+SOURCES = "dlrover_nb/core/runtime/kernels"
 KERNEL = Extension(
     "dlrover_nb.core.runtime.kernels._kernel",
-    ["dlrover_nb/core/runtime/kernels/kernel.c", "dlrover_nb/core/runtime/kernels/copying.c"],
+    [f"{SOURCES}/kernel.c", f"{SOURCES}/serve.c", f"{SOURCES}/copying.c"],
+    depends=[f"{SOURCES}/kernel.h"],
     extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
     optional=True,
 )

@@ -6,10 +6,8 @@ import importlib
 import multiprocessing
 import os
 import queue
-import subprocess
 import sys
-import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import plain_node
+import ps_processes
 import zmq
 
-from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime import ps_link
 from dlrover_nb.core.runtime.allocator import keep_freed
@@ -30,22 +28,20 @@ from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.slab import SlabPlace
-from dlrover_nb.core.runtime.sockets import JobKeys, bind_router, new_keys
+from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.trainer import Push
-from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.messages import Hello, Load, Loaded, Stop, Train
+from dlrover_nb.core.structs.messages import Train
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from dlrover_nb.core.structs.checkpoints import PartSource
 
-NODE = "dlrover_nb.core.runtime.node"
 NO_FLOATS = np.empty(0, np.float32)
 MODELS = {"wide_deep": "wide_deep", "dcnv2": "dcn_v2", "xdeepfm": "xdeepfm"}  # the peers' names and ours
 
@@ -71,27 +67,19 @@ class Run:
         return assign_buckets((), self.n_ps)
 
 
-class Waiter:
-    """The part of an agent that `PsClient` needs: waiting for answers."""
-
-    def __init__(self) -> None:
-        self._poller = zmq.Poller()
-
-    def watch(self, socket: Any) -> None:
-        self._poller.register(socket, zmq.POLLIN)
-
-    def unwatch(self, socket: Any) -> None:
-        self._poller.unregister(socket)
-
-    def wait(self, timeout_s: float) -> list[Any]:
-        return [socket for socket, _ in self._poller.poll(timeout_s * 1e3)]
-
-
 class Access:
     """Our client with the interface of the peers' training loop: `start` and `finish`."""
 
-    def __init__(self, client: PsClient, dense_size: int) -> None:
-        self._client, self._dense = client, np.empty(dense_size, np.float32)
+    def __init__(self, client: PsClient, loop: Any) -> None:
+        self._client, self._dense = client, NO_FLOATS
+        flatten = loop.flatten_parameters
+
+        def flattened(model: Any) -> tuple[Any, Any]:
+            values, gradients = flatten(model)
+            self._dense = values.numpy()  # answers go into the model's parameters at once, as in our trainer
+            return values, gradients
+
+        loop.flatten_parameters = flattened
 
     def start(self, push_rows: Any, row_gradient: Any, dense_gradient: Any, pull_rows: Any) -> None:
         push = None
@@ -105,6 +93,8 @@ class Access:
     def _prepared(self, rows: Any) -> PreparedBatch:
         """Return rows that are grouped by PS already."""
         layout = self._client.layout
+        if layout.n_ps == 1:  # as `prepare_batch` does
+            return PreparedBatch(rows, (0, len(rows)), rows, NO_FLOATS, NO_FLOATS)
         counts = np.bincount(layout.owner[rows % N_BUCKET], minlength=layout.n_ps)
         bounds = (0, *np.cumsum(counts).tolist())
         return PreparedBatch(np.ascontiguousarray(rows, np.int64), bounds, rows, NO_FLOATS, NO_FLOATS)
@@ -145,7 +135,7 @@ def worker(
         keys=keys,
         identity=f"worker-{index}",
         slabs=SlabPlace(run_name("benchmark", folder)) if run.carrier == "slab" else None,
-        agent=Waiter(),  # type: ignore[arg-type]
+        agent=ps_processes.Waiter(),  # type: ignore[arg-type]
         train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),
         patience_s=lambda: float("inf"),
@@ -155,7 +145,7 @@ def worker(
         group_by_ps(loop, client.layout)
     with fast_matmul():  # the same
         result = loop.train(
-            Access(client, values.numel()),
+            Access(client, loop),
             run.model,
             run.seconds,
             threads=run.n_thread,
@@ -225,55 +215,15 @@ def server_config(index: int, run: Run, folder: Path, endpoint: str, keys: JobKe
     )
 
 
-def messages(router: Any) -> Iterator[tuple[bytes, Any]]:
-    while True:
-        sender, *frames = router.recv_multipart(copy=False)
-        yield sender.bytes, decode(frames)[0]
-
-
-def start_servers(run: Run, folder: Path, router: Any, endpoint: str, keys: JobKeys) -> Iterator[Any]:
-    """Start the PS; yield their processes and then, when all serve, their endpoints."""
-    for index in range(run.n_ps):
-        file = folder / f"ps-{index}.json"
-        file.write_bytes(to_json(server_config(index, run, folder, endpoint, keys)))
-        program = [plain_node.__file__] if run.carrier == "tcp_plain" else ["-m", NODE]
-        yield subprocess.Popen([sys.executable, *program, str(file)])
-    endpoints, n_loaded = dict[str, str](), 0
-    for sender, message in messages(router):
-        if isinstance(message, Hello):
-            endpoints[message.node] = message.endpoint
-            load = Load(0, int(message.node[3:]), run.n_ps, run.bucket_owner, run.initial)
-            router.send_multipart([sender, *encode(load)])
-        elif isinstance(message, Loaded):
-            if message.error:
-                raise SystemExit(message.error)
-            n_loaded += 1
-        if n_loaded == run.n_ps:
-            yield [endpoints[f"ps-{index}"] for index in range(run.n_ps)]
-            return
-
-
-@contextmanager
-def servers(run: Run, keys: JobKeys) -> Iterator[list[tuple[int, str]]]:
+def servers(run: Run, keys: JobKeys) -> AbstractContextManager[list[tuple[int, str]]]:
     """Serve while the block runs: process ids and endpoints."""
-    context = zmq.Context()
-    with tempfile.TemporaryDirectory(prefix="dlb") as name:
-        router, endpoint = bind_router(context, "ipc", Path(name) / "master", keys)
-        processes: list[Any] = []
-        try:
-            starting = start_servers(run, Path(name), router, endpoint, keys)
-            processes += [next(starting) for _ in range(run.n_ps)]
-            yield list(zip([process.pid for process in processes], next(starting), strict=True))
-            for index in range(run.n_ps):
-                router.send_multipart([f"ps-{index}".encode(), *encode(Stop())])
-            for process in processes:
-                process.wait(30)
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-            router.close()
-            context.term()
+
+    def config(index: int, folder: Path, endpoint: str) -> NodeConfig:
+        return server_config(index, run, folder, endpoint, keys)
+
+    program = (plain_node.__file__,) if run.carrier == "tcp_plain" else ps_processes.NODE
+    group = ps_processes.Group(config, run.n_ps, run.bucket_owner, run.initial, program)
+    return ps_processes.servers(group, keys)
 
 
 def next_result(results: Any, workers: list[Any]) -> dict[str, Any]:

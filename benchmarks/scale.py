@@ -16,8 +16,11 @@ growth_row_ns       CPU time of all exchanges for each row that they made
 growth_system_ns    the part of it in which the system finds memory: it depends on what is free, and on
                     the host of a virtual machine
 pull_ns, push_ns    CPU time of one row by kind of ids; `push` of `new` rows makes them
+saturation          of a real PS with real clients (`ps_saturation`), by what carries arrays: CPU milliseconds
+                    of an exchange on either side, exchanges per second of a core of the PS, and how many
+                    workers of 10 ms steps that is; `slab_new_rows`: each batch has 100 new rows
 
-    python benchmarks/scale.py [--rows 20e6 --dim 16 --optimizer adagrad --kernel c]
+    python benchmarks/scale.py [--rows 20e6 --dim 16 --optimizer adagrad --kernel c --clients 6 --rounds 3]
 """
 
 from __future__ import annotations
@@ -27,12 +30,13 @@ import json
 import os
 import statistics
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import psutil
+from ps_saturation import saturation
 
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
@@ -63,6 +67,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dim", type=int, default=16)
     parser.add_argument("--optimizer", default="adagrad")
     parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"))
+    parser.add_argument("--clients", type=int, default=6, help="of the PS whose saturation is measured")
+    parser.add_argument("--rounds", type=int, default=3, help="of that; medians count")
+    parser.add_argument("--only-saturation", action="store_true", help="leave out what grows a table")
     return parser.parse_args()
 
 
@@ -139,6 +146,15 @@ def main() -> None:
     """Measure and print."""
     options = arguments()
     os.environ[VARIABLE] = options.kernel
+    served = saturation(options.clients, options.rounds) if options.clients else {}
+    for name, value in served.get("saturation", {}).items():
+        print(f"  {name:20} {value}", flush=True)
+    found = {} if options.only_saturation else table(options)
+    print(json.dumps({"benchmark": "scale", "kernel": kernel().NAME, **found, **served}))
+
+
+def table(options: argparse.Namespace) -> dict[str, Any]:
+    """Fill a table, print and return what it took."""
     keep_freed(Role.PS)
     n_row = min(int(options.rows), psutil.virtual_memory().available * 2 // 3 // BYTES_AT_MOST)
     model = ModelSpec(embedding_dim=options.dim, embedding=Embedding.HASH, optimizer=options.optimizer)
@@ -161,7 +177,7 @@ def main() -> None:
     print(f"{n_row:,} rows of dimension {options.dim}, {options.optimizer}, kernel {kernel().NAME}")
     for name, value in {**found, **rates}.items():
         print(f"  {name:20} {value}")
-    print(json.dumps({"benchmark": "scale", "rows": n_row, "kernel": kernel().NAME, **found, **rates}))
+    return {"rows": n_row, **found, **rates}
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ from dlrover_nb.core.structs.pods import MACHINE_VAR
 from dlrover_nb.core.structs.resizing import Resized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -95,6 +95,7 @@ class Agent:
         self._clock, self._accounting, self._output = clock, accounting, output
         self._decoder = MessageDecoder(config.node, ToNode)
         self._poller = zmq.Poller()
+        self._descriptors: dict[Socket | int, int] = {}  # of what it polls
         self._unsent: deque[list[bytes]] = deque()  # while there is no connection
         self._connect(config.master)
         self._disconnected_since_s: float | None = clock.now_s()  # None: connected
@@ -111,6 +112,7 @@ class Agent:
         self.apply_limits: Callable[[float, int], Enforced] = _advisory
         self.copies = ""  # endpoint at which this node sends copies of checkpoints
         self.keep_copy: Callable[[KeepCopy], None] = _ignore
+        self.sleep: Callable[[Sequence[int], float], None] | None = None  # in the place of the poller
         self.make_way: Callable[[], int] = int  # frees copies beyond the limit; returns bytes of the rest
         self.memory_mib = config.memory_mib
 
@@ -188,23 +190,17 @@ class Agent:
         while self._unsent:
             self._send_now(self._unsent.popleft())
 
-    def watch(self, socket: Socket) -> None:
-        """Add a socket that `wait` wakes for."""
+    def watch(self, socket: Socket | int) -> None:
+        """Add a socket that `wait` wakes for, or a descriptor, while it is readable."""
         self._poller.register(socket, zmq.POLLIN)
+        self._descriptors[socket] = socket if isinstance(socket, int) else socket.FD
 
-    def unwatch(self, socket: Socket) -> None:
+    def unwatch(self, socket: Socket | int) -> None:
         """Undo `watch`."""
         self._poller.unregister(socket)
+        del self._descriptors[socket]
 
-    def watch_descriptor(self, descriptor: int) -> None:
-        """Add a descriptor that `wait` wakes for while it is readable."""
-        self._poller.register(descriptor, zmq.POLLIN)
-
-    def unwatch_descriptor(self, descriptor: int) -> None:
-        """Undo `watch_descriptor`."""
-        self._poller.unregister(descriptor)
-
-    def wait(self, timeout_s: float) -> set[Socket]:
+    def wait(self, timeout_s: float) -> set[Socket | int]:
         """Wait for a message on a watched socket, an order of the master, or the time-out.
 
         Passes orders to `obey` and sends a due report. Returns the watched sockets with messages.
@@ -216,8 +212,7 @@ class Agent:
         """
         sleep_s = max(0.0, min(timeout_s, self._until_due_s()))
         with self._lock:
-            found = self._poller.poll(math.ceil(sleep_s * 1000))
-        ready = {socket for socket, _ in found if isinstance(socket, zmq.Socket)}
+            ready = self._poll(sleep_s)
         if self._monitor in ready:
             self._follow_connection()
         if self._socket in ready:
@@ -225,6 +220,17 @@ class Agent:
         ready -= {self._socket, self._monitor}  # the tick may replace them
         self.tick()
         return ready
+
+    def _poll(self, sleep_s: float) -> set[Socket | int]:
+        """Wait for messages; return where some are.
+
+        ZeroMQ's descriptors are readable when something new has come since their sockets were asked.
+        """
+        if self.sleep is None:
+            return {each for each, _ in self._poller.poll(math.ceil(sleep_s * 1000))}
+        found = self._poller.poll(0)
+        self.sleep(list(self._descriptors.values()), 0.0 if found else sleep_s)
+        return {each for each, _ in found or self._poller.poll(0)}
 
     def tick(self) -> None:
         """Send a due report; long work between two waits must call this after each piece of it."""
@@ -265,12 +271,12 @@ class Agent:
         self._monitor = self._socket.get_monitor_socket(_EVENTS)  # before the first event
         self._socket.connect(reachable(endpoint))
         self._master = endpoint
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
+        self.watch(self._socket)
+        self.watch(self._monitor)
 
     def _disconnect(self, linger_s: float) -> None:
-        self._poller.unregister(self._socket)
-        self._poller.unregister(self._monitor)
+        self.unwatch(self._socket)
+        self.unwatch(self._monitor)
         self._socket.disable_monitor()
         self._monitor.close()
         self._socket.close(linger=round(linger_s * 1000))

@@ -90,7 +90,7 @@ class ChunkSender:
             frames = encode(addressed.chunk, [part.ids, part.table, part.dense])
             self._way(addressed.endpoint).send(addressed.chunk, frames)
 
-    def answers(self, ready: Collection[Socket]) -> Iterator[tuple[str, ChunkTaken]]:
+    def answers(self, ready: Collection[Socket | int]) -> Iterator[tuple[str, ChunkTaken]]:
         """Yield the endpoints and answers of other PS: one of each socket, the next ones in the next turn."""
         for endpoint, way in self._ways.items():
             for socket in way.link.sockets:

@@ -21,7 +21,8 @@ Between hosts the arrays of an exchange may be packed: numbers of 16 bits, and d
 batch (`Form`, module `packing`).
 
 Where worker and PS share the memory of a host, the arrays of exchanges lie in a slab (`runtime.slab`): the
-worker names it (`OfferSlab`), the PS maps it (`SlabTaken`), and later messages say where in it arrays lie.
+worker names it (`OfferSlab`), the PS maps it (`SlabTaken`), and later messages say where in it arrays lie. An
+`Exchange` without a round and its `Exchanged` are no messages then where a bell carries them (`slab.bell`).
 
 In synchronous training (BSP, SSP) a worker also talks to the coordinator, the PS of index 0 (module
 `round_barrier`): it sends `Join`, `Arrive` in each round and `Leave`, and receives `Proceed` when it may go
@@ -185,6 +186,23 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
+class PipeName:
+    """A descriptor of the worker's process, and the inode of the pipe behind it."""
+
+    descriptor: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class BellName:
+    """The pipes of a worker's process: one that it asks by, and one for answers."""
+
+    pid: int
+    ask: PipeName
+    answers: PipeName
+
+
+@dataclass(frozen=True, slots=True)
 class OfferSlab:
     """Worker to PS: map this shared memory, if it is of your host.
 
@@ -198,20 +216,24 @@ class OfferSlab:
         Hexadecimal; it stands in the slab.
     n_byte
         Length.
+    bell
+        To ring for requests in it; None: there is none.
     """
 
     name: str
     number: int
     token: str
     n_byte: int
+    bell: BellName | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SlabTaken:
-    """PS to worker: slab `number` is mapped, or cannot be."""
+    """PS to worker: slab `number` is mapped, or cannot be; and whether its bell is answered."""
 
     number: int
     is_taken: bool
+    has_bell: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,14 +118,16 @@ class ParameterServer:
         agent.watch(self._router)
         if self._sealed is not None:
             agent.watch(self._sealed.socket)
-        agent.watch_descriptor(self._flash.fileno())
+        agent.watch(self._flash.fileno())
 
     def run(self) -> None:
         """Serve until the master orders a stop."""
         while not self._stopped:
             self._accounting.switch(Part.IDLE)
+            self._agent.sleep = self._serving.wait if self._slabs.bells else None
             ready = self._agent.wait(0.0 if self._migration.is_busy else 1.0)
             self._accounting.switch(Part.OTHER)
+            self._serving.serve_rung()
             if self._router in ready:
                 self._serving.serve()
             if self._sealed is not None and self._sealed.socket in ready:
@@ -145,7 +147,7 @@ class ParameterServer:
 
         A PS that fails leaves its last copies in memory for its successor.
         """
-        self._agent.unwatch_descriptor(self._flash.fileno())
+        self._agent.unwatch(self._flash.fileno())
         if self._copying is not None:
             self._copying[0].stop()
         self._flash.close(unlink=self._stopped)

@@ -38,7 +38,7 @@ from dlrover_nb.core.runtime.exchange import (
     exchange_cost,
 )
 from dlrover_nb.core.runtime.packing import Packer, unpack_answer
-from dlrover_nb.core.runtime.ps_link import PsLink
+from dlrover_nb.core.runtime.ps_link import Asked, PsLink
 from dlrover_nb.core.runtime.shared_block import aligned, carried_bytes
 from dlrover_nb.core.runtime.store import dense_slice
 from dlrover_nb.core.runtime.wire import encode
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange import FromPs
     from dlrover_nb.core.runtime.slab import SlabPlace
     from dlrover_nb.core.runtime.slab.of_worker import Parts
-    from dlrover_nb.core.runtime.sockets import Context, JobKeys, Socket
+    from dlrover_nb.core.runtime.sockets import Context, JobKeys
     from dlrover_nb.core.runtime.trainer import Push
     from dlrover_nb.core.structs.messages import Train
     from dlrover_nb.core.structs.packing import ExchangeSpec
@@ -131,7 +131,7 @@ class PsClient:
         self._packing = packing
         self._row_bytes = 0  # of a row in an answer; 0: there was none yet
         self._step = 0
-        self._pending: dict[_Question, list[Any]] = {}  # unanswered requests and their frames
+        self._pending: dict[_Question, Asked] = {}  # unanswered requests as they were sent
         self._answered: dict[_Question, tuple[Any, Arrays]] = {}
         self._n_byte_sent = 0
         self._asked_s = 0.0
@@ -225,7 +225,8 @@ class PsClient:
             arrays = [*gradients, pull_rows]
             parts, answer_at = self._links[i].share(arrays, self._answer_bytes(i, len(pull_rows)))
             self._forms[i] = form if answer_at == NO_SLAB else None
-            self._ask(i, Exchanged, Exchange(self._epoch, self._step, done, rate, answer_at, form), parts)
+            exchange = Exchange(self._epoch, self._step, done, rate, answer_at, form)
+            self._send(i, Exchanged, self._links[i].exchange(exchange, parts), parts)
 
     def _packed(self, i: int, gradients: Arrays, *, is_last: bool) -> tuple[Arrays, Form | None]:
         """Return gradients as they travel to PS i, and their form; None: they are not packed."""
@@ -275,10 +276,12 @@ class PsClient:
 
     def _ask(self, i: int, kind: type[Any], request: object, arrays: Parts = ()) -> None:
         """Send a request to PS i that a message of this kind answers."""
-        frames = encode(request, arrays)
-        self._pending[i, kind] = frames
-        self._n_byte_sent += carried_bytes(frames, arrays)
-        self._links[i].send(frames)
+        self._send(i, kind, encode(request, arrays), arrays)
+
+    def _send(self, i: int, kind: type[Any], asked: Asked, arrays: Parts) -> None:
+        self._pending[i, kind] = asked
+        self._n_byte_sent += carried_bytes(asked, arrays)
+        self._links[i].send(asked)
 
     def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
         """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
@@ -287,9 +290,8 @@ class PsClient:
         while any(question[1] is kind for question in self._pending):
             ready = self._agent.wait(_POLL_EVERY_S)
             for i, link in enumerate(self._links):
-                for socket in link.sockets:
-                    if socket in ready and not socket.closed:
-                        self._read(i, socket)
+                for message, arrays in link.answers(ready):
+                    self._accept(i, message, arrays)
             now_s = time.monotonic()
             if self.interrupted and wanted_since_s is None:
                 wanted_since_s = now_s
@@ -306,15 +308,12 @@ class PsClient:
             raise ExchangeDroppedError(f"a PS is silent and the master has waited for {waited_s:.1f} s")
 
     def _ask_again(self) -> None:
-        for (i, kind), frames in self._pending.items():
+        for (i, kind), asked in self._pending.items():
             _log.info("PS %d sent no %s for %g s: request repeated", i, kind.__name__, ASK_AGAIN_S)
             self._links[i].unseal()
-            self._links[i].send(frames)
+            self._links[i].send(asked)
 
-    def _read(self, i: int, socket: Socket) -> None:
-        if (answer := self._links[i].read(socket)) is None:
-            return
-        message, arrays = answer
+    def _accept(self, i: int, message: FromPs, arrays: Arrays) -> None:
         question = i, type(message)
         if isinstance(message, StaleEpoch):
             raise ExchangeDroppedError(f"a PS serves epoch {message.ps_epoch}, not {self._epoch}")

@@ -3,33 +3,40 @@
 Requests use the session once the PS has opened it. They use CURVE again when an answer stays away or is
 damaged, as a port may be closed between two hosts; answers are read from both.
 
-Where the PS is on the same host, arrays go through a slab (`slab`), and messages only say where they lie.
+Where the PS is on the same host, arrays go through a slab (`slab`), and messages only say where they lie;
+most of these go by a bell (`slab.bell`), and answers come by it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import zmq
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import NO_SLAB, OpenSession, SessionOpened, SlabTaken
+from dlrover_nb.core.runtime.shared_block import SharedArray
 from dlrover_nb.core.runtime.slab import OfferedSlab
+from dlrover_nb.core.runtime.slab.bell import read_answer, rung_request
 from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer, connect_plain_dealer, is_between_hosts
 from dlrover_nb.core.runtime.wire import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.agent import Agent
+    from dlrover_nb.core.runtime.exchange import Exchange
     from dlrover_nb.core.runtime.sealed import Seal
     from dlrover_nb.core.runtime.slab import SlabPlace
+    from dlrover_nb.core.runtime.slab.bell import WorkersBell
     from dlrover_nb.core.runtime.slab.of_worker import Parts
     from dlrover_nb.core.runtime.sockets import Context, Socket
+
+Asked: TypeAlias = "list[Any] | bytes"  # frames of a message, or what is rung
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +76,7 @@ class PsLink:
         self._context, self._agent = context, agent
         self._socket = connect_dealer(context, endpoint, identity, keys)
         self._sealed: tuple[Seal, Socket] | None = None
+        self._bell: WorkersBell | None = None
         agent.watch(self._socket)
         self.is_between_hosts = is_between_hosts(endpoint)
         if self.is_between_hosts:
@@ -80,6 +88,11 @@ class PsLink:
         return self._sealed is not None
 
     @property
+    def sockets(self) -> tuple[Socket, ...]:
+        """Sockets that answers may come by."""
+        return (self._socket,) if self._sealed is None else (self._socket, self._sealed[1])
+
+    @property
     def carrier(self) -> str:
         """What carries arrays now, in words."""
         if self.slab.is_used:
@@ -87,11 +100,6 @@ class PsLink:
         if self.is_between_hosts:
             return "TCP with AES-GCM" if self.is_sealed else "TCP with CURVE"
         return "unix socket"
-
-    @property
-    def sockets(self) -> tuple[Socket, ...]:
-        """Sockets that answers may come by."""
-        return (self._socket,) if self._sealed is None else (self._socket, self._sealed[1])
 
     def share(self, arrays: Sequence[NDArray[Any]], answer_bytes: int | None) -> tuple[Parts, int]:
         """Put the arrays of a request into the slab if they fit; return them, and where the answer goes.
@@ -102,16 +110,45 @@ class PsLink:
         if answer_bytes is None:
             return arrays, NO_SLAB
         if (offer := self.slab.offer(arrays, answer_bytes)) is not None:
+            if self._bell is None and self.slab.bell is not None:
+                self._bell = self.slab.bell
+                self._agent.watch(self._bell.fileno())
             self.send(encode(offer))
         return self.slab.put(arrays, answer_bytes)
 
-    def send(self, frames: list[Any]) -> None:
+    def exchange(self, request: Exchange, parts: Parts) -> Asked:
+        """Return what to send for an exchange: no round, nor what is packed or in no slab, is rung for."""
+        is_plain = request.answer_at != NO_SLAB and request.done is None and request.form is None
+        if not (is_plain and self.slab.has_bell):
+            return encode(request, parts)
+        return rung_request(request, [part for part in parts if isinstance(part, SharedArray)])
+
+    def send(self, asked: Asked) -> None:
         """Send a request; it is lost while the PS is away."""
-        if self._sealed is None:
-            _send(self._socket, frames)
+        if isinstance(asked, bytes):
+            if self._bell is not None:
+                self._bell.ask(asked)
+        elif self._sealed is None:
+            _send(self._socket, asked)
         else:
             seal, socket = self._sealed
-            _send(socket, seal.seal(frames))
+            _send(socket, seal.seal(asked))
+
+    def answers(self, ready: Container[Socket | int]) -> Iterator[tuple[Any, list[NDArray[Any]]]]:
+        """Return the answers that have come by a bell or a socket.
+
+        Raises
+        ------
+        WireError
+            When the PS sent what is no answer.
+        """
+        if self._bell is not None and self._bell.fileno() in ready:
+            rung = self._bell.answer()
+            if rung is not None and self.slab.block is not None:
+                yield read_answer(rung, self.slab.block)
+        for socket in self.sockets:
+            if socket in ready and not socket.closed and (answer := self.read(socket)) is not None:
+                yield answer
 
     def read(self, socket: Socket) -> tuple[Any, list[NDArray[Any]]] | None:
         """Return an answer that one of the sockets has; None: it was for the link alone, or was dropped.
@@ -149,6 +186,8 @@ class PsLink:
     def close(self) -> None:
         """Close the sockets; what was not sent is dropped."""
         self.unseal()
+        if self._bell is not None:
+            self._agent.unwatch(self._bell.fileno())
         self._agent.unwatch(self._socket)
         self._socket.close(linger=0)
         self.slab.close()

@@ -7,7 +7,8 @@ others train its shards (`core.runtime.fencing`). A repeated request is identifi
 again without applying it twice.
 
 The arrays of a worker on this host may lie in its slab (`slab`): gradients are read there, and rows and dense
-parameters are written there. The same code serves both ways.
+parameters are written there. Then it rings for most of its exchanges, and the compiled kernel serves those
+that are plain while this thread waits (`kernels.requests`); the same code as for messages serves the rest.
 
 In BSP gradients are kept until their round has ended (`rounds`). On the PS of index 0 `round_barrier` decides
 which workers may continue; a waiting worker is answered when a message of another one releases it.
@@ -54,6 +55,7 @@ from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.packing import pack_answer, unpack_push
 from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
+from dlrover_nb.core.runtime.rung import RungRequests
 from dlrover_nb.core.runtime.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
@@ -114,6 +116,7 @@ class Serving:
         self._router, self._accounting, self._name, self._spec = router, accounting, name, spec
         self._slabs, self._sealed = slabs, sealed
         self._decoder = MessageDecoder(name, ToPs | MoveChunk)
+        self._rung = RungRequests(slabs, accounting, self._decoder)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
@@ -163,6 +166,9 @@ class Serving:
     def forget(self, worker: str) -> None:
         """Refuse all requests of a worker that was given up, and remove it from the rounds."""
         self._forgotten.add(worker)
+        for identity in self._slabs.bells:
+            if worker_of(identity) == worker:
+                self._slabs.refuse(identity)
         self._send_releases(self._barrier.leave(worker))
 
     def adjust(self, sizes: Mapping[str, int]) -> None:
@@ -175,6 +181,31 @@ class Serving:
         _log.info("%s: rounds end without their last %d members", self._name, n)
         self._send_releases(self._barrier.set_backups(n))
 
+    def wait(self, descriptors: Sequence[int], timeout_s: float) -> None:
+        """Wait for a descriptor or what `serve_rung` has to do; serve meanwhile what a kernel can."""
+        self._rung.wait(self.store, self.epoch, descriptors, timeout_s)
+
+    def serve_rung(self) -> None:
+        """Serve the requests that workers rang for and that wait for Python."""
+        for identity, request, arrays in self._rung.take():
+            if (refusal := self._refusal(identity, request)) is not None:
+                self._send(identity, refusal)
+            elif not self._rung.answers_again(identity, request.step):
+                assert self.store is not None
+                self._serve_rung(identity, request, arrays, self.store)
+
+    def _serve_rung(self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore) -> None:
+        try:
+            if not self._rung.creates(identity, arrays[0], store, self.epoch):
+                self._exchange(identity, request, arrays, store, rung=True)
+        except WireError as error:
+            self._refuse(identity, error)
+        self._accounting.switch(Part.OTHER)
+
+    def _refuse(self, identity: bytes, error: WireError) -> None:
+        _log.warning("%s refused a request of %r: %s", self._name, identity, error)
+        self._send(identity, ExchangeRefused(str(error)))
+
     def _serve(self, identity: bytes, frames: Sequence[Any]) -> None:
         self._accounting.count_bytes(0, n_byte(frames))
         request = self._decoder.read(frames, identity, self._slabs.block(identity))
@@ -183,8 +214,7 @@ class Serving:
         try:
             self._answer(identity, *request)
         except WireError as error:
-            _log.warning("%s refused a request of %r: %s", self._name, identity, error)
-            self._send(identity, ExchangeRefused(str(error)))
+            self._refuse(identity, error)
         self._accounting.switch(Part.OTHER)
 
     def _send(self, identity: bytes, answer: object, beside: Sequence[AnyArray] = ()) -> list[Any]:
@@ -208,7 +238,9 @@ class Serving:
             self._open_session(identity)
             return
         if isinstance(message, OfferSlab):
-            self._send(identity, SlabTaken(message.number, self._slabs.attach(identity, message)))
+            is_served = worker_of(identity) not in self._forgotten
+            is_taken = self._slabs.attach(identity, message, is_served=is_served)
+            self._send(identity, SlabTaken(message.number, is_taken, identity in self._slabs.bells))
             return
         if (refusal := self._refusal(identity, message)) is not None:
             self._send(identity, refusal)
@@ -275,15 +307,17 @@ class Serving:
         if request.in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
 
-    def _exchange(self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore) -> None:
+    def _exchange(
+        self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore, *, rung: bool = False
+    ) -> None:
         in_slab = request.answer_at != NO_SLAB
-        if self._answers_again(identity, request.step, in_slab=in_slab):
+        if not rung and self._answers_again(identity, request.step, in_slab=in_slab):
             return
         arrays = unpack_push(arrays, request.form)
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
         places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
         update_s = 0.0
-        if request.step > self._applied.get(identity, -1):
+        if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
             self._accounting.switch(Part.UPDATE)
             check_usable(row_gradients, dense_gradient)  # both, before either is applied
             if request.done is not None:
@@ -305,9 +339,11 @@ class Serving:
             beside = places
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
-        frames = self._send(
-            identity, Exchanged(self.epoch, request.step, update_s, lookup_s, *scales), beside
-        )
+        answer = Exchanged(self.epoch, request.step, update_s, lookup_s, *scales)
+        if rung and places is not None:
+            self._slabs.ring(identity, answer, places)
+            return
+        frames = self._send(identity, answer, beside)
         if in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
 

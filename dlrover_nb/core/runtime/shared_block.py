@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.errors import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -61,6 +61,7 @@ def aligned(n_byte: int) -> int:
     return -(-n_byte // _LINE_BYTES) * _LINE_BYTES
 
 
-def carried_bytes(frames: Sequence[Any], arrays: Iterable[NDArray[Any] | SharedArray]) -> int:
-    """Return how many bytes a message and the arrays beside it hold, wherever these lie."""
-    return len(frames[0]) + sum(array.nbytes for array in arrays)
+def carried_bytes(asked: list[Any] | bytes, arrays: Iterable[NDArray[Any] | SharedArray]) -> int:
+    """Return how many bytes a request holds, as frames or as it is rung, and the arrays wherever they lie."""
+    head = asked if isinstance(asked, bytes) else asked[0]
+    return len(head) + sum(array.nbytes for array in arrays)

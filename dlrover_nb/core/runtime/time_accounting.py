@@ -71,6 +71,11 @@ class TimeAccounting:
         self._opened_at_s = self._since_s = clock.now_s()
         self._clear()
 
+    @property
+    def part(self) -> Part:
+        """The current part."""
+        return self._part
+
     def switch(self, part: Part) -> float:
         """End the current part and begin another; return the seconds of the current one."""
         self._flow()
@@ -88,11 +93,11 @@ class TimeAccounting:
         self._n_byte_sent += sent
         self._n_byte_received += received
 
-    def count(self, n_sample: int = 0, loss: float | None = None) -> None:
-        """Count one finished iteration (PS: one served request) with the time since the last one."""
+    def count(self, n_sample: int = 0, loss: float | None = None, *, n_iter: int = 1) -> None:
+        """Count finished iterations (PS: served requests) with the time since the last one."""
         self._flow()
         self._close()
-        self._n_iter += 1
+        self._n_iter += n_iter
         self._n_sample += n_sample
         if loss is not None:
             self._loss_sum += loss

@@ -13,11 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 import zmq
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.runtime.batches import PreparedBatch
 from dlrover_nb.core.runtime.flash import run_name
+from dlrover_nb.core.runtime.kernels import VARIABLE
 from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
@@ -53,22 +55,35 @@ class Agent:
 
     def wait(self, timeout_s: float) -> list[object]:
         poller = zmq.Poller()
-        for socket in (*self._sockets, *self._world.routers):
+        bells = [bell.ask for slabs in self._world.slabs for bell in slabs.bells.values()]
+        for socket in (*self._sockets, *self._world.routers, *bells):
             poller.register(socket, zmq.POLLIN)
         ready = [socket for socket, _ in poller.poll(timeout_s * 1000)]
         for router, serving in zip(self._world.routers, self._world.servings, strict=True):
             if router in ready:
                 serving.serve()
+            serving.wait((), 0.0)
+            serving.serve_rung()
         return [socket for socket in ready if socket in self._sockets]
 
 
 class World:
-    """PS and workers; `shm` is where slabs lie, None: only frames."""
+    """PS and workers; `shm` is where slabs lie, None: only frames. `kernel` names that of the PS."""
 
-    def __init__(self, folder: Path, shm: Path | None, n_ps: int, sync: Sync = Sync.ASP) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        shm: Path | None,
+        n_ps: int,
+        sync: Sync = Sync.ASP,
+        *,
+        model: ModelSpec = MODEL,
+        kernel: str = "",
+    ) -> None:
+        self.model, self.kernel = model, kernel
         folder.mkdir(mode=0o700, exist_ok=True)
         self.place = None if shm is None else SlabPlace(run_name("law", folder), shm)
-        self.spec = JobSpec("law", model=MODEL, sync=sync)
+        self.spec = JobSpec("law", model=model, sync=sync)
         self.context, self.keys, self.folder = zmq.Context(), new_keys(), folder
         self.owner, self.epoch, self.n_client = tuple(i % n_ps for i in range(N_BUCKET)), 1, 0
         self.servings: list[Serving] = []
@@ -77,7 +92,7 @@ class World:
         self.endpoints: list[str] = []
         self.clients: dict[str, PsClient] = {}
         for i in range(n_ps):
-            self._start_ps(ParameterStore(MODEL, N_ID, N_DENSE, index=i, n_ps=n_ps))
+            self._start_ps(self._new_store(i, n_ps))
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +103,11 @@ class World:
             router.close(linger=0)
             slabs.close()
         self.context.term()
+
+    def _new_store(self, index: int, n_ps: int) -> ParameterStore:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, self.kernel)
+            return ParameterStore(self.model, N_ID, N_DENSE, index=index, n_ps=n_ps)
 
     def _start_ps(self, store: ParameterStore) -> None:
         path = self.folder / f"ps{len(self.routers)}"
@@ -157,7 +177,7 @@ class World:
         parts = [store.export() for store in self.stores]
         self.owner = (*range(n_ps), *rng.integers(0, n_ps, N_BUCKET - n_ps).tolist())
         self.epoch += 1
-        stores = [ParameterStore(MODEL, N_ID, N_DENSE, index=i, n_ps=n_ps) for i in range(n_ps)]
+        stores = [self._new_store(i, n_ps) for i in range(n_ps)]
         for i, store in enumerate(stores):
             for part in parts:
                 store.load(part, owned_buckets(self.owner, i))

@@ -19,6 +19,7 @@ from dlrover_nb.core.runtime import ps_client, sealed
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.ps_link import PsLink
 from dlrover_nb.core.runtime.sealed import Seal, SealedRouter, seal_of_worker
+from dlrover_nb.core.runtime.slab import of_ps
 from dlrover_nb.core.runtime.sockets import bind_router, connect_plain_dealer, new_keys
 from dlrover_nb.core.runtime.wire import MAX_FRAMES
 from dlrover_nb.core.structs.job import Sync
@@ -170,7 +171,18 @@ def sealed_requests(monkeypatch):
     return sealings
 
 
+@pytest.fixture
+def without_shared_memory(monkeypatch):
+    """PS see no slab of a worker, as on another host."""
+
+    def open_slab(place, offer):
+        raise OSError(f"no {offer.name} in {place.shm} of this host")
+
+    monkeypatch.setattr(of_ps, "open_slab", open_slab)
+
+
 @pytest.mark.parametrize("sync", list(Sync))
+@pytest.mark.usefixtures("without_shared_memory")
 def test_training_between_hosts_is_sealed_and_gives_the_losses_of_one_process(sync, sealed_requests):
     spec = replace(SPEC, sync=sync)
     single = train_single(SPEC, FEATURES, shards=SHARDS)

@@ -17,9 +17,18 @@ from hypothesis import strategies as st
 from slab_world import MODEL, N_DENSE, World
 from waiting import until
 
+from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import Exchange, Exchanged, ExchangeRefused, KeepGradients, OfferSlab
+from dlrover_nb.core.runtime.exchange import (
+    BellName,
+    Exchange,
+    Exchanged,
+    ExchangeRefused,
+    KeepGradients,
+    OfferSlab,
+)
 from dlrover_nb.core.runtime.flash import MemoryClaim, free_run, run_name, sweep_memory
+from dlrover_nb.core.runtime.kernels.requests import wait
 from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock
 from dlrover_nb.core.runtime.slab import AttachedSlabs, OfferedSlab, SlabPlace
 from dlrover_nb.core.runtime.slab.memory import Slab, make_slab
@@ -226,6 +235,7 @@ def test_no_place_in_a_message_ends_a_ps_or_is_written_outside(offsets, rows, an
 
 WORKER = """
 import sys, pathlib
+from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.slab import OfferedSlab, SlabPlace
 import numpy as np
 slab = OfferedSlab(SlabPlace(sys.argv[1], pathlib.Path(sys.argv[2])), sys.argv[3])
@@ -233,18 +243,20 @@ size = 1 << 14
 while True:
     offer = slab.offer([np.zeros(size)], size)
     size *= 4
-    print(offer.name, offer.number, offer.token, offer.n_byte, flush=True)
+    print(offer.name, offer.number, offer.token, offer.n_byte, to_json(offer.bell).decode(), flush=True)
     if sys.stdin.readline() != "more\\n":
         break
 """
 PS = """
 import sys, pathlib
-from dlrover_nb.core.runtime.exchange import OfferSlab
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.runtime.exchange import BellName, OfferSlab
 from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
 ps = AttachedSlabs(SlabPlace(sys.argv[1], pathlib.Path(sys.argv[2])))
 for line in sys.stdin:
-    name, number, token, n_byte = line.split()
-    print(ps.attach(b"w", OfferSlab(name, int(number), token, int(n_byte))), flush=True)
+    name, number, token, n_byte, bell = line.split()
+    offer = OfferSlab(name, int(number), token, int(n_byte), from_json(bell, BellName))
+    print(ps.attach(b"w", offer) and len(ps.bells) == 1, flush=True)
 """
 
 
@@ -263,6 +275,10 @@ class Process(subprocess.Popen):
         self.wait()
         self.stdin.close()
         self.stdout.close()
+
+
+def n_descriptor() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_worker_that_is_killed_before_a_ps_knows_its_slab_leaves_it_to_the_next_worker(place):
@@ -336,9 +352,13 @@ def test_once_a_ps_knows_a_slab_no_kill_leaves_anything(place, killed):
 
 def test_a_ps_lets_go_of_the_slab_of_a_worker_that_was_killed(place):
     worker, ps = Process(WORKER, place, "w"), AttachedSlabs(place)
-    name, number, token, n_byte = worker.stdout.readline().split()
-    assert ps.attach(b"w", OfferSlab(name, int(number), token, int(n_byte)))
+    name, number, token, n_byte, bell = worker.stdout.readline().split()
+    n_open = n_descriptor()
+    assert ps.attach(b"w", OfferSlab(name, int(number), token, int(n_byte), from_json(bell, BellName)))
     ps.release()
-    assert ps.n_byte == int(n_byte)
+    assert (ps.n_byte, len(ps.bells)) == (int(n_byte), 1)
     worker.end()
+    wait(list(ps.bells.values()), (), 0.0)
+    assert not any(each.pending for each in ps.bells.values())  # its end is no request
     until(lambda: ps.release() or not ps.n_byte)
+    assert n_descriptor() == n_open - 2  # those of the process itself

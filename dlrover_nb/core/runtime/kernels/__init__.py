@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
+    from dlrover_nb.core.runtime.kernels.requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
     Ids = NDArray[np.int64]
@@ -32,6 +34,10 @@ class Map(Protocol):
     @property
     def n_byte(self) -> int:
         """Bytes allocated."""
+        ...
+
+    def describe(self, parameters: Parameters) -> None:
+        """Say where the map lies, to a kernel that serves without Python."""
         ...
 
     def find(self, ids: Ids, held: Ids) -> Slots:
@@ -71,6 +77,10 @@ class Kernel(Protocol):
 
     def update_dense(self, dense: Floats, gradient: Floats, rule: Rule, corrections: Floats | None) -> None:
         """Apply one step to a dense slice."""
+        ...
+
+    def plain_server(self, rule: Rule) -> PlainServer | None:
+        """Return what serves plain requests (`requests`) without Python; None: this kernel does not."""
         ...
 
     def direct_map(self, n_id: int) -> Map:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import c_float, c_int64, c_uint64, c_void_p
+from ctypes import c_double, c_float, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlrover_nb.core.runtime.kernels import maps, numpy_kernel
+from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
 from dlrover_nb.core.structs.job import Optimizer
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 6  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 8  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -46,6 +47,8 @@ _SIGNATURES = {
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
+    "serve": (_P, _P, _I, _P, _I, c_double),
+    "serve_one": (_P, _P),
 }
 
 
@@ -101,6 +104,15 @@ class Compiled:
             _KINDS[rule.optimizer], _at(dense), _at(gradient), len(gradient), _at(numbers),
             *_corrections(corrections),
         )  # fmt: skip
+
+    def plain_server(self, rule: Rule) -> PlainServer | None:
+        """Return what serves plain requests without Python; None: this rule is in numpy alone."""
+        if rule.added is not None:
+            return None
+        server = PlainServer(self._c, numbers := _numbers(rule))
+        server.parameters.kind, server.parameters.rule = _KINDS[rule.optimizer], _at(numbers)
+        server.parameters.amplitude = _AMPLITUDE
+        return server
 
     def direct_map(self, n_id: int) -> maps.DirectMap:
         """Return an empty map of ids in [0, n_id)."""

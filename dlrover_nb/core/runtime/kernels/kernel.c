@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "kernel.h"
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -28,13 +30,8 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 6;
+    return 8;
 }
-
-/* numbers of an optimizer; the order is compiled.py's */
-typedef struct {
-    float rate, beta1, rest1, beta2, rest2, epsilon;
-} Rule;
 
 INLINE uint64_t splitmix64(uint64_t x)
 {
@@ -177,11 +174,11 @@ void direct_find(int32_t *restrict out, const int32_t *restrict slots, const int
 }
 
 /* A map of slots; maps.py says how. */
-typedef struct {
+struct Line {
     uint8_t tags[LANES];
     uint32_t n_passed;
     int32_t slots[LANES];
-} Line;
+};
 
 /* Lanes of a line with this tag, as bits. */
 INLINE uint32_t lanes(const Line *line, uint8_t tag)

@@ -22,12 +22,17 @@ unused).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels.mixing import splitmix64
 from dlrover_nb.core.runtime.kernels.reserved import Reserved
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.kernels.requests import Parameters
 
 Ids = NDArray[np.int64]
 Slots = NDArray[np.int32]
@@ -56,6 +61,10 @@ class DirectMap:
     def n_byte(self) -> int:
         """Bytes allocated."""
         return self._slot.nbytes
+
+    def describe(self, parameters: Parameters) -> None:
+        """Say where the map lies, to a kernel that serves without Python."""
+        parameters.direct = self._slot.ctypes.data
 
     def find(self, ids: Ids, held: Ids) -> Slots:  # noqa: ARG002 - of the other map
         """Return the slot of each id, -1 where it has none."""
@@ -91,6 +100,11 @@ class HashMap:
     def n_byte(self) -> int:
         """Bytes allocated."""
         return self._lines.n_byte + self._directory.nbytes + 3 * self._n_row.nbytes
+
+    def describe(self, parameters: Parameters) -> None:
+        """Say where the map lies, until the next insertion, to a kernel that serves without Python."""
+        parameters.lines, parameters.last = self._lines.array.ctypes.data, N_LINE - 1
+        parameters.directory, parameters.depth = self._directory.ctypes.data, self._depth
 
     def find(self, ids: Ids, held: Ids) -> Slots:
         """Return the slot of each id, -1 where it has none; `held`: the id of each slot."""

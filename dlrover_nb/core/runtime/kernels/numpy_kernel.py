@@ -124,6 +124,10 @@ def _adam(  # noqa: PLR0913, PLR0917 - the state of Adam
     values -= m / denominator * step[..., 0]
 
 
+def plain_server(rule: Rule) -> None:
+    """Serve nothing without Python."""
+
+
 def direct_map(n_id: int) -> DirectMap:
     """Return an empty map of ids in [0, n_id)."""
     return DirectMap(n_id)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
+MOST_STEPS = 1 << 62
+_AHEAD = 256  # steps of which a kernel needs the sizes at once
 MOST_KEPT = 64  # factors whose rule is kept: a job has about as many as workers
 
 
@@ -41,6 +43,18 @@ class Rates:
             return rule, None
         self._most_steps += 1
         return rule, corrections.up_to(self._most_steps)
+
+    def ahead(self) -> tuple[Floats | None, int, int]:
+        """Return the step sizes of the own rate, the steps so far, and how many the sizes are for."""
+        corrections = self._own[1]
+        if corrections is None:
+            return None, self._most_steps, MOST_STEPS
+        table = corrections.up_to(self._most_steps + _AHEAD)
+        return table, self._most_steps, MOST_STEPS if corrections.is_whole else len(table) - 1
+
+    def made_steps(self, most: int) -> None:
+        """Record steps that a kernel made itself."""
+        self._most_steps = max(self._most_steps, most)
 
     def saw_steps(self, counts: Floats) -> None:
         """Record counts of steps of parameters that were not updated here."""

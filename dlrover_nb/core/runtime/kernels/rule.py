@@ -97,6 +97,11 @@ class Corrections:
         self._last = math.ceil(math.log(_SMALLEST) / math.log(largest)) if largest > 0 else 1
         self._table = self._computed(min(_FIRST_LENGTH, self._last))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the table ends where step sizes no longer change."""
+        return len(self._table) > self._last
+
     def up_to(self, count: int) -> Floats:
         """Return the table, float32 [t, 2], for counts up to `count`; larger ones use its last row."""
         if len(self._table) <= min(count, self._last):

@@ -17,6 +17,7 @@ import numpy as np
 
 from dlrover_nb.core.runtime.exchange import NO_SLAB, OfferSlab, SlabTaken
 from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock, aligned
+from dlrover_nb.core.runtime.slab.bell import WorkersBell
 from dlrover_nb.core.runtime.slab.memory import HEAD_BYTES, Slab, SlabPlace, free_abandoned, make_slab
 
 if TYPE_CHECKING:
@@ -41,10 +42,19 @@ class OfferedSlab:
         Where slabs lie; None: none is used.
     owner
         Name of the connection, which is used once.
+
+    Attributes
+    ----------
+    bell
+        Rings for requests in the slab; None: none was offered yet.
+    has_bell
+        Whether the PS answers it.
     """
 
     def __init__(self, place: SlabPlace | None, owner: str) -> None:
         self._place, self._owner = place, owner
+        self.bell: WorkersBell | None = None
+        self.has_bell = False
         self._slab: Slab | None = None
         self._is_taken = False
         self._n_made = self._turn = 0
@@ -91,24 +101,31 @@ class OfferedSlab:
         """Use the slab from now on, or do without one where the PS cannot map it."""
         if self._slab is None or answer.number != self._slab.block.number:
             return
-        self._is_taken = answer.is_taken
+        self._is_taken, self.has_bell = answer.is_taken, answer.has_bell
         if not answer.is_taken:
             _log.info("a PS is not on this host, or shares no /dev/shm with it: exchanges go through sockets")
             self._give_up()
 
     def close(self) -> None:
-        """Free the slab when its last view is gone."""
+        """Free the slab when its last view is gone, and its bell."""
+        self._free()
+        if self.bell is not None:
+            self.bell.close()
+            self.bell = None
+
+    def _free(self) -> None:
         if self._slab is not None:
             self._slab.close()
-        self._slab, self._is_taken = None, False
+        self._slab, self._is_taken, self.has_bell = None, False, False
 
     def _fits(self, request_bytes: int, answer_bytes: int) -> bool:
         return request_bytes <= self._request_bytes and answer_bytes <= self._answer_bytes
 
     def _renew(self, place: SlabPlace) -> OfferSlab | None:
-        self.close()
+        self._free()
         if not self._n_made:
             free_abandoned(place)
+            self.bell = WorkersBell()
         self._n_made += 1
         path = place.path(f"{self._owner}.{self._n_made}")
         n_byte = HEAD_BYTES + 2 * self._answer_bytes + self._request_bytes
@@ -123,10 +140,11 @@ class OfferedSlab:
             )
             self._give_up()
             return None
-        return OfferSlab(path.name, self._n_made, self._slab.token.hex(), n_byte)
+        bell = None if self.bell is None else self.bell.name
+        return OfferSlab(path.name, self._n_made, self._slab.token.hex(), n_byte, bell)
 
     def _give_up(self) -> None:
-        self.close()
+        self._free()
         self._place = None
 
 

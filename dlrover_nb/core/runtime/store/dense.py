@@ -13,6 +13,7 @@ import numpy as np
 from dlrover_nb.core.runtime.store.parts import Floats, dense_slice
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.kernels.requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
 
@@ -37,6 +38,10 @@ class DenseSlice:
     def n_byte(self) -> int:
         """Bytes allocated."""
         return self.table.nbytes + self._filled.nbytes
+
+    def describe(self, parameters: Parameters) -> None:
+        """Say where the slice lies."""
+        parameters.dense, parameters.n_dense = self.table.ctypes.data, self.table.shape[1]
 
     def init(self, values: Floats) -> bool:
         """Start from `values`, of this length, unless there are some; whether it did."""

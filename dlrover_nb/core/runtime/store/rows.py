@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.kernels.numpy_kernel import seed_bits
 from dlrover_nb.core.runtime.kernels.reserved import Reserved, machine_bytes
 from dlrover_nb.core.runtime.store.served import bucket_counts
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.kernels import Kernel, Map
+    from dlrover_nb.core.runtime.kernels.requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
     from dlrover_nb.core.runtime.store.cut import Cut
     from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids
@@ -111,9 +113,22 @@ class RowTable:
         self.check(ids)
         return self._map.find(ids, self.ids)
 
+    def describe(self, parameters: Parameters) -> None:
+        """Say where rows lie; until the next one is created or removed."""
+        parameters.table, parameters.held = self.table.ctypes.data, self.ids.ctypes.data
+        parameters.changed = self._changed.array.ctypes.data
+        parameters.stride, parameters.width = self.table.shape[1], self.width
+        parameters.n_id, parameters.seed_bits = self._limit, seed_bits(self._seed)
+        self._map.describe(parameters)
+
+    @property
+    def _limit(self) -> int:
+        """Ids are below it."""
+        return 1 << 63 if self._n_id is None else self._n_id
+
     def check(self, ids: Ids) -> None:
         """Raise `WireError` when an id is outside the table."""
-        limit = 1 << 63 if self._n_id is None else self._n_id
+        limit = self._limit
         if len(ids) and int(ids.view(np.uint64).max()) >= limit:  # unsigned: catches below 0 too
             raise WireError(f"rows must be in [0, {limit}), got [{ids.min()}, {ids.max()}]")
 
@@ -129,6 +144,13 @@ class RowTable:
             slots[new] = self._create(ids[new], fill=fill)
         return slots
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether rows that change must be saved for a copy."""
+        if self.cut is not None and self.cut.is_copied:
+            self.cut = None
+        return self.cut is not None
+
     def take_changed(self) -> NDArray[np.bool_] | None:
         """Return which rows have changed since the last call; None: all, or they have other slots."""
         changed, has_moved = self._changed.array[: self.n], self._has_moved
@@ -140,9 +162,7 @@ class RowTable:
     def save(self, slots: Slots) -> None:
         """Note that rows of distinct slots are about to change; save them for a copy that is being made."""
         self._changed.array[slots] = True
-        if self.cut is not None and self.cut.is_copied:
-            self.cut = None
-        if self.cut is not None:
+        if self.is_cut and self.cut is not None:
             self.cut.save(self.table, slots)
 
     def begin_removal(self, buckets: Buckets) -> None:

@@ -17,10 +17,12 @@ from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.kernels.requests import Parameters
     from dlrover_nb.core.runtime.store.parts import Ids
 
 SAMPLE_EVERY = 16
 _GOLDEN, _TURN = 2_654_435_769, 1 << 32  # 2^32 / golden ratio: its multiples fill [0, 2^32) evenly
+_SAMPLED_BELOW = _TURN // SAMPLE_EVERY
 
 
 def bucket_counts(ids: Ids) -> NDArray[np.int64]:
@@ -32,25 +34,29 @@ class ServedRows:
     """Rows that were served since the last `take`."""
 
     def __init__(self) -> None:
-        self._n_request = self._n_row = 0
+        self._counts = np.zeros(3, np.int64)  # requests, rows, and whether one was sampled
         self._sampled = np.zeros(N_BUCKET, np.int64)
-        self._has_sample = False
 
     def count(self, ids: Ids) -> None:
         """Count one request; an empty one does not count."""
         if not len(ids):
             return
-        self._n_row += len(ids)
-        self._n_request += 1
-        if not self._has_sample or self._n_request * _GOLDEN % _TURN < _TURN // SAMPLE_EVERY:
+        self._counts[:2] += 1, len(ids)
+        n_request, _, has_sample = self._counts.tolist()
+        if not has_sample or n_request * _GOLDEN % _TURN < _SAMPLED_BELOW:
             self._sampled += bucket_counts(ids)
-            self._has_sample = True
+            self._counts[2] = 1
+
+    def describe(self, parameters: Parameters) -> None:
+        """Say where a kernel counts."""
+        parameters.served, parameters.sampled = self._counts.ctypes.data, self._sampled.ctypes.data
+        parameters.n_bucket, parameters.sample_below = N_BUCKET, _SAMPLED_BELOW
 
     def take(self) -> NDArray[np.int64]:
         """Return the rows by bucket, which sum to all that were served, and begin anew."""
         n_sampled = max(1, int(self._sampled.sum()))
-        up_to = np.rint(np.cumsum(self._sampled) * (self._n_row / n_sampled)).astype(np.int64)
-        self._n_row, self._has_sample = 0, False
-        self._sampled = np.zeros(N_BUCKET, np.int64)
+        up_to = np.rint(np.cumsum(self._sampled) * (int(self._counts[1]) / n_sampled)).astype(np.int64)
+        self._counts[1:] = 0
+        self._sampled[:] = 0
         rows: NDArray[np.int64] = np.diff(up_to, prepend=0)
         return rows

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
     from dlrover_nb.core.structs.job import ModelSpec
 
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
@@ -65,6 +66,7 @@ class ParameterStore:
     ) -> None:
         self._kernel, self._rule = kernel(), Rule.of(model)
         self._rates = Rates(self._rule)
+        self._server = self._kernel.plain_server(self._rule)
         self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
@@ -138,6 +140,28 @@ class ParameterStore:
         self._rows.save(slots)
         self._kernel.update_rows(self._rows.table, slots, gradients, *step)
         self._mark(ids, slots)
+
+    def plain_server(self, epoch: int) -> PlainServer | None:
+        """Return what serves plain requests of an epoch; None: `push` has to see each update.
+
+        It may be used until the next change; call `settle` then.
+        """
+        if self._server is None or self._rows.is_cut or self._moving.any() or not self._dense.ready:
+            return None
+        parameters = self._server.parameters
+        self._rows.describe(parameters)
+        self._dense.describe(parameters)
+        self.served.describe(parameters)
+        self._server.begin(epoch, self._rates.ahead())
+        return self._server
+
+    def settle(self, server: PlainServer) -> None:
+        """Take over what was served."""
+        self._rates.made_steps(server.parameters.n_step)
+
+    def create_rows(self, ids: Ids) -> None:
+        """Create those of distinct rows that are new."""
+        self._rows.find_or_create(ids)
 
     def push_dense(self, gradient: Floats, rate: float = 1.0) -> None:
         """Apply one step of the optimizer to the dense slice, with `rate` times the learning rate."""

@@ -1,0 +1,132 @@
+"""Requests that workers ring for, as both kernels and both ends of a bell lay them out (`serve.c`).
+
+A plain request is the one of almost every iteration in asynchronous training: gradients at the model's own
+learning rate for rows that are there, rows to return, and all arrays in the worker's slab, one after another.
+A compiled kernel serves it without Python; `wait` is what is left to do where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p, sizeof
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Outcome(IntEnum):
+    """What became of a request; all but the first are left to Python."""
+
+    ANSWERED = 0  # or there is none
+    ROWS_ARE_NEW = 1
+    NOT_PLAIN = 2
+    MALFORMED = 3
+
+
+class Request(Structure):
+    """What a worker rings: the fields of an `Exchange` without a round, and where its arrays lie.
+
+    From `at` on lie ids [n_push], gradients [n_push, width], the dense gradient [n_dense] and the ids to pull
+    [n_pull], each where a cache line begins.
+    """
+
+    _fields_ = (
+        *((name, c_int64) for name in ("epoch", "step", "at", "n_push", "width", "n_dense", "n_pull")),
+        ("answer_at", c_int64),
+        ("rate", c_double),
+    )
+
+
+class Answer(Structure):
+    """What a PS rings: an `Exchanged`, and where rows [n_row, width] and the dense slice [n_dense] lie."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("epoch", "step", "at", "n_row", "width", "n_dense")),
+        ("update_s", c_double),
+        ("lookup_s", c_double),
+    )
+
+
+class Bell(Structure):
+    """A worker's slab and bell, on a PS: `step` is the last one answered, `pending` the `Outcome` so far."""
+
+    _fields_ = (
+        ("slab", c_void_p),
+        ("n_slab", c_int64),
+        ("ask", c_int32),
+        ("answers", c_int32),
+        ("step", c_int64),
+        ("is_open", c_int64),
+        ("pending", c_int64),
+        ("request", Request),
+        ("answer", Answer),
+    )
+
+
+class Parameters(Structure):
+    """What the compiled kernel needs of a store (`Store` of serve.c), and what it did for it."""
+
+    _fields_ = (
+        ("epoch", c_int64),
+        ("table", c_void_p),
+        ("stride", c_int64),
+        ("width", c_int64),
+        ("held", c_void_p),
+        ("changed", c_void_p),
+        ("n_id", c_uint64),
+        ("direct", c_void_p),
+        ("lines", c_void_p),
+        ("last", c_uint64),
+        ("directory", c_void_p),
+        ("depth", c_int64),
+        ("dense", c_void_p),
+        ("n_dense", c_int64),
+        ("kind", c_int64),
+        ("rule", c_void_p),
+        ("corrections", c_void_p),
+        ("n_correction", c_int64),
+        ("n_step", c_int64),
+        ("most_steps", c_int64),
+        ("seed_bits", c_uint64),
+        ("served", c_void_p),
+        ("sampled", c_void_p),
+        ("n_bucket", c_int64),
+        ("sample_below", c_int64),
+        ("update_s", c_double),
+        ("lookup_s", c_double),
+        ("n_answered", c_int64),
+        ("amplitude", c_float),
+    )
+
+
+def read(bell: Bell) -> None:
+    """Read a request that has come, if one has; it waits for Python then."""
+    try:
+        data = os.read(bell.ask, sizeof(Request))
+    except BlockingIOError:
+        return
+    if len(data) < sizeof(Request):
+        bell.pending = Outcome.MALFORMED
+        return
+    bell.request, bell.pending = Request.from_buffer_copy(data), Outcome.NOT_PLAIN
+
+
+def ring(bell: Bell) -> None:
+    """Ring the last answer; it is lost where a worker has not read those before."""
+    try:
+        os.write(bell.answers, bell.answer)
+    except BlockingIOError:
+        return
+
+
+def wait(bells: Sequence[Bell], others: Sequence[int], timeout_s: float) -> None:
+    """Wait for requests of `bells` and for other descriptors; read the requests."""
+    poll, by_descriptor = select.poll(), {bell.ask: bell for bell in bells}
+    for descriptor in (*by_descriptor, *others):
+        poll.register(descriptor, select.POLLIN)
+    for descriptor, _ in poll.poll(max(0.0, timeout_s * 1e3)):
+        if (bell := by_descriptor.get(descriptor)) is not None:
+            read(bell)

@@ -1,0 +1,310 @@
+"""What workers ring for gets the same bits from the compiled kernel, from Python, and as messages."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_world import needs_c
+from slab_world import MODEL, N_DENSE, N_ID, World
+
+from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.exchange import PipeName
+from dlrover_nb.core.runtime.kernels.requests import Request
+from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError
+from dlrover_nb.core.runtime.serving import Serving
+from dlrover_nb.core.runtime.slab import bell
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.job import Embedding, Optimizer
+from dlrover_nb.core.structs.resources import Role
+
+pytestmark = needs_c
+
+MODELS = [
+    replace(MODEL, optimizer=optimizer, embedding=embedding)
+    for optimizer in Optimizer
+    for embedding in Embedding
+]
+KINDS = (
+    "exchange",
+    "exchange",
+    "halved",
+    "same",
+    "first",
+    "repeated",
+    "poisoned",
+    "moved",
+    "marked",
+    "restarted",
+)
+ACTIONS = st.tuples(
+    st.sampled_from(KINDS), st.integers(0, 2**32), st.sampled_from(["w0", "w1"]), st.integers(0, 400), st.integers(0, 400)
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def worlds(n_ps=1, model=MODEL):
+    """The same PS with bells in C, with bells in Python, and with messages."""
+    with tempfile.TemporaryDirectory(prefix="dr") as name:
+        folder = Path(name)
+        (folder / "shm").mkdir()
+        with (
+            World(folder / "c", folder / "shm", n_ps, model=model, kernel="c") as compiled,
+            World(folder / "p", folder / "shm", n_ps, model=model, kernel="numpy") as python,
+            World(folder / "f", None, n_ps, model=model, kernel="numpy") as frames,
+        ):
+            yield compiled, python, frames
+        assert not list((folder / "shm").iterdir())
+
+
+def act(world, action):
+    """Let a world do something; return what its worker gets."""
+    kind, seed, worker, n_push, n_pull = action
+    rng = np.random.default_rng(seed)
+    if kind in {"moved", "restarted"}:
+        world.move(rng, len(world.endpoints), restarted=kind == "restarted")
+    if kind == "marked":
+        for store in world.stores:
+            store.begin_move(rng.random(N_BUCKET) < 0.5)
+    poison = {"poisoned": float(rng.choice([np.nan, -np.inf, 1e30, 1e12]))}.get(kind, 0.0)
+    push = None if kind == "first" else replace(world.push(rng, n_push, poison=poison), rate=1.0)
+    if kind == "halved":
+        push = replace(push, rate=0.5)
+    pull = push.batch if kind == "same" else world.batch(rng, n_pull)
+    try:
+        return world.exchange(worker, push, pull, repeats=2 * (kind == "repeated"))
+    except WireError as error:
+        world.disconnect()
+        return str(error)
+
+
+def assert_same_stores(compiled, python, *others):
+    """What both kinds of bells count is the same; a repeated message, other than by bell, is counted again."""
+    for other in (python, *others):
+        for mine, theirs in zip(compiled.parameters(), other.parameters(), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        for mine, theirs in zip(compiled.stores, other.stores, strict=True):
+            np.testing.assert_array_equal(mine.n_held, theirs.n_held)
+            np.testing.assert_array_equal(mine.export().ids, theirs.export().ids)
+            assert mine.n_pending == theirs.n_pending
+            changed = [store._rows._changed.array[: store.n_row].copy() for store in (mine, theirs)]
+            np.testing.assert_array_equal(*changed)
+            if mine._rule.is_adam:
+                assert mine._rates._most_steps == theirs._rates._most_steps
+    for mine, theirs in zip(compiled.stores, python.stores, strict=True):
+        np.testing.assert_array_equal(mine.served.take(), theirs.served.take())
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.optimizer}-{m.embedding}")
+@settings(deadline=None, max_examples=8)
+@given(actions=st.lists(ACTIONS, min_size=4, max_size=10), n_ps=st.integers(1, 2))
+def test_kernel_python_and_messages_give_the_same_bits_and_counts(model, actions, n_ps):
+    with worlds(n_ps, model) as (compiled, python, frames):
+        for action in actions:
+            found = [act(world, action) for world in (compiled, python, frames)]
+            np.testing.assert_array_equal(found[0], found[1])
+            np.testing.assert_array_equal(found[0], found[2])
+        assert_same_stores(compiled, python, frames)
+
+
+def exchanges(world, seeds, n=50):
+    return [act(world, ("same", seed, "w0", n, n)) for seed in seeds]
+
+
+def test_plain_requests_need_no_python_and_others_do(monkeypatch):
+    served, serve = [], Serving._exchange
+
+    def noted(self, identity, request, arrays, store, *, rung=False):
+        served.append((request.step, rung))
+        serve(self, identity, request, arrays, store, rung=rung)
+
+    monkeypatch.setattr(Serving, "_exchange", noted)
+    with worlds() as (compiled, python, frames):
+        for world in (compiled, python, frames):
+            exchanges(world, range(3))
+            served.clear()
+            exchanges(world, [3, *range(4)])  # new rows, then known ones
+            act(world, ("halved", 1, "w0", 50, 50))
+            expected = {
+                compiled: [(9, True)],
+                python: [(step, True) for step in range(4, 10)],
+                frames: [(step, False) for step in range(4, 10)],
+            }
+            assert served == expected[world]
+        assert_same_stores(compiled, python, frames)
+
+
+def test_what_a_kernel_serves_counts_as_requests_and_time_of_the_ps():
+    with worlds() as found:
+        for world in found:
+            accounting = world.servings[0]._accounting
+            exchanges(world, range(3))
+            accounting.take("ps", Role.PS)
+            exchanges(world, [0, 1, 2, 5])
+            sample = accounting.take("ps", Role.PS)
+            assert sample.n_iter == 4
+            assert sample.split.update_s > 0
+            assert sample.split.lookup_s > 0
+            parts = sample.split.total_s * sample.n_iter
+            assert parts == pytest.approx(sample.window_s, rel=0.01)
+
+
+def test_a_worker_that_was_given_up_is_refused_though_it_rings():
+    with worlds() as found:
+        for world in found:
+            exchanges(world, range(4))
+            before = world.parameters()
+            world.servings[0].forget("w0")
+            with pytest.raises(FencedError):
+                exchanges(world, [1])
+            for mine, theirs in zip(before, world.parameters(), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_request_of_another_epoch_is_refused_though_it_is_rung():
+    with worlds() as found:
+        for world in found:
+            exchanges(world, range(4))
+            world.servings[0].epoch += 1
+            with pytest.raises(ExchangeDroppedError, match="serves epoch 2"):
+                exchanges(world, [1])
+
+
+@pytest.mark.parametrize("other", ["inode", "process", "descriptor"])
+def test_a_ps_that_cannot_open_the_pipes_is_asked_by_messages(monkeypatch, other):
+    """As in containers that share memory and no processes."""
+
+    def named(descriptor):
+        inode = os.fstat(descriptor).st_ino
+        return PipeName(descriptor, inode + 1) if other == "inode" else PipeName(descriptor + 900, inode)
+
+    if other == "process":
+        monkeypatch.setattr(os, "getpid", lambda: 0)
+    else:
+        monkeypatch.setattr(bell, "_named", named)
+    with worlds() as (compiled, python, frames):
+        for world in (compiled, python, frames):
+            exchanges(world, range(4))
+        assert compiled.client("w0").carrier == "shared memory"
+        assert compiled.slabs[0].bells == {}
+        assert_same_stores(compiled, python, frames)
+
+
+def test_an_answer_that_was_lost_is_given_again_as_it_was():
+    with worlds() as found:
+        for world in found[:2]:
+            exchanges(world, range(4))
+            client, dense = world.client("w0"), np.empty(N_DENSE, np.float32)
+            push = replace(world.push(np.random.default_rng(1), 50), rate=1.0)
+            client.start(push, push.batch)
+            served = world.servings[0]
+            served.wait((), 1.0)
+            served.serve_rung()
+            client._links[0].slab.bell.answer()  # it is lost
+            before = world.parameters()
+            client._ask_again()
+            rows = client.finish(dense)
+            np.testing.assert_array_equal(rows, world.stores[0].pull(push.batch.rows))
+            for mine, theirs in zip(before, world.parameters(), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
+
+class Router:
+    """Keeps what would be sent."""
+
+    def __init__(self):
+        self.sent = []
+
+    def send_multipart(self, frames, *, copy):
+        assert not copy
+        self.sent.append(frames)
+
+
+def test_a_copy_is_of_the_moment_of_its_cut_though_workers_ring():
+    with worlds() as found:
+        for world in found[:2]:
+            exchanges(world, range(4))
+            store = world.stores[0]
+            before = store.export()
+            expected = {name: getattr(before, name).copy() for name in ("ids", "table", "dense")}
+            cut = store.cut(is_awaited=True)
+            assert store.plain_server(1) is None
+            exchanges(world, [0, 1, 7])  # known and new rows
+            copied = {name: np.empty_like(array) for name, array in expected.items()}
+            cut.copy_to(copied)
+            for name, array in expected.items():
+                np.testing.assert_array_equal(copied[name], array)
+            assert (store.plain_server(1) is None) == (world.kernel == "numpy")
+            exchanges(world, [2])
+        assert_same_stores(*found[:2])
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300) | st.integers(0, 2000).map(lambda n: 64 * n)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    numbers=st.lists(NUMBERS, min_size=6, max_size=6), plain=st.lists(st.booleans(), min_size=6, max_size=6),
+    rate=st.sampled_from([1.0, 1.0, 0.5, 0.0, -1.0, float("nan")]), n_byte=st.sampled_from([72, 72, 72, 1, 0, 80]),
+)  # fmt: skip
+def test_no_request_ends_a_ps_and_kernel_and_python_answer_it_alike(numbers, plain, rate, n_byte):
+    with worlds() as (compiled, python, _):
+        fates = []
+        for world in (compiled, python):
+            exchanges(world, range(4))
+            link, serving = world.client("w0")._links[0], world.servings[0]
+            usual = (4096, 20, MODEL.row_width, N_DENSE, 20, 4096)
+            at, n_push, width, n_dense, n_pull, answer_at = (
+                usual[i] if plain[i] else number for i, number in enumerate(numbers)
+            )
+            request = bytes(Request(1, 99, at, n_push, width, n_dense, n_pull, answer_at, rate))
+            serving._router = router = Router()
+            link.slab.bell.ask((request + bytes(8))[:n_byte])
+            serving.wait((), 0.0)
+            serving.serve_rung()
+            serving._router = world.routers[0]
+            answer = link.slab.bell.answer()
+            place = None if answer is None else (answer.step, answer.at, answer.n_row)
+            assert serving.n_dropped + bool(answer) + len(router.sent) == (n_byte > 0)
+            fates.append((serving.n_dropped, place, len(router.sent)))
+        assert fates[0] == fates[1]
+        assert_same_stores(compiled, python)
+
+
+def n_descriptor():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_ps_closes_the_pipes_of_workers_that_are_gone():
+    with worlds() as found:
+        for world in found[:2]:
+            n_open = n_descriptor()
+            exchanges(world, range(4))
+            assert len(world.slabs[0].bells) == 1
+            world.disconnect()
+            world.slabs[0].release()
+            assert world.slabs[0].bells == {}
+            assert n_descriptor() <= n_open + 2  # of ZeroMQ
+
+
+def test_ids_are_those_of_the_table_before_any_row_changes():
+    with worlds() as found:
+        for world in found:
+            exchanges(world, range(4))
+            before = world.parameters()
+            push = world.push(np.random.default_rng(1), 3)
+            batch = replace(push.batch, rows=np.array([1, 2, N_ID]))
+            with pytest.raises(WireError, match="rows must be in"):
+                world.exchange(
+                    "w0", replace(push, batch=batch, rate=1.0), world.batch(np.random.default_rng(2), 5)
+                )
+            for mine, theirs in zip(before, world.parameters(), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+            world.disconnect()
