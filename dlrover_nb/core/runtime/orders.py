@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartNode:
-    """Start a node through the backend."""
+    """Start a node through the backend; `gently` where others train meanwhile that it must not slow down."""
 
     node: str
     role: Role
     cpu: float
     memory_mib: int
+    gently: bool = False
 
 
 @dataclass(frozen=True, slots=True)

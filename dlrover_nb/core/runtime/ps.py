@@ -117,7 +117,7 @@ class ParameterServer:
         """Serve until the master orders a stop."""
         while not self._stopped:
             self._accounting.switch(Part.IDLE)
-            ready = self._agent.wait(0.0 if self._migration.is_busy else 1.0)
+            ready = self._agent.wait(min(self._migration.wait_s(time.monotonic()), 1.0))
             self._accounting.switch(Part.OTHER)
             if self._router in ready:
                 self._serving.serve()

@@ -285,7 +285,8 @@ class JobState:
             node = self.roster.add(role, plan, at_s)
             if self.change is None:
                 take_size(node, self.mitigations, self.roster.nodes)
-            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib))
+            gently = role is Role.PS and self.stage is Stage.SERVING  # it joins those that serve
+            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib, gently))
 
     def stop_node(self, node: Node, at_s: float) -> None:
         """Order the end of a node, remove it and take back its shards."""
