@@ -9,7 +9,7 @@ OUT ?= demo-output
 
 # One environment, and a stamp for what it holds: what the demo needs, all extras, or those and the development tools.
 # Each set holds the one before, so that its recipe renews the stamps of those too.
-PACKAGE := pyproject.toml setup.py constraints.txt dlrover_nb/core/runtime/kernels/kernel.c
+PACKAGE := pyproject.toml setup.py constraints.txt $(wildcard dlrover_nb/core/runtime/kernels/*.c)
 PIP := $(BIN)/python tools/pip_progress.py $(VENV)/pip.log
 STAMP := $(VENV)/.installed-
 

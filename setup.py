@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 
 KERNEL = Extension(
     "dlrover_nb.core.runtime.kernels._kernel",
-    ["dlrover_nb/core/runtime/kernels/kernel.c"],
+    ["dlrover_nb/core/runtime/kernels/kernel.c", "dlrover_nb/core/runtime/kernels/copying.c"],
     extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
     optional=True,
 )

@@ -1,13 +1,17 @@
-"""How long training waits for a 1 GiB checkpoint, compared with a plain copy, torch.save and DLRover.
+"""How long training waits for a checkpoint of 1 and of 4 GiB, and how fast it goes on meanwhile.
 
-Each round measures in sequence: a plain copy of the same arrays into a buffer of the same size that
-was written before; our save (copy into shared memory, hand-over to the thread that writes the file);
-torch.save of the same arrays to the same disk; and, where a script is named that measures DLRover's flash
-checkpoint and prints one line of JSON, that script. Then saves to memory and to disk in turn without a gap,
-each of which is read back from its file and compared. The first save uses memory allocated beforehand, as in
-a PS; the second, into the other buffer, does not.
+First in real jobs (`checkpoint_job`): `blocking_ms`, `blocking_ms_4gib` and `step_while_copying` are medians
+over their checkpoints. The larger job runs where memory is free for it (`skipped` says so else).
 
-    python benchmarks/checkpoint.py [--gib 1 --rounds 5 --pairs 200 --pair-mib 16]
+Then the steps alone, with 1 GiB that lies still. Each round measures in turn: a plain copy of the same
+arrays into a buffer of the same size that was written before; our save, of which training waits for
+`blocking_s`, with `copied_s` until it is in memory and `persist_s` more until it is in a file; torch.save of
+the same arrays to the same disk; and, where a script is named that measures DLRover's flash checkpoint and
+prints one line of JSON, that script. Then saves to memory and to disk in turn without a gap, each of which is
+read back from its file and compared. The first save uses memory allocated beforehand, as in a PS; the second
+takes it meanwhile.
+
+    python benchmarks/checkpoint.py [--gib 1 --job-gib 1 4 --rounds 5 --pairs 200 --pair-mib 16]
         [--peer-python VENV/bin/python --peer-script flash_checkpoint.py --peer-rounds 3]
 
 Needs three times the size in memory, twice in /dev/shm and, in the temporary folder, twice the size beside
@@ -27,11 +31,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import checkpoint_job
 import numpy as np
+import psutil
 import torch
 
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.flash import (
+    CopyEnded,
     FlashCheckpoint,
     MemoryClaim,
     Persisted,
@@ -41,6 +48,7 @@ from dlrover_nb.core.runtime.flash import (
 )
 from dlrover_nb.core.runtime.flash.names import SHM, run_name
 from dlrover_nb.core.runtime.store import StorePart
+from dlrover_nb.core.runtime.store.cut import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +59,7 @@ JOB = "benchmark"
 ROW_FLOATS = 34  # of the built-in models with Adagrad: 17 values, 17 sums
 N_DENSE = 100_000
 LIMIT_S = 300.0
+N_CHECKPOINT = 4  # of each job
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -67,14 +76,14 @@ def make_part(n_byte: int, seed: int = 0) -> StorePart:
     return StorePart(np.arange(n_row), rng.random((n_row, ROW_FLOATS), np.float32), 0, dense)
 
 
-def results(flash: FlashCheckpoint, n: int) -> list[Persisted]:
-    """Wait for `n` files."""
-    found: list[Persisted] = []
+def results(flash: FlashCheckpoint, n: int, kind: type[Any] = Persisted) -> list[Any]:
+    """Wait for `n` files, or copies."""
+    found: list[Any] = []
     while len(found) < n:
         if not select.select([flash], [], [], LIMIT_S)[0]:
-            raise TimeoutError(f"{n - len(found)} files were not written within {LIMIT_S:g} s")
+            raise TimeoutError(f"{n - len(found)} of {kind.__name__} did not come within {LIMIT_S:g} s")
         for result in flash.poll():
-            if not isinstance(result, Persisted):
+            if not isinstance(result, kind):
                 raise RuntimeError(result.why)  # noqa: TRY004 - the reason of the failure
             found.append(result)
     return found
@@ -88,9 +97,9 @@ def is_equal(one: Image, other: Image) -> bool:
 class Speeds:
     """Saves and loads of one large part."""
 
-    def __init__(self, image: Image, folder: Path) -> None:
-        self.image, self.folder = image, folder
-        self.buffers = {name: np.zeros_like(array) for name, array in image.arrays.items()}
+    def __init__(self, whole: StorePart, folder: Path) -> None:
+        self.whole, self.image, self.folder = whole, checkpoint.image_of(whole), folder
+        self.buffers = {name: np.zeros_like(array) for name, array in self.image.arrays.items()}
         self.flash = FlashCheckpoint(JOB, folder, "ps-0")
         self.number = 0
         self.times: dict[str, list[float]] = {}
@@ -104,11 +113,18 @@ class Speeds:
             np.copyto(self.buffers[name], array)
 
     def save(self) -> None:
+        """Begin a save: what training waits for."""
         self.number += 1
-        part = self.flash.copy(self.number, self.image.header, self.image.arrays)
-        if part is None:
+        fill = Cut(self.whole).copy_to
+        if not self.flash.begin(self.number, self.image.header, self.image.arrays, fill):
             raise RuntimeError(f"no room for {self.image.header} in {SHM}")
-        self.part = part
+
+    def copied(self) -> None:
+        """Wait until it is in memory, and order its file."""
+        (ended,) = results(self.flash, 1, CopyEnded)
+        if ended.memory is None:
+            raise RuntimeError(ended.why)
+        self.part = ended.memory
         self.flash.persist(self.number, str(self.folder / "part"))
 
     def torch_save(self) -> None:
@@ -118,15 +134,17 @@ class Speeds:
     def first(self) -> None:
         """Save once into each buffer: one allocated beforehand, and a new one."""
         self.flash.expect(sum(array.nbytes for array in self.image.arrays.values()))
-        while self.flash._busy:  # noqa: SLF001 - a PS trains meanwhile
+        while self.flash._buffers.is_busy:  # noqa: SLF001 - a PS trains meanwhile
             time.sleep(0.01)
         for name in ("first_blocking_s", "unexpected_blocking_s"):
             self.note(name, seconds(self.save))
+            self.copied()
             results(self.flash, 1)
 
     def round(self) -> None:
         self.note("plain_copy_s", seconds(self.plain))
         self.note("blocking_s", seconds(self.save))
+        self.note("copied_s", seconds(self.copied))
         self.note("persist_s", seconds(lambda: results(self.flash, 1)))
         self.note("torch_save_s", seconds(self.torch_save))
         (self.folder / "torch.pt").unlink()
@@ -134,6 +152,7 @@ class Speeds:
     def loads(self) -> bool:
         """Read back from memory and from the file; whether both are equal to what was saved."""
         self.save()
+        self.copied()
         (done,) = results(self.flash, 1)
         self.note("load_memory_s", seconds(lambda: self._from_memory(copies=True)))
         self.note("load_file_s", seconds(lambda: self._from_file(done, copies=True)))
@@ -190,7 +209,7 @@ def peer(python: str, script: str, folder: Path) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     part = make_part(round(options.gib * (1 << 30)))
-    speeds = Speeds(checkpoint.image_of(part), folder)
+    speeds = Speeds(part, folder)
     peers = []
     try:
         speeds.first()
@@ -232,11 +251,33 @@ def beside(blocking_s: list[float], peers: list[dict[str, Any]]) -> dict[str, An
     }
 
 
+def jobs(sizes_gib: list[float], tmp: str | None) -> dict[str, Any]:
+    """Measure real jobs, one after the other, whose PS hold so much."""
+    found: dict[str, Any] = {"jobs": {}, "skipped": []}
+    for gib in sizes_gib:
+        name = "" if gib == 1 else f"_{gib:g}gib"
+        needed_gib, free_gib = (
+            checkpoint_job.MOST_COPIES * gib + 2,
+            psutil.virtual_memory().available / (1 << 30),
+        )
+        if needed_gib > free_gib:
+            found["skipped"].append(
+                f"{gib:g} GiB need {needed_gib:.1f} GiB of memory, {free_gib:.1f} are free"
+            )
+            continue
+        each = checkpoint_job.run(gib, N_CHECKPOINT, tmp)
+        found["jobs"][f"{gib:g}"] = each
+        for key in each[0]:
+            found[key + name] = round(statistics.median(one[key] for one in each), 3)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--gib", type=float, default=1.0)
+    parser.add_argument("--job-gib", type=float, nargs="*", default=[1.0, 4.0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--pair-mib", type=int, default=16)
@@ -245,6 +286,7 @@ def main() -> None:
     parser.add_argument("--peer-script", default="")
     parser.add_argument("--peer-rounds", type=int, default=3)
     options = parser.parse_args()
+    in_jobs = jobs(options.job_gib, options.tmp)
     with tempfile.TemporaryDirectory(prefix="dlb", dir=options.tmp) as name:
         claim = MemoryClaim(JOB, name)
         try:
@@ -253,7 +295,8 @@ def main() -> None:
             claim.close()
             free_memory(JOB, name)
     found["left_in_shm"] = len(list(SHM.glob(f"{run_name(JOB, name)}*")))
-    print(json.dumps({"benchmark": "checkpoint", "gib": options.gib, "cpus": os.cpu_count(), **found}))
+    about = {"benchmark": "checkpoint", "gib": options.gib, "cpus": os.cpu_count()}
+    print(json.dumps({**about, **in_jobs, **found}))
 
 
 if __name__ == "__main__":

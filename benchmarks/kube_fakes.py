@@ -373,7 +373,8 @@ def run_masters(kubeconfig: str, n_job: int) -> None:
 
 
 def _backend(api: Any, job: str) -> Any:
-    from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+    from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
+    from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.structs.capacity import Capacity, NodeShape
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec

@@ -40,6 +40,7 @@ import numpy as np
 import psutil
 import zmq
 
+from dlrover_nb.core.backends.local import backend
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
@@ -71,16 +72,6 @@ def plan(n_ps: int) -> ResourcePlan:
     return ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(n_ps, 0.5, PS_MIB))
 
 
-class StampingBackend(LocalBackend):
-    """Processes of this machine, of which workers run this file: they stamp their iterations."""
-
-    def _command(self, configuration: Path) -> list[str]:
-        is_worker = configuration.stem.startswith(Role.WORKER)
-        return (
-            [sys.executable, __file__, str(configuration)] if is_worker else super()._command(configuration)
-        )
-
-
 def run_node(config: str) -> int:
     """Run a worker that stamps its iterations; this file is then the program of its process."""
     from dlrover_nb.core.runtime import node, trainer
@@ -93,6 +84,17 @@ def run_node(config: str) -> int:
 
         trainer.Trainer = partial(trainer.Trainer, on_loss=stamp)  # type: ignore[misc, assignment]
         return node.main([config])
+
+
+def stamp_iterations() -> None:
+    """Let workers of jobs of this process begin here, with `run_node`."""
+    plain = backend._node_command  # noqa: SLF001 - there is no option for it
+
+    def command(argument: str) -> list[str]:
+        is_worker = Path(argument).stem.startswith(Role.WORKER)
+        return [sys.executable, __file__, argument] if is_worker else plain(argument)
+
+    backend._node_command = command  # noqa: SLF001 - as above
 
 
 def stamps(folder: Path) -> list[np.ndarray]:
@@ -110,7 +112,7 @@ class Job:
             spec,
             features,
             own_job.RunSetup(
-                StampingBackend(folder, cpus=4.0),
+                LocalBackend(folder, cpus=4.0),
                 folder,
                 history_url=f"sqlite:///{folder.parent / 'history.db'}",
                 clock=SystemClock(),
@@ -128,7 +130,7 @@ class Job:
 
     def fill(self, first: int, n_row: int) -> None:
         """Fill the only PS with ids from `first` on by pushing zero gradients: no value changes."""
-        now = self.until(lambda now: now.running == plan(1))
+        now = self.until(lambda now: now.running == self.spec.plan)
         (pid,) = (each.pid for each in now.nodes if each.role is Role.PS)
         context = zmq.Context()
         job, width = read_job(self.folder), self.spec.model.row_width
@@ -174,8 +176,8 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
     before = np.concatenate([s[(s >= start - seconds) & (s < start)] for s in all_stamps])
     during = np.concatenate([s[(s >= start) & (s < stop)] for s in all_stamps])
     rate = len(before) / seconds
-    pause_s, pause_at_s = _longest_gap(all_stamps, start - 0.1, stop + 1)
-    usual_s, _ = _longest_gap(all_stamps, start - seconds, start)
+    pause_s, pause_at_s = longest_gap(all_stamps, start - 0.1, stop + 1)
+    usual_s, _ = longest_gap(all_stamps, start - seconds, start)
     windows = np.arange(start, max(stop - 1.0, start + 0.05), 0.05)
     lowest = min(int(((during >= at) & (during < at + 1)).sum()) for at in windows)
     return {
@@ -183,7 +185,7 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
         "extra_pause_ms": round((pause_s - usual_s) * 1e3, 1),
         "pause_at_s": round(pause_at_s - start, 2),
         "pause_ms_master": round(each.master_pause_s * 1e3, 1),
-        "switch_gap_ms": round(_longest_gap(all_stamps, each.running_s - 1.5, stop)[0] * 1e3, 1),
+        "switch_gap_ms": round(longest_gap(all_stamps, each.running_s - 1.5, stop)[0] * 1e3, 1),
         "longest_gap_before_ms": round(usual_s * 1e3, 1),
         "iter_per_s_before": round(rate, 1),
         "throughput_dip": round(lowest / rate, 3),
@@ -192,7 +194,7 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
     }
 
 
-def _longest_gap(all_stamps: list[np.ndarray], start: float, stop: float) -> tuple[float, float]:
+def longest_gap(all_stamps: list[np.ndarray], start: float, stop: float) -> tuple[float, float]:
     """Return the longest time between two iterations of one worker, and when it began."""
     found = [(0.0, start)]
     for each in all_stamps:
@@ -211,7 +213,7 @@ def run(way: Migration, gib: float, seconds: float) -> dict[str, object]:
         spec = JobSpec(
             "migration", plan=plan(1), mode=Mode.MANUAL, n_epoch=10_000, checkpoint_every_s=0.0, migration=way
         )
-        features, n_row = _features(spec, gib)
+        features, n_row = wide_features(spec, gib)
         job = Job(folder, spec, features)
         try:
             job.fill(features.n_table_row - n_row, n_row)
@@ -237,7 +239,7 @@ def summary(moves: dict[str, dict[str, float]], suffix: str) -> dict[str, float]
     }
 
 
-def _features(spec: JobSpec, gib: float) -> tuple[FeatureSpec, int]:
+def wide_features(spec: JobSpec, gib: float) -> tuple[FeatureSpec, int]:
     """Return features with room for rows that are hardly trained, and the number of these."""
     features = make_features(spec.data, spec.model)
     n_row = int(gib * (1 << 30) / (8 * spec.model.row_width)) + 1
@@ -253,6 +255,7 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=12.0, help="before and after each change")
     options = parser.parse_args()
+    stamp_iterations()
     result: dict[str, object] = {str(way): run(way, options.gib, options.seconds) for way in Migration}
     moved = result[str(Migration.SEAMLESS)]
     result |= summary(moved, "")  # type: ignore[arg-type]  # as `run` returned it

@@ -15,6 +15,8 @@ import yaml
 from dlrover_nb.core.manifests.rights import (
     OPERATOR,
     SEE_NODES,
+    SEE_QUOTAS,
+    SEE_USE,
     SHIPPED,
     USER,
     VIEWER,
@@ -42,13 +44,14 @@ NODES_BINDING = {
         }
     ],
 }
+SEEN_BY_MASTERS = (SEE_NODES, SEE_USE, *SEE_QUOTAS)  # of the cluster, where its administrator grants it
 TABLES = {
     "user": USER,
     "operator": OPERATOR,
     "viewer": VIEWER,
     "master": master_rights("JOB"),
     "master in an ElasticJob": owner_rights("JOB", "ElasticJob"),
-    "nodes": (SEE_NODES,),
+    "nodes": SEEN_BY_MASTERS,
 }
 
 
@@ -60,7 +63,7 @@ def files() -> dict[str, str]:
         + yaml.safe_dump_all(roles, sort_keys=False, default_flow_style=None, width=118),
         "components/nodes/nodes.yaml": HEAD
         + yaml.safe_dump_all(
-            [role("dlrover-nb-nodes", [SEE_NODES]), NODES_BINDING],
+            [role("dlrover-nb-nodes", SEEN_BY_MASTERS), NODES_BINDING],
             sort_keys=False,
             default_flow_style=None,
             width=118,

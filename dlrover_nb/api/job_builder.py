@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.structs.resources import Role
 
@@ -66,8 +67,13 @@ class JobBuilder:
             Of `count`, `cpu` and `memory_mib` those that differ from the default; of an external job's role
             also the other keys that it has in a job file (`image`, `env`, `ends_job`, `together_with`,
             `apart_from`).
+
+        Raises
+        ------
+        InvalidValueError
+            When the command is no text that a shell could split, and no list.
         """
-        words = shlex.split(command) if isinstance(command, str) else list(command)
+        words = _words(name, command)
         said = _written(settings) | ({"command": words} if words else {})
         if name not in set(Role):
             others = [each for each in self._external.get("roles", ()) if each["name"] != name]
@@ -99,6 +105,16 @@ class JobBuilder:
     def _external(self) -> Mapping[str, Any]:
         external: Mapping[str, Any] = self.content.get("external", {})
         return external
+
+
+def _words(role: str, command: str | Sequence[str]) -> list[str]:
+    """Return the program and its arguments."""
+    try:
+        return shlex.split(command) if isinstance(command, str) else list(command)
+    except (ValueError, TypeError) as error:
+        raise InvalidValueError(
+            f"the command of {role} must be a text as in a shell or a list of words, got {command!r}: {error}"
+        ) from error
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 - whatever a job file may hold

@@ -123,10 +123,10 @@ class Session:
         with self._lock:
             self._link.call("reached", {"caller": self.caller, "reached": reached})
 
-    def tell_evaluation(self, auc: float, log_loss: float, n_sample: int) -> None:
-        """Tell the quality of the trained model on rows that were held out."""
+    def tell_evaluation(self, auc: float, log_loss: float, n_sample: int, after: int = 0) -> None:
+        """Tell the quality of the model on held-out rows: after a pass, or (0) when it is trained."""
         with self._lock:
-            fields = {"auc": auc, "log_loss": log_loss, "n_sample": n_sample}
+            fields = {"auc": auc, "log_loss": log_loss, "n_sample": n_sample, "after": after}
             self._link.call("evaluated", {"caller": self.caller, **fields})
 
     def tell_model(self, url: str, sha256: str, n_row: int, n_byte: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -14,10 +15,18 @@ HISTORY_VAR = "DLROVER_NB_HISTORY"  # variable: the URL of a team's history
 
 
 def state_folder() -> Path:
-    """Return the user's private folder for what must outlive a process."""
+    """Return the user's private folder for what must outlive a process.
+
+    Raises
+    ------
+    BackendError
+        When it is not this user's, as where another user's HOME is kept.
+    """
     folder = platformdirs.user_state_path("dlrover-nb", appauthor=False)
     with writing_to(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.R_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
     return folder
 
 

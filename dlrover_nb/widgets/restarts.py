@@ -20,4 +20,7 @@ def restart_facts(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str,
     from dlrover_nb.core.external.restarts import foretold, words  # noqa: PLC0415 - few jobs are external
 
     found = foretold(external, snapshot.nodes, plan, in_place=bool(snapshot.resizes_in_place))
-    return (("the change", words(found, external)),) if found else ()
+    train = snapshot.train
+    kept = train.n_sample_kept
+    n_repeated = None if kept is None else max(train.n_sample_done - kept, 0)
+    return (("the change", words(found, external, n_repeated)),) if found else ()

@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.summary import left_of
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
+from dlrover_nb.widgets.host_wishes import host_blocks
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
 from dlrover_nb.widgets.wait_lines import text_of
 
@@ -137,6 +138,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         facts.append(("reported", reported_words(snapshot, snapshot.reported)))
     if snapshot.stop is not None and not snapshot.phase.is_final:
         facts.append(("early stop", snapshot.stop.words))
+    if snapshot.quota is not None and not snapshot.phase.is_final:
+        facts.append(("queue", snapshot.quota.words))
     if snapshot.pins:
         facts.insert(4, ("pinned", str(snapshot.pins)))
     if snapshot.began_from is not None:
@@ -215,6 +218,8 @@ def fit_words(fit: FitReport | None) -> str:
     """Describe the data behind the fit."""
     if fit is None:
         return "none yet: no steady samples"
+    if not fit.n_sample:
+        return fit.note
     return (
         f"{fit.n_sample} steady samples of {fit.n_plan} plan{'s' * (fit.n_plan != 1)}, "
         f"mean error {units.percent(fit.mape, 1)}. {fit.note}"
@@ -224,7 +229,8 @@ def fit_words(fit: FitReport | None) -> str:
 def evaluation_words(snapshot: JobSnapshot) -> str:
     """Describe the model's quality on held-out rows."""
     told = [f"after pass {each.n_pass}: {each.evaluation}" for each in snapshot.rounds[-1:]]
-    return str(snapshot.evaluation) if snapshot.evaluation is not None else "".join(told) or "not yet"
+    nothing = "none" if snapshot.phase.is_final else "not yet"
+    return str(snapshot.evaluation) if snapshot.evaluation is not None else "".join(told) or nothing
 
 
 def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -277,7 +283,8 @@ def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     more = f"{n_more} more nodes, ready and with less memory in use, are not shown." if n_more else ""
     note = " ".join(filter(None, (more, _limits_note(nodes))))
     waits = (Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING) for line in waits_told(nodes))
-    return (Table("Nodes", head, tuple(_node_row(n) for n in shown), note), *waits)
+    table = Table("Nodes", head, tuple(_node_row(n) for n in shown), note)
+    return (table, *waits, *host_blocks(shown))
 
 
 def _outstanding(nodes: Sequence[NodeView]) -> tuple[NodeView, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
+from dlrover_nb.widgets.host_wishes import host_blocks
 from dlrover_nb.widgets.plans import (
     PREDICTED_NOW,
     WHEN_PROPOSED,
@@ -52,6 +53,9 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
     blocks += [*_runner_up_blocks(e, money), *_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
     if snapshot.began_from is not None:
         blocks.append(Paragraph(f"The job began from {snapshot.began_from}.", Tone.HINT))
+    blocks += host_blocks(snapshot.nodes)
+    if snapshot.quota is not None and not snapshot.phase.is_final:
+        blocks.append(Paragraph(f"{snapshot.quota.words}.", Tone.HINT))
     if e.evidence:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:

@@ -93,3 +93,9 @@ def test_what_cannot_be_is_refused_as_in_a_file(builder, why):
 
 def test_the_example_of_its_documentation_holds():
     assert doctest.testmod(job_builder).failed == 0
+
+
+@pytest.mark.parametrize("command", ["python 'train.py", 5])
+def test_a_command_that_no_shell_could_split_is_refused_with_its_role(command):
+    with pytest.raises(InvalidValueError, match="command of ps"):
+        JobBuilder("ads").role("ps", command)

@@ -21,6 +21,8 @@ from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import (
     OPERATOR,
     SEE_NODES,
+    SEE_QUOTAS,
+    SEE_USE,
     SHIPPED,
     USER,
     VIEWER,
@@ -164,7 +166,10 @@ def test_each_role_may_do_what_its_table_says_and_nothing_else(team, who):
         "user": (lambda: config.new_client_from_config(cluster.alice), USER),
         "operator": (lambda: as_account(cluster, f"{account}:operator"), (*OPERATOR, SEE_NODES)),
         "viewer": (lambda: as_account(cluster, f"{account}:viewer"), (*VIEWER, SEE_NODES)),
-        "master's account": (lambda: as_account(cluster, f"{account}:ads-master"), (SEE_NODES,)),
+        "master's account": (
+            lambda: as_account(cluster, f"{account}:ads-master"),
+            (SEE_NODES, SEE_USE, *SEE_QUOTAS),
+        ),
     }[who]
     asks = api()
     allowed = {what for what in EVERYTHING if may(asks, namespace, *what)}

@@ -35,8 +35,8 @@ def shared_state():
 class Place:
     """A namespace with this machine's files as its default image, and a client connected to it."""
 
-    def __init__(self, cluster, namespace, state, monkeypatch):
-        self.test_cluster, self.namespace, self._state = cluster, namespace, state
+    def __init__(self, cluster, namespace, state, monkeypatch, *, mount=STATE):
+        self.test_cluster, self.namespace, self._state, self._mount = cluster, namespace, state, mount
         self.core = core_api(cluster)
         self._monkeypatch = monkeypatch
         self.batch = client.BatchV1Api(self.core.api_client)
@@ -46,7 +46,7 @@ class Place:
 
     def _defaults(self):
         files = host_files()
-        volume = {"mount": STATE, "host_path": str(self._state)}
+        volume = {"mount": self._mount, "host_path": str(self._state)}
         defaults = {**files, "volumes": [*files["volumes"], volume]}
         return {"metadata": {"name": "dlrover-nb"}, "data": {"defaults.yaml": yaml.safe_dump(defaults)}}
 
@@ -151,6 +151,14 @@ def is_of(metadata, job):
 def place(nodes, namespace, shared_state, monkeypatch):
     """Return a fresh namespace of the cluster with nodes, and a client in it."""
     place = Place(nodes, namespace(nodes), shared_state, monkeypatch)
+    yield place
+    place.clear()
+
+
+@pytest.fixture
+def place_without_state(nodes, namespace, shared_state, monkeypatch):
+    """Return the same without a volume for the state, so no file outlives a pod; what is shared is at /seed."""
+    place = Place(nodes, namespace(nodes), shared_state, monkeypatch, mount="/seed")
     yield place
     place.clear()
 

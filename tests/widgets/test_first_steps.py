@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.snapshot import NodePhase
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.status import status_view
+from dlrover_nb.widgets.status import evaluation_words, fit_words, status_view
 
 TRAINED = builders.snapshot()
 STARTING = replace(
@@ -59,3 +59,15 @@ def test_the_live_view_draws_the_chart_with_the_first_steps() -> None:
     view.view_model.fetch()
     screen._show(view.view_model.state())
     assert (waits.text, waits.visible, chart.visible) == ("", False, True)
+
+
+def test_a_model_that_learnt_from_other_jobs_alone_has_no_error_of_this_job() -> None:
+    assert TRAINED.fit is not None
+    note = "No plan was measured yet; the predictions come from similar finished jobs."
+    assert fit_words(replace(TRAINED.fit, n_sample=0, n_plan=0, mape=0.0, note=note)) == note
+
+
+def test_a_job_that_ended_without_an_evaluation_does_not_promise_one() -> None:
+    bare = replace(TRAINED, evaluation=None, rounds=())
+    assert evaluation_words(bare) == "not yet"
+    assert evaluation_words(replace(bare, phase=JobPhase.FAILED)) == "none"

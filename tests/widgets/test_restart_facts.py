@@ -43,6 +43,10 @@ def test_a_proposal_and_a_question_say_what_their_plan_restarts() -> None:
     ((name, told),) = restart_facts(snapshot, proposal.candidate.plan)
     assert "restarts worker-0" in told
     assert "last checkpoint" in told
+    assert "by now" not in told
+    known = replace(snapshot, train=replace(snapshot.train, n_sample_kept=snapshot.train.n_sample_done - 70))
+    ((_, more),) = restart_facts(known, proposal.candidate.plan)
+    assert "(70 rows by now)" in more
     assert told in str(plans_view(snapshot).blocks)
     assert told in str(proposal_blocks(proposal, snapshot))
     plan = proposal.candidate.plan

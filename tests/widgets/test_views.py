@@ -10,6 +10,7 @@ import pytest
 
 from dlrover_nb.core.history.scores import scoreboard
 from dlrover_nb.core.structs.decisions import BreakEven, Outcome, TermShare
+from dlrover_nb.core.structs.host_wish import HostWish
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
 from dlrover_nb.core.structs.resources import Role
@@ -252,6 +253,17 @@ def test_nodes_that_wait_stand_as_such_and_each_reason_below_with_its_nodes():
         f"Waiting: {INSUFFICIENT} (worker-8, worker-9)",
         "Waiting for room: ps-9",
     ]
+
+
+def test_hosts_are_shown_in_status_and_why_where_nodes_were_wished_on_one():
+    nodes = list(b.snapshot().nodes)
+    nodes[0] = replace(nodes[0], wish=HostWish("node2", "load 20% with it against 80%", "node3"))
+    snapshot = b.snapshot(nodes=tuple(nodes))
+    for view in (status_view(snapshot, None), why_view(explanation(), snapshot)):
+        (table,) = (block for block in view.blocks if isinstance(block, Table) and block.title == "Hosts")
+        assert table.rows == ((nodes[0].id, "node2", "node3", "load 20% with it against 80%"),)
+    without = why_view(explanation(), b.snapshot())
+    assert not any(isinstance(block, Table) and block.title == "Hosts" for block in without.blocks)
 
 
 def test_what_a_job_began_from_is_shown_and_its_rows_are_not_counted_as_speed():

@@ -52,12 +52,12 @@ def read_status(body: bytes) -> TrainerStatus | None:
     metrics = tuple((each.name, each.value) for each in told.metrics or ())
     try:
         return TrainerStatus(
-            told.last_updated_time.timestamp(),
+            told.last_updated_time.astimezone(UTC).timestamp(),
             told.progress_percentage,
             told.estimated_remaining_seconds,
             metrics,
         )
-    except InvalidValueError as error:
+    except (InvalidValueError, OverflowError) as error:  # the latter: no year of UTC
         raise WireError(str(error)) from error
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CPU_WEIGHT, MEMORY_WEIGHT = 0.7, 0.3  # alpha of the paper
 LIGHT_PART, LIGHT_WEIGHT = 1 / 3, 0.95  # of the hosts, of the weight
+_HALVINGS = 50  # of an interval of length 1: about the precision of a float
 
 
 def host_load(cpu: float, memory: float) -> float:
@@ -52,17 +53,22 @@ def host_weights(loads: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=64)
 def _ratio(n_host: int) -> float:
-    """Return the q by which the first third of n terms of 1, q, q**2... holds `LIGHT_WEIGHT` of the sum."""
+    """Return the q by which the first third of n terms of 1, q, q**2... holds `LIGHT_WEIGHT` of the sum.
+
+    That share falls in q, so halving an interval finds it; SciPy would cost a master its import.
+    """
     n_light = light_hosts(n_host)
     if n_light == n_host:
         return 1.0
-    from scipy.optimize import brentq  # noqa: PLC0415 - see `core.numerics`
-
-    def missing(q: float) -> float:
-        powers = q ** np.arange(n_host)
-        return float(powers[:n_light].sum() / powers.sum()) - LIGHT_WEIGHT
-
-    return float(brentq(missing, 1e-9, 1.0, xtol=1e-14))
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        powers = middle ** np.arange(n_host)
+        if powers[:n_light].sum() > LIGHT_WEIGHT * powers.sum():
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 def light_hosts(n_host: int) -> int:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import Written
+    from dlrover_nb.core.structs.host_wish import HostWish
     from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.queue_quota import QueueQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,24 @@ class ResizingBackend(Backend, Protocol):
 
     def allotted(self) -> tuple[NodeAllotted, ...]:
         """Return what became of requests since the last call, each once."""
+        ...
+
+
+@runtime_checkable
+class PlacingBackend(Backend, Protocol):
+    """A backend that wishes for hosts, by the load of all; elsewhere the cluster alone places nodes."""
+
+    def host_wishes(self) -> Mapping[str, HostWish]:
+        """Return the wishes of present nodes that have one, by their names; return at once."""
+        ...
+
+
+@runtime_checkable
+class QueuedBackend(Backend, Protocol):
+    """A backend whose cluster may keep a queue with quotas of its own."""
+
+    def queue(self) -> QueueQuota | None:
+        """Return what the job's queue admits, as last read; None: it has none. Return at once."""
         ...
 
 

@@ -29,7 +29,7 @@ from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, writ
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
-from dlrover_nb.core.runtime.flash import MemoryClaim, run_name
+from dlrover_nb.core.runtime.flash import MemoryClaim, read_url, run_name
 from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.fixed_roles import capacity_left, check_job_fits, limits_left
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import SystemClock
     from dlrover_nb.core.driver.backend import ExternalBackend
+    from dlrover_nb.core.runtime.orders import Manifest
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
@@ -74,6 +75,8 @@ class Surroundings:
         Calls of its programs; their HTTP threads wait there.
     features
         Columns of its data, where they are known.
+    on_origin
+        Called with the encoding of rows and the checkpoint that the job begins from, before any node starts.
     """
 
     folder: Path
@@ -85,6 +88,7 @@ class Surroundings:
     namespace: str = ""
     calls: ServiceQueue = field(default_factory=ServiceQueue)
     features: FeatureSpec = NO_FEATURES
+    on_origin: Callable[[FeatureSpec, Manifest], None] = lambda _features, _origin: None
 
 
 Composed: TypeAlias = tuple[ExternalMaster, ExternalLogs, ExternalInputs]
@@ -144,7 +148,10 @@ def begin_composed(
         features, began_from = around.features, None
         if origin is not None:
             features, began_from = origin.features, origin.began_from
+            for url, sha256 in origin.checkpoint.manifest.files:
+                read_url(url, sha256)  # here: workers that cannot read it would start again and again
             (around.folder / ORIGIN_FILE).write_bytes(to_json(origin.checkpoint.manifest))
+            around.on_origin(features, origin.checkpoint.manifest)
         job = JobFile(spec, features, clock.now_s(), around.url, "", "", began_from, clock.anchor)
         write_job(around.folder, job)
         recorded = _recorded(spec, around, held)

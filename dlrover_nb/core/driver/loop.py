@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Generic
 
 from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.driver import job_snapshot
+from dlrover_nb.core.driver.backend import PlacingBackend, QueuedBackend
 from dlrover_nb.core.driver.capacity_watcher import CapacityWatcher
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.executor import OrderExecutor, begun
@@ -297,6 +298,12 @@ class JobLoop(Generic[ActionT]):
             folder=str(self._parts.folder),
             began_from=self._parts.began_from,
         )
+        if isinstance(self._backend, PlacingBackend):
+            wishes = self._backend.host_wishes()
+            nodes = tuple(replace(node, wish=wishes.get(node.id)) for node in snapshot.nodes)
+            snapshot = replace(snapshot, nodes=nodes)
+        if isinstance(self._backend, QueuedBackend):
+            snapshot = replace(snapshot, quota=self._backend.queue())
         is_told = self._denied and not snapshot.phase.is_final
         return replace(snapshot, message=self._denied) if is_told else snapshot
 

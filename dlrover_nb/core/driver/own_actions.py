@@ -128,6 +128,7 @@ class OwnActions:
             folder=str(self._folder),
             public_key=self._job.public_key,
             secret_key=self._job.secret_key,
+            avoid=order.avoid,
             starts_gently=order.gently,
         )
         try:

@@ -1,7 +1,7 @@
 """The receiver of Kubeflow Trainer's protocol of training progress (`core.client.trainer_status`).
 
-Unlike Kubeflow's the connection is plain HTTP, as for all reports of programs to their master: a client takes
-the scheme from the address.
+As Kubeflow's the connection is HTTPS, with a certificate of the job's own (`certificate`). Plain HTTP, which
+all other reports of programs to their master use, is answered too.
 """
 
 from __future__ import annotations

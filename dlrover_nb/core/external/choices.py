@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
+from dlrover_nb.core.external import early_stop
 from dlrover_nb.core.structs.actions import AdjustBatches
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.resources import Role
@@ -37,7 +38,8 @@ def apply_choice(state: ExternalState, choice: UserChoice) -> str:
         case ShardChoice():
             return _resolve(_ledger(state, choice), choice) + why
         case FinishChoice():
-            _ledger(state, choice).close()
+            _ledger(state, choice)
+            early_stop.end(state, str(choice))
             return f"{choice}; the current shards are trained, then the programs end"
         case _ as never:
             assert_never(never)

@@ -47,7 +47,7 @@ class ElasticState(ReportedState):
         is_of_others = {node for node, _ in self.batch_sizes} != set(self.worlds.now.members)
         if self.batch_sizes and is_of_others and self._spec.global_batch is not None:
             self.batch_sizes = self.batch_times = ()
-            self._emit(BatchSizesSet(at_s, ()))
+            self.emit(BatchSizesSet(at_s, ()))
 
     def _send_environments(self) -> None:
         """Order the variables of the last rendezvous for all of its members."""

@@ -42,7 +42,7 @@ class LossState(ElasticState):
             )
             return
         reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last else 0.0)
-        self._emit(NodeOutOfMemory(at_s, node.id, node.role, reached_mib))
+        self.emit(NodeOutOfMemory(at_s, node.id, node.role, reached_mib))
         own = self.target.role(node.role)
         if self.phase.is_final or own.memory_mib > node.memory_mib:
             return

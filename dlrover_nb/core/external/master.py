@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.external import beside, choices, service_calls, shapes
+from dlrover_nb.core.external import beside, choices, early_stop, service_calls, shapes
 from dlrover_nb.core.external.losses import LossState
 from dlrover_nb.core.external.node_set import trains
 from dlrover_nb.core.external.recovery_record import StopRecord
@@ -75,7 +75,7 @@ class ExternalMaster(LossState):
     def start(self, at_s: float) -> tuple[ExternalOrder, ...]:
         """Begin: order the nodes of the first plan."""
         self._aim(self._spec.plan, at_s)
-        self._emit(PhaseChanged(at_s, JobPhase.STARTING))
+        self.emit(PhaseChanged(at_s, JobPhase.STARTING))
         return self._settle(at_s)
 
     def resume(self, record: ExternalRecord, at_s: float) -> tuple[ExternalOrder, ...]:
@@ -91,7 +91,7 @@ class ExternalMaster(LossState):
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:
         """Work towards `plan` from now on; a pending plan is given up for it."""
         if self.should_stop:
-            self._emit(PlanFailed(at_s, plan, "the job is about to end"))
+            self.emit(PlanFailed(at_s, plan, "the job is about to end"))
         elif self._change_since_s is None or self.target != plan or self._is_fallback:
             self._give_up("a newer decision replaced it", at_s)
             self._aim(plan, at_s)
@@ -126,14 +126,14 @@ class ExternalMaster(LossState):
         before = self.batch_sizes
         self._note(choices.apply_choice(self, choice), at_s)
         if self.batch_sizes != before:
-            self._emit(BatchSizesSet(at_s, self.batch_sizes))
+            self.emit(BatchSizesSet(at_s, self.batch_sizes))
         return self._settle(at_s)
 
     def mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[ExternalOrder, ...]:
         """Give workers other batch sizes, if their programs ask; raises as `choices.adjust_batches`."""
         self._note(choices.adjust_batches(self, choice), at_s)
-        self._emit(BatchSizesSet(at_s, self.batch_sizes))
-        self._emit(MitigationEnded(at_s, choice.decision))
+        self.emit(BatchSizesSet(at_s, self.batch_sizes))
+        self.emit(MitigationEnded(at_s, choice.decision))
         return self._settle(at_s)
 
     def on_exit(  # noqa: PLR0913 - what is known of it, by keyword
@@ -177,7 +177,8 @@ class ExternalMaster(LossState):
                 self._heard |= {sample.node, told.node}
             self._measure_pause(at_s - sample.window_s, at_s)
             self._check_plan_applied(at_s)
-            self._emit(NodeReported(at_s, sample, self.running))
+            self.emit(NodeReported(at_s, sample, self.running))
+            early_stop.add_loss(self, sample, at_s)
         return self._settle(at_s)
 
     def on_call(self, call: ServiceCall, at_s: float) -> tuple[ServiceAnswer, tuple[ExternalOrder, ...]]:
@@ -236,7 +237,7 @@ class ExternalMaster(LossState):
         n_done = self.train_counts.n_sample_done
         if n_done != n_told and at_s >= told_at_s + PROGRESS_EVERY_S:
             self._progress_told = at_s, n_done
-            self._emit(ProgressMade(at_s, n_done))
+            self.emit(ProgressMade(at_s, n_done))
         return self._settle(at_s)
 
     def _check_late_nodes(self, at_s: float) -> None:
@@ -266,7 +267,18 @@ class ExternalMaster(LossState):
             if all(node.is_finished for node in workers) or at_s > self._stop.since_s + STOP_LIMIT_S:
                 self._end(JobPhase.STOPPED, self._stop.message, at_s)
         elif self._has_succeeded:
-            self._end(JobPhase.SUCCEEDED, "", at_s)
+            self._end(JobPhase.SUCCEEDED, self.quality.ended or self._not_reported, at_s)
+
+    @property
+    def _not_reported(self) -> str:
+        """What is missing of the samples of a job whose programs ended well; it may be that none reported."""
+        counts = self.train_counts
+        if counts.n_sample_done >= counts.n_sample_total:
+            return ""
+        return (
+            f"its programs ended with exit code 0, and reported {counts.n_sample_done:,} of "
+            f"{counts.n_sample_total:,} samples; `logs` shows whether they trained more"
+        )
 
     def _start_missing(self, at_s: float) -> None:
         if self._external.framework is Framework.DDP and self.is_over:
@@ -317,7 +329,7 @@ class ExternalMaster(LossState):
         if self._is_in_place and self._change_since_s is not None:
             pause_s = 0.0 if self._applied is None else self._pause_s
             if not self._is_fallback:
-                self._emit(PlanApplied(at_s, self.target, pause_s))
+                self.emit(PlanApplied(at_s, self.target, pause_s))
             self._applied, self._change_since_s = self.target, None
         if self._is_in_place:
             self._set_phase(JobPhase.TRAINING, at_s)

@@ -91,7 +91,7 @@ class OperatorManagedMaster(ExternalMaster):
         if self._is_in_place and self._change_since_s is not None:
             pause_s = 0.0 if self._applied is None else self._pause_s
             if not self._is_fallback:
-                self._emit(PlanApplied(at_s, self.target, pause_s))
+                self.emit(PlanApplied(at_s, self.target, pause_s))
             self._applied, self._change_since_s = self.target, None
         if self._is_in_place:
             self._set_phase(JobPhase.TRAINING, at_s)

@@ -34,12 +34,8 @@ if TYPE_CHECKING:
 
 CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
 REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"
-CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)  # where distributions keep them; clients load them even where the address is plain HTTP
+TRUSTED_VAR = "DLROVER_NB_CERTIFICATE_FILE"  # names the file with the certificate of the master's HTTP
+HTTPS_PORT_VAR = "DLROVER_NB_HTTPS_PORT"  # where its HTTPS has another port than its HTTP
 BEGINS = "dlrover-nb: the program begins"  # written before each start: later lines are of another program
 LINGER_S, TERM_S = 15, 10
 
@@ -59,11 +55,10 @@ while :; do
   done
   unset IFS; set +f
   u=$(cat "${REPORT_FILE_VAR}" 2>/dev/null)
-  if [ "$u" ] && [ "${TOKEN_FILE_VAR}" ]; then
-    export {URL_VAR}="${{u%/v1/*}}{TRAINER_PATH}?node=${NODE_VAR}"
-    for u in {" ".join(CERTIFICATES)}; do
-      if [ -r "$u" ]; then export {CERTIFICATE_VAR}="$u"; break; fi
-    done
+  if [ "$u" ] && [ "${TOKEN_FILE_VAR}" ] && [ -r "${TRUSTED_VAR}" ]; then
+    u=https${{u#http}}; u=${{u%/v1/*}}
+    [ -z "${HTTPS_PORT_VAR}" ] || u=${{u%:*}}:${HTTPS_PORT_VAR}
+    export {URL_VAR}="$u{TRAINER_PATH}?node=${NODE_VAR}" {CERTIFICATE_VAR}="${TRUSTED_VAR}"
   fi
   echo "{BEGINS}" >&2
   "$@" & p=$!

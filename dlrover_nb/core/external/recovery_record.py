@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from dlrover_nb.core.deadline.loss_windows import LossWindows
 from dlrover_nb.core.external.shard_account import ProcessesRecord, RestoredRecord
 from dlrover_nb.core.external.worlds import World
 from dlrover_nb.core.structs.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
@@ -11,7 +12,7 @@ from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - as ab
 from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - as above
 from dlrover_nb.core.structs.reported import TrainerStatus  # noqa: TC001 - as above
 from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
-from dlrover_nb.core.structs.snapshot import Evaluation  # noqa: TC001 - as above
+from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound  # noqa: TC001 - as above
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,30 @@ class StopRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class QualityRecord:
+    """What was measured so far.
+
+    Parameters
+    ----------
+    rounds
+        Evaluations after passes, oldest first.
+    losses
+        Of training, where the rule reads them.
+    ended
+        Why no more rows are trained, though some are left; empty: they are.
+    """
+
+    rounds: tuple[EvaluationRound, ...] = ()
+    losses: LossWindows = field(default_factory=LossWindows)
+    ended: str = ""
+
+    @property
+    def lasting(self) -> QualityRecord:
+        """It without the open window of losses, which changes with each report; a master begins it anew."""
+        return replace(self, losses=LossWindows(self.losses.points))
+
+
+@dataclass(frozen=True, slots=True)
 class ServicesRecord:
     """The lasting state of services for programs, beside the ledger of shards, which has a log of its own."""
 
@@ -51,6 +76,7 @@ class ServicesRecord:
     evaluation: Evaluation | None = None
     reported: TrainerStatus | None = None
     batch_times: tuple[tuple[str, int], ...] = ()
+    quality: QualityRecord = field(default_factory=QualityRecord)
 
 
 @dataclass(frozen=True, slots=True)

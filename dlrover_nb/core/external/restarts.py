@@ -183,8 +183,14 @@ def _differ(spec: ExternalSpec, members: tuple[list[Member], list[Member]], node
     )
 
 
-def words(found: Restarts, spec: ExternalSpec) -> str:
-    """Return the change in one sentence, and what it costs."""
+def words(found: Restarts, spec: ExternalSpec, n_repeated: int | None = None) -> str:
+    """Return the change in one sentence, and what it costs.
+
+    Parameters
+    ----------
+    n_repeated
+        Rows done since the programs' last checkpoint; None: the master does not know of one.
+    """
     is_elastic = spec.framework is Framework.DDP
     one_by_one = ", one at a time as their successors join" if is_elastic and found.started else ""
     parts = [
@@ -194,8 +200,9 @@ def words(found: Restarts, spec: ExternalSpec) -> str:
         f"restarts {_named(found.restarted)}" if found.restarted else "",
         f"does not disturb {_named(found.kept)}" if found.kept else "",
     ]
+    by_now = "" if n_repeated is None else f" ({n_repeated:,} rows by now)"
     cost = (
-        "programs that restart go on from their own last checkpoint, and do again what came after it"
+        f"programs that restart go on from their own last checkpoint, and do again what came after it{by_now}"
         if found.restarted
         else "no step is lost"
         if is_elastic or not found.stopped

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
-from dlrover_nb.core.external import elastic
+from dlrover_nb.core.external import early_stop, elastic
 from dlrover_nb.core.external.worlds import Request
 from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -92,6 +92,7 @@ def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
         stale=state.account.stale(call.caller, call.done, call.holding),
         n_accumulate=part.times,
         outdated_world=state.worlds.now.number if state.should_stop else state.outdated_world,
+        evaluate_after=early_stop.due(state),
     )
 
 
@@ -124,7 +125,11 @@ def _on_reached(state: ExternalState, call: StepReached) -> ServiceAnswer:
 
 
 def _on_evaluated(state: ExternalState, call: Evaluated) -> ServiceAnswer:
-    state.evaluation = Evaluation(call.auc, call.log_loss, call.n_sample)
+    found = Evaluation(call.auc, call.log_loss, call.n_sample)
+    if not call.after:
+        state.evaluation = found
+    elif (at_s := state.account.heard_s.get(call.caller.owner)) is not None:  # its node is one of the job's
+        early_stop.add_round(state, call.after, found, at_s)
     return CallNoted()
 
 
@@ -152,6 +157,7 @@ def _on_model(state: ExternalState, call: ModelKept) -> ServiceAnswer:
 
 def _on_restored(state: ExternalState, call: RowsRestored) -> ServiceAnswer:
     state.account.restore(call.caller, call.rows, call.number, rendezvous=state.n_rendezvous)
+    early_stop.restored(state)
     return CallNoted()
 
 

@@ -21,7 +21,7 @@ peers have trained since, and one to another account is refused, since their par
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.services import Caller, Held, Reached, RowsTrained
+    from dlrover_nb.core.structs.shards import ShardCounts
 
 SILENT_S = 60.0  # a process reports every second or two, but may be stopped for a while by its host
 MOST_ENDED = 4096  # leases that ended lately: each process repeats its last request only
@@ -42,7 +43,7 @@ MOST_ENDED = 4096  # leases that ended lately: each process repeats its last req
 
 @dataclass(frozen=True, slots=True)
 class RestoredRecord:
-    """The last start of the programs that loaded parameters, or found none.
+    """Checkpoints of programs: the last start that loaded parameters, or found none, and the newest since.
 
     Parameters
     ----------
@@ -52,11 +53,15 @@ class RestoredRecord:
         Places that did, each with the process and its number of that request.
     digest
         Of the account of rows; empty: none was found.
+    n_kept
+        Samples that the newest account contains which programs loaded, or asked for to keep it with their
+        parameters: what came after it is done again by those that restart. None: they do neither.
     """
 
     rendezvous: int = 0
     by: tuple[tuple[str, str], ...] = ()
     digest: str = ""
+    n_kept: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +225,12 @@ class ShardAccount:
         lost = {(each.shard, each.grant) for each in done} - known - self._ended.keys()
         return tuple(sorted(lost | (set(holding) - known)))
 
+    def counts(self) -> ShardCounts | None:
+        """Return the samples done; None before a program has asked for rows."""
+        if self.ledger is None:
+            return None
+        return replace(self.ledger.counts(), n_sample_kept=self.restored.n_kept)
+
     @property
     def has_rows(self) -> bool:
         """Whether a shard can be granted now, as far as is known."""
@@ -234,7 +245,9 @@ class ShardAccount:
 
     def rows(self) -> str:
         """Return the account of rows at this moment."""
-        return to_json(self._begun(0).checkpoint()).decode()
+        ledger = self._begun(0)
+        self.restored = replace(self.restored, n_kept=ledger.counts().n_sample_done)
+        return to_json(ledger.checkpoint()).decode()
 
     def restore(self, caller: Caller, rows: str, number: int, *, rendezvous: int) -> None:
         """Go back to the account of rows of loaded parameters, once for all processes of one start.
@@ -260,7 +273,10 @@ class ShardAccount:
         elif is_first and self.ledger is not None:
             self.ledger.restore()
         by = {caller.place: act} if is_first else by | {caller.place: act}
-        self.restored = RestoredRecord(rendezvous, tuple(sorted(by.items())), digest)
+        n_kept = self.restored.n_kept
+        if is_first:
+            n_kept = 0 if self.ledger is None else self.ledger.counts().n_sample_done
+        self.restored = RestoredRecord(rendezvous, tuple(sorted(by.items())), digest, n_kept)
 
     # parts
 

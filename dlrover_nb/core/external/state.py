@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external.node_set import ExternalNodes, is_worker, trains
-from dlrover_nb.core.external.recovery_record import ExternalRecord, ServicesRecord
+from dlrover_nb.core.external.recovery_record import ExternalRecord, QualityRecord, ServicesRecord
 from dlrover_nb.core.external.shard_account import ShardAccount
 from dlrover_nb.core.external.shares import Speeds, even
 from dlrover_nb.core.external.step_rates import StepRates
@@ -22,6 +22,7 @@ from dlrover_nb.core.structs.events import (
     PlanApplied,
     PlanFailed,
     ProgressMade,
+    QualityMeasured,
 )
 from dlrover_nb.core.structs.external import CHIEF, Counting, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase
@@ -89,6 +90,7 @@ class ExternalState:
         self.memory = ""  # prefix of the names of the job's shared memory, which programs are told
         self._stop: StopRecord | None = None  # None: nobody has asked the job to stop
         self.evaluation: Evaluation | None = None  # as a program told it
+        self.quality = QualityRecord()  # of early stopping
         self.reported: TrainerStatus | None = None  # the same, by the protocol of Kubeflow Trainer
         self.worlds = Worlds()  # of an elastic job
         self.parts: dict[str, Part] = {}  # of a step, by node, where they follow speeds
@@ -112,8 +114,8 @@ class ExternalState:
     @property
     def train_counts(self) -> ShardCounts:
         """Samples trained and to train; exact with the shards of those programs that use ours."""
-        if self.account.ledger is not None:
-            return self.account.ledger.counts()
+        if (counts := self.account.counts()) is not None:
+            return counts
         total = self._external.n_sample
         return ShardCounts(n_sample_done=min(self._meter.n_done, total), n_sample_total=total)
 
@@ -134,8 +136,8 @@ class ExternalState:
 
     @property
     def rounds(self) -> tuple[EvaluationRound, ...]:
-        """Nothing: external programs evaluate by themselves."""
-        return ()
+        """Evaluations after passes, of programs that are told to."""
+        return self.quality.rounds
 
     @property
     def told(self) -> tuple[StepsDone, ...]:
@@ -179,6 +181,7 @@ class ExternalState:
             self.evaluation,
             self.reported,
             self.batch_times,
+            self.quality.lasting,
         )
 
     # what handlers of programs' calls and of users' choices may know
@@ -298,7 +301,7 @@ class ExternalState:
         self.batch_sizes, self._stop = services.batch_sizes, services.stop
         self.worlds = Worlds(services.world)
         self.evaluation, self.reported = services.evaluation, services.reported
-        self.batch_times = services.batch_times
+        self.batch_times, self.quality = services.batch_times, services.quality
         self.parts = even(self._spec, services.world.members)
         self._left = list(services.left)
         self.account.revive(services.restored, services.processes, at_s)
@@ -316,7 +319,7 @@ class ExternalState:
     def _give_up(self, why: str, at_s: float) -> None:
         """Emit that a pending plan will not run; nothing for a first plan or a fallback."""
         if self._change_since_s is not None and not self._is_fallback and self._applied is not None:
-            self._emit(PlanFailed(at_s, self.target, why))
+            self.emit(PlanFailed(at_s, self.target, why))
 
     def _fail_plan(self, why: str, at_s: float) -> None:
         """Roll back to the plan that ran before; without one, or when it fails too, the job fails."""
@@ -324,7 +327,7 @@ class ExternalState:
             self._end(JobPhase.FAILED, why, at_s)
             return
         assert self._applied is not None
-        self._emit(PlanFailed(at_s, self.target, why))
+        self.emit(PlanFailed(at_s, self.target, why))
         self._aim(self._applied, at_s, is_fallback=True)
 
     def _end(self, phase: JobPhase, message: str, at_s: float) -> None:
@@ -379,9 +382,9 @@ class ExternalState:
 
     def _note(self, text: str, at_s: float) -> None:
         self.message = text
-        self._emit(PhaseChanged(at_s, self.phase, text))
+        self.emit(PhaseChanged(at_s, self.phase, text))
 
-    def _emit(
+    def emit(
         self,
         event: BatchSizesSet
         | MitigationEnded
@@ -390,6 +393,8 @@ class ExternalState:
         | PhaseChanged
         | PlanApplied
         | PlanFailed
-        | ProgressMade,
+        | ProgressMade
+        | QualityMeasured,
     ) -> None:
+        """Tell the controller a fact."""
         self._orders.append(Emit(event))

@@ -7,15 +7,10 @@ clock is set back, no time passes between two lines, and after that it passes as
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.core.structs.external import StepsDone
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
+from dlrover_nb.core.structs.external import MOST_COUNT, StepsDone
 
 LOG = "log"  # programs of totals that are read from a log: ``log-0``, after a restart ``log-1``, …
 
@@ -54,31 +49,40 @@ class StepLog:
         if found is None:
             return None
         values = found.groupdict()
-        step = _value(values.get("step"), float)
+        step = _count(values.get("step"))
         if step is not None and step == self._step:
             return None  # progress bars write their last state twice
         if step is not None and self._step is not None and step < self._step:
             self.restart()
         before, self._step = self._step, step
         n_step = 1 if step is None or before is None else round(step - before)
-        n_sample = _value(values.get("samples"), float)
+        n_sample = _count(values.get("samples"))
         told = self._told
+        n_new = round(n_step * (self._batch_size if n_sample is None else n_sample))
+        n_done = _count(values.get("done"))
         self._back_s = max(self._back_s, told.at_s - at_s)
         self._told = StepsDone(
             told.node,
             told.program,
             at_s=at_s + self._back_s,
-            n_iter=told.n_iter + n_step,
-            n_sample=told.n_sample + round(n_step * (self._batch_size if n_sample is None else n_sample)),
-            n_done=_value(values.get("done"), lambda text: round(float(text))),
-            loss=_value(values.get("loss"), float),
+            n_iter=min(told.n_iter + n_step, MOST_COUNT),
+            n_sample=min(told.n_sample + n_new, MOST_COUNT),
+            n_done=None if n_done is None else round(n_done),
+            loss=_number(values.get("loss")),
         )
         return self._told
 
 
-def _value(text: str | None, kind: Callable[[str], T]) -> T | None:
-    """Parse a number as programs write it (``1,024``); None when it is none."""
+def _number(text: str | None) -> float | None:
+    """Parse a number as programs write it (``1,024``); None when it is none, or not finite (``nan``)."""
     try:
-        return None if text is None else kind(text.replace(",", ""))
-    except (ValueError, OverflowError):
+        value = math.nan if text is None else float(text.replace(",", ""))
+    except ValueError:
         return None
+    return value if math.isfinite(value) else None
+
+
+def _count(text: str | None) -> float | None:
+    """Parse a number of steps or samples; None for what cannot be one."""
+    value = _number(text)
+    return value if value is not None and 0 <= value <= MOST_COUNT else None

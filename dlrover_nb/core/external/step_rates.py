@@ -70,8 +70,10 @@ class StepRates:
         is_of_job, is_training = self._spec.counting is Counting.JOB, role in {Role.WORKER, CHIEF}
         key = told.node, told.program
         before = self._told.get(key)
-        if before is not None and (told.at_s <= before.at_s or told.n_iter < before.n_iter):
-            return ()  # reported twice, or late
+        if before is not None and (
+            told.at_s <= before.at_s or told.n_iter < before.n_iter or told.n_sample < before.n_sample
+        ):
+            return ()  # reported twice, or late, or no total of what was done
         if is_of_job and is_training and told.node not in workers[:1]:
             self._remember(key, told)  # its base, should it become the first one
             return ()

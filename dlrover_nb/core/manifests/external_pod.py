@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.external.program import (
     CLUSTER_VAR,
+    HTTPS_PORT_VAR,
     REPORT_FILE_VAR,
     REPORT_TOKEN_VAR,
+    TRUSTED_VAR,
     image,
     program,
 )
 from dlrover_nb.core.manifests.parts import (
+    CERTIFICATE_KEY,
     HOSTNAME,
+    HTTPS_PORT,
     JOB_LABEL,
     PREFIX,
     READ_BY_GROUP,
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
 
 CLUSTER_NOTE = f"{PREFIX}cluster"  # annotation: shell text with the variables of the program
 CLUSTER_FILE = f"{POD_FOLDER}/cluster"
-TOKEN_FILE = f"{REPORT_FOLDER}/token"
+TOKEN_FILE, CERTIFICATE_FILE = f"{REPORT_FOLDER}/token", f"{REPORT_FOLDER}/certificate"
 GRACE_S = 30  # of a pod that others delete: the program may save its training
 
 
@@ -101,6 +105,8 @@ def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> lis
         CLUSTER_VAR: CLUSTER_FILE,
         REPORT_FILE_VAR: MASTER_FILE,
         TOKEN_FILE_VAR: TOKEN_FILE,
+        TRUSTED_VAR: CERTIFICATE_FILE,
+        HTTPS_PORT_VAR: str(HTTPS_PORT),
     }
     told = theirs | ours
     hidden = set() if job.spec.sync is Sync.ALLREDUCE else {FOLDER_VAR}
@@ -114,8 +120,9 @@ def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> lis
 
 
 def _token_volume(job: PodJob) -> Doc:
-    """Return the volume with the token of reports, for clients that read it from a file."""
-    items = [{"key": REPORT_KEY, "path": TOKEN_FILE.rpartition("/")[2]}]
+    """Return the volume with the token of reports and the master's certificate, which clients read."""
+    names = {REPORT_KEY: TOKEN_FILE, CERTIFICATE_KEY: CERTIFICATE_FILE}
+    items = [{"key": key, "path": path.rpartition("/")[2]} for key, path in names.items()]
     source = {"secretName": secret_name(job.spec.name), "defaultMode": READ_BY_GROUP, "items": items}
     return {"name": "report", "secret": source}
 

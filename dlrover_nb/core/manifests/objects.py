@@ -18,6 +18,7 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from, load_mapping
 from dlrover_nb.core.manifests.parts import (
+    HTTPS_PORT,
     MASTER_ROLE,
     PREFIX,
     REPORT_KEY,
@@ -68,6 +69,7 @@ def companions(
     namespace: str,
     has_budget: bool = False,
     may_resize: bool = False,
+    sees_queue: bool = False,
 ) -> tuple[Doc, ...]:
     """Return the objects that a job's master needs before it may begin, in order of creation.
 
@@ -75,8 +77,8 @@ def companions(
     ----------
     code
         Files of the user's own code, by name.
-    has_budget, may_resize
-        Whether its master may keep a disruption budget, and resize pods in place.
+    has_budget, may_resize, sees_queue
+        Whether its master may keep a disruption budget, resize pods in place, and read its queue of Kueue.
     """
     name = job.spec.name
     reports = {REPORT_KEY: report_token(job).encode()} if job.spec.foreign else {}
@@ -85,7 +87,8 @@ def companions(
         secrets.append(_secret(job, code_name(name), code, namespace))
     if job.spec.kubernetes.service_account:
         return tuple(secrets)
-    return (*secrets, *_rights(job, namespace, has_budget=has_budget, may_resize=may_resize))
+    optional = {"has_budget": has_budget, "may_resize": may_resize, "sees_queue": sees_queue}
+    return (*secrets, *_rights(job, namespace, optional))
 
 
 def with_owner(document: Doc, owner: Mapping[str, Any]) -> Doc:
@@ -163,15 +166,14 @@ def _secret(job: PodJob, name: str, files: Mapping[str, bytes], namespace: str) 
     }
 
 
-def _rights(job: PodJob, namespace: str, *, has_budget: bool, may_resize: bool) -> tuple[Doc, ...]:
+def _rights(job: PodJob, namespace: str, optional: Mapping[str, bool]) -> tuple[Doc, ...]:
     name = master_name(job.spec.name)
     head = _head(job, name, namespace)
     rights = master_rights(
         job.spec.name,
         reads_logs=job.spec.foreign is not None,
         is_operated=is_operated(job.spec),
-        has_budget=has_budget and not is_operated(job.spec),
-        may_resize=may_resize and not is_operated(job.spec),
+        **{name: is_given and not is_operated(job.spec) for name, is_given in optional.items()},
         owner=job.owner,
     )
     given = role(name, rights)
@@ -206,6 +208,7 @@ def master_pod(job: PodJob) -> Doc:
         ],
         "ports": [
             {"name": "http", "containerPort": HTTP_PORT},
+            {"name": "https", "containerPort": HTTPS_PORT},
             {"name": "wire", "containerPort": WIRE_PORT},
         ],
         "readinessProbe": {"httpGet": {"path": READY_PATH, "port": HTTP_PORT}, "periodSeconds": 1},

@@ -40,7 +40,9 @@ HOSTNAME = "kubernetes.io/hostname"
 RUN_LETTERS = 8  # of the name of a run
 
 VIEW_NOTE = f"{PREFIX}view"  # annotation of a Job or an ElasticJob: the token of `view_token`
+HTTPS_PORT = 8443  # of a master in a pod, for the programs of its job
 REPORT_KEY = "report"  # of a job's Secret: the token of `report_token`
+CERTIFICATE_KEY = "certificate"  # the same, of its master's HTTPS, which writes it there
 
 GONE_S = 10  # a pod on an unreachable machine is evicted after so long; default: 300 s
 READ_BY_GROUP = 0o440

@@ -72,6 +72,14 @@ SEE_NODES = Right(
     cluster=True,
     optional=True,
 )
+SEE_USE = Right(
+    "nodes",
+    ("list",),
+    "see what machines use, so that new nodes go where there is least to do; else what is held there counts",
+    "metrics.k8s.io",
+    cluster=True,
+    optional=True,
+)
 BUDGETS = Right(
     "poddisruptionbudgets",
     ("create", "patch"),
@@ -87,7 +95,16 @@ RESIZE = Right(
 )
 QUEUES = (
     Right("workloads", ("list",), "say what a job of a Kueue queue waits for", _KUEUE, optional=True),
+    Right("localqueues", ("get",), "plan within the quota of a Kueue queue", _KUEUE, optional=True),
     Right("podgroups", ("list",), "say what a job of a Volcano queue waits for", _VOLCANO, optional=True),
+)
+OF_KUEUE = tuple(right for right in QUEUES if right.group == _KUEUE)  # for masters of jobs that name a queue
+SEE_QUOTAS = tuple(
+    Right(resource, ("list",), why, _KUEUE, cluster=True, optional=True)
+    for resource, why in (
+        ("clusterqueues", "see what a Kueue queue admits; else no plan is held to its quota before it waits"),
+        ("cohorts", "see what a Kueue queue may borrow; else only its borrowing limit counts"),
+    )
 )
 _VIEW = Right("pods/proxy", ("get",), "view jobs: status, proposals, logs")
 _STEER = Right("pods/proxy", ("create",), "steer jobs: answer proposals, change plans, take the model")
@@ -200,13 +217,14 @@ def _budget(job: str) -> tuple[Right, ...]:
     )
 
 
-def master_rights(
+def master_rights(  # noqa: PLR0913 - what it may have beyond the usual, all by keyword
     job: str,
     *,
     reads_logs: bool = False,
     is_operated: bool = False,
     has_budget: bool = False,
     may_resize: bool = False,
+    sees_queue: bool = False,
     owner: str = "Job",
 ) -> tuple[Right, ...]:
     """Return the rights of a job's master: on its own objects by name, and on pods of its namespace.
@@ -221,6 +239,8 @@ def master_rights(
         Whether it keeps a disruption budget: only where who starts the job may (`BUDGETS`).
     may_resize
         Whether it may resize pods in place: only where who starts the job may (`RESIZE`).
+    sees_queue
+        Whether it reads its queue of Kueue: where its job names one, and who starts it may (`OF_KUEUE`).
     owner
         Kind of the object that keeps the master's pod.
     """
@@ -229,6 +249,7 @@ def master_rights(
         *logs,
         *(_budget(job) if has_budget else ()),
         *((replace(RESIZE, optional=False),) if may_resize else ()),
+        *(replace(right, optional=False) for right in (OF_KUEUE if sees_queue else ())),
         *(_OPERATED if is_operated else _OWN_PODS),
         Right(
             "secrets",

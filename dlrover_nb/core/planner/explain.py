@@ -80,7 +80,8 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
     needs = _needs(analysis)
     found = [*_pinned(s.pins, plan), *_at_bounds(analysis, plan)]
     found += _forbidden("quota of the job", larger, plan, lambda c: bool(over_quota(c.plan, s.spec.bounds)))
-    found += _forbidden("machines", larger, plan, lambda c: not fits(s.capacity, plan_needs(c.plan)))
+    where = f"machines ({s.capacity.note})" if s.capacity.note else "machines"
+    found += _forbidden(where, larger, plan, lambda c: not fits(s.capacity, plan_needs(c.plan)))
     found += _forbidden(
         f"other jobs, which leave it {quota}", larger, plan, lambda c: not quota.allows(c.plan)
     )

@@ -35,7 +35,11 @@ def remove_unserved(folder: Path) -> None:
 
 
 def _is_served(path: Path) -> bool:
-    """Whether a process listens; a path that cannot be tried counts as served."""
-    with socket.socket(socket.AF_UNIX) as probe:
+    """Whether a process listens; a path that cannot be tried counts as served.
+
+    A datagram is of another type than the sockets of nodes, which the kernel finds out after it has found the
+    listener. A connection would be one of a stranger there, who is counted and shown as refused.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         probe.setblocking(False)
         return probe.connect_ex(str(path)) != errno.ECONNREFUSED

@@ -196,7 +196,7 @@ def _folders(jobs: Path, *, is_sized: bool = False) -> list[RunFolder]:
         try:
             folder = RunFolder(path, job, _used_s(path), _has_model(path))
             if is_sized:
-                folder = replace(folder, n_byte=_n_byte(path), is_held=_is_held(path))
+                folder = replace(folder, n_byte=_n_byte(path), is_held=is_held(path))
             found.append(folder)
         except OSError as error:
             logger.warning("the run folder %s cannot be read: %s", path, error)
@@ -213,7 +213,8 @@ def _n_byte(path: Path) -> int:
     return sum(file.lstat().st_blocks * 512 for file in files)
 
 
-def _is_held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
+    """Whether a master runs in a run folder, or its lock cannot be read."""
     try:
         MasterLock(path).release()
     except (BackendError, OSError):

@@ -37,7 +37,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.heartbeat import HeartbeatThread
 from dlrover_nb.core.runtime.limits import Enforced
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.sockets import HIGH_WATER, JobKeys, new_dealer
+from dlrover_nb.core.runtime.sockets import HIGH_WATER, JobKeys, new_dealer, reachable
 from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.copy_messages import KeepCopy
 from dlrover_nb.core.structs.messages import Alive, FromNode, Hello, LinesWritten, Report, ToNode
@@ -263,7 +263,7 @@ class Agent:
         keys = JobKeys(self._config.public_key, self._config.secret_key)
         self._socket = new_dealer(self._context, endpoint, self._config.node, keys)
         self._monitor = self._socket.get_monitor_socket(_EVENTS)  # before the first event
-        self._socket.connect(endpoint)
+        self._socket.connect(reachable(endpoint))
         self._master = endpoint
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)

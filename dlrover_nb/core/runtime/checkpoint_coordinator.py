@@ -1,9 +1,10 @@
-"""Checkpoints, coordinated by the job master: copied while training is paused, written while it goes on.
+"""Checkpoints, coordinated by the job master: cut while training is paused, copied and written afterwards.
 
-While all workers are paused its folder is prepared, and only then every PS copies its part into memory
-(`Copied`); the parts and the data queue of that moment belong together. Then training goes on, and each PS
-writes its copy to the disk (`Saved`). When all parts are written, the manifest completes them. A PS that dies
-meanwhile costs nothing, as its copy outlives it.
+While all workers are paused its folder is prepared, and only then every PS fixes the content of its part
+(`Cut`); the parts and the data queue of that moment belong together. Then training goes on, and each PS
+copies its part into memory (`Copied`) and writes its copy to the disk (`Saved`). When all parts are written,
+the manifest completes them. A PS that dies before all are copied costs this checkpoint, and the one before is
+restored; afterwards it costs nothing, as its copy outlives it.
 
 A checkpoint that cannot be written (the disk is full, read-only or gone) costs nothing else: its folder is
 dropped, once more for each part that is written after that, and the next attempt comes later each time, up to
@@ -15,7 +16,8 @@ for another checkpoint the oldest one makes room, never the last.
 A group is restored from the newest readable checkpoint: from memory, even if it was never written; else from
 its files; else from the one before; else from the beginning. Training waits for the disk in three cases only:
 the last checkpoint of a job that is to stop (SAVING), the final one of a job that has trained all rows (which
-is evaluated meanwhile), and one that other PS are to read (`Migration.RESTART`).
+is evaluated meanwhile), and one that other PS are to read (`Migration.RESTART`). Where files go with their
+pods, it waits for copies in the memory of nodes that outlast the change instead.
 
 One checkpoint is written at a time, as PS have two buffers and one of them holds the restorable copy; only a
 job that is to stop does not wait for the previous one. Writing directly from the parameters with
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.checkpoints import MemoryPart
+    from dlrover_nb.core.structs.copy_messages import Cut
     from dlrover_nb.core.structs.messages import Copied, Saved
 
 N_CHECKPOINT_KEPT = 2  # on the disk
@@ -77,8 +80,10 @@ def final_is_due(state: JobState) -> bool:
     return state.train.finished and not state.is_settled and not is_under_way
 
 
-def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
-    """Order the folder of a checkpoint; all workers are paused.
+def start_checkpoint(
+    state: JobState, at_s: float, *, is_awaited: bool, holders: tuple[str, ...] | None = None
+) -> None:
+    """Order the folder of a checkpoint; all workers are paused. With `holders` these keep it, without files.
 
     A stop or a change of plan makes progress by a checkpoint that it awaits. A periodic one must not count:
     a change that is stuck would never be given up.
@@ -91,8 +96,8 @@ def start_checkpoint(state: JobState, at_s: float, *, is_awaited: bool) -> None:
     writing = Writing(number, at_s, group, ledger, is_final=is_final, is_awaited=is_awaited)
     state.writing[number] = writing
     state.enter(Stage.COPYING, at_s)
-    if not (state.keeps_checkpoints or is_final or is_awaited):
-        writing.is_in_memory = True
+    if holders is not None or not (state.keeps_checkpoints or is_final or is_awaited):
+        writing.is_in_memory, writing.holders = True, holders
         _order_copies(state, writing)
         return
     on_disk = tuple(kept.number for kept in state.checkpoints if kept.is_on_disk and not kept.is_origin)
@@ -117,18 +122,27 @@ def _order_copies(state: JobState, writing: Writing) -> None:
         member = state.roster.get(node)
         assert member is not None
         url = "" if writing.is_in_memory else part_url(root, writing.number, index)
-        state.send(member, Save(writing.number, url, peer_copies.last_whole(state)))
+        is_awaited = writing.is_awaited or writing.is_final
+        state.send(member, Save(writing.number, url, peer_copies.last_whole(state), is_awaited))
 
 
-def is_copied(state: JobState) -> bool:
-    """Whether all parts of the current checkpoint are copied, or it was given up."""
+def is_cut(state: JobState) -> bool:
+    """Whether all parts of the current checkpoint may change again, or it was given up."""
     writing = state.writing.get(state.n_checkpoint)
-    return writing is None or writing.is_copied
+    return writing is None or writing.is_cut
 
 
 def is_written(state: JobState) -> bool:
     """Whether the current checkpoint is on the disk, or it was given up."""
     return state.n_checkpoint not in state.writing
+
+
+def on_cut(state: JobState, node: Node, cut: Cut, at_s: float) -> None:
+    """Note that a PS has fixed the content of its part; training goes on when all have."""
+    writing = state.writing.get(cut.checkpoint)
+    if writing is not None and node.id in writing.group.nodes:
+        writing.cut.add(node.id)
+        _step(state, writing, at_s)
 
 
 def on_copied(state: JobState, node: Node, copied: Copied, at_s: float) -> None:

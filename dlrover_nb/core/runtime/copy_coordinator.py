@@ -93,10 +93,15 @@ def _order(state: JobState, kept: RestorableCheckpoint, made: CopyRound, at_s: f
             del made.pending[index]
     held = Counter(made.pending.values())
     held.update(peer.holder for peer in kept.peers if peer is not None)
+    may_keep = _may_keep(state, kept.number)
     for index, owner in enumerate(kept.nodes):
         if _has_copy(state, kept, index) or index in made.pending or owner not in names:
             continue
-        places = [place_of(n) for n in nodes if n.id == owner or (index, n.id) not in made.failed]
+        places = [
+            place_of(n)
+            for n in nodes
+            if n.id == owner or ((index, n.id) not in made.failed and (may_keep is None or n.id in may_keep))
+        ]
         holder = holder_of(owner, places, held)
         if holder is not None:
             made.pending[index] = holder
@@ -105,6 +110,12 @@ def _order(state: JobState, kept: RestorableCheckpoint, made: CopyRound, at_s: f
             assert memory is not None
             whole = last_whole(state)
             state.send(names[holder], KeepCopy(owner, names[owner].copies, memory, whole))
+
+
+def _may_keep(state: JobState, number: int) -> tuple[str, ...] | None:
+    """Return the nodes that may keep copies of a checkpoint; None: all."""
+    writing = state.writing.get(number)
+    return None if writing is None else writing.holders
 
 
 def _has_copy(state: JobState, kept: RestorableCheckpoint, index: int) -> bool:

@@ -75,10 +75,11 @@ def early_stop_reason(rounds: Sequence[EvaluationRound], rule: EarlyStopping) ->
     rule
         Of held-out rows; see `deadline.stop_rule`.
     """
-    return stop_reason([each.n_pass for each in rounds], [_value(each, rule) for each in rounds], rule)
+    return stop_reason([each.n_pass for each in rounds], [metric_value(each, rule) for each in rounds], rule)
 
 
-def _value(each: EvaluationRound, rule: EarlyStopping) -> float:
+def metric_value(each: EvaluationRound, rule: EarlyStopping) -> float:
+    """Return what the rule reads of an evaluation."""
     return each.evaluation.auc if rule.metric == Metric.AUC else each.evaluation.log_loss
 
 
@@ -176,7 +177,7 @@ def _conclude(state: JobState, evaluate: Evaluate, rule: EarlyStopping, at_s: fl
         return
     new = EvaluationRound(n_pass, at_s, quality.evaluation)
     state.rounds = (*state.rounds, new)
-    measured = QualityMeasured(at_s, n_pass * state.features.n_train, _value(new, rule))
+    measured = QualityMeasured(at_s, n_pass * state.features.n_train, metric_value(new, rule))
     state.orders.append(Emit(measured))
     state.stopped_early = early_stop_reason(state.rounds, rule)
     if state.stopped_early:

@@ -17,6 +17,9 @@ a single worker sees exactly what one process would compute. Arrays travel besid
 Rows of one push are distinct. Nothing in an array counts as applied before its `Exchanged` is here; a
 request may be sent again, as the PS applies a step of one connection once only.
 
+Between hosts the arrays of an exchange may be packed: numbers of 16 bits, and dense parameters not with every
+batch (`Form`, module `packing`).
+
 Where worker and PS share the memory of a host, the arrays of exchanges lie in a slab (`runtime.slab`): the
 worker names it (`OfferSlab`), the PS maps it (`SlabTaken`), and later messages say where in it arrays lie.
 
@@ -32,6 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.packing import Precision  # noqa: TC001 - read when messages are decoded
 
 NO_SLAB = -1
 
@@ -71,13 +75,34 @@ class Go:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """How the arrays of a request are packed, and those of its answer shall be.
+
+    Parameters
+    ----------
+    rows, dense
+        Types of their numbers, both ways.
+    scale, dense_scale
+        What the gradients of the request were multiplied by.
+    wants_dense
+        Whether the answer shall have dense parameters.
+    """
+
+    rows: Precision
+    dense: Precision
+    scale: float = 1.0
+    dense_scale: float = 1.0
+    wants_dense: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Worker to PS: apply these gradients, then return the requested rows and the dense slice.
 
     `step` grows by one with each request of a connection (identity) and identifies a repeated request. `done`
     is the round that ended last (BSP): its gradients are applied first. The gradients of this request are
     applied with `rate` times the learning rate. `answer_at` is the place in the slab where rows and, after
-    them, the dense slice go; `NO_SLAB`: into frames.
+    them, the dense slice go; `NO_SLAB`: into frames. `form` is None where nothing is packed.
     """
 
     ps_epoch: int
@@ -85,6 +110,7 @@ class Exchange:
     done: FinishedRound | None = None
     rate: float = 1.0
     answer_at: int = NO_SLAB
+    form: Form | None = None
 
     def __post_init__(self) -> None:
         _check.above_zero("rate", self.rate)
@@ -210,13 +236,16 @@ class SessionOpened:
 class Exchanged:
     """PS to worker: the gradients of `step` are applied; the requested values are attached.
 
-    `update_s` and `lookup_s` are the seconds that the PS spent on updates and lookups.
+    `update_s` and `lookup_s` are the seconds that the PS spent on updates and lookups, `scale` and
+    `dense_scale` what packed values were multiplied by.
     """
 
     ps_epoch: int
     step: int
     update_s: float = 0.0
     lookup_s: float = 0.0
+    scale: float = 1.0
+    dense_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

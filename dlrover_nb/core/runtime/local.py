@@ -8,19 +8,22 @@ asynchrony, not of another program.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.exchange import ExchangeCost
+from dlrover_nb.core.runtime.packing import Packer, pack_answer, unpack_answer, unpack_push
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.trainer import Push, TakenBatch, Trainer
 from dlrover_nb.core.sharding.split import Split
+from dlrover_nb.core.structs.packing import PLAIN
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
 if TYPE_CHECKING:
@@ -28,11 +31,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.exchange import Form
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.packing import ExchangeSpec
     from dlrover_nb.core.structs.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
+
+
+_NO_ROWS, _NO_FLOATS = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
 class LocalClient:
@@ -42,21 +50,27 @@ class LocalClient:
     ----------
     store
         All of them, with initialised dense values.
+    packing
+        What exchanges carry: as if a PS on another host had the parameters.
     """
 
     interrupted = False
     last = ExchangeCost()
 
-    def __init__(self, store: ParameterStore) -> None:
+    def __init__(self, store: ParameterStore, packing: ExchangeSpec = PLAIN) -> None:
         self.layout = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
         self._store = store
+        self._packer = None if packing.is_plain else Packer(packing, len(store.dense))
+        self._form: Form | None = None
         self._pull: PreparedBatch | None = None
 
     def begin(self) -> None:
         """Do nothing: the parameters are here."""
 
     def end(self) -> None:
-        """Do nothing."""
+        """Apply what was kept of dense gradients."""
+        if self._packer is not None and self._packer.owes:
+            self.start(None, None)
 
     @property
     def was_late(self) -> bool:
@@ -69,15 +83,28 @@ class LocalClient:
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Apply gradients and record the requested rows."""
+        arrays: list[NDArray[Any]] = [_NO_ROWS, _NO_FLOATS, _NO_FLOATS]
         if push is not None and push.refusal is None:
-            self._store.push(push.batch.rows, push.rows, push.rate)
-            self._store.push_dense(push.dense, push.rate)
+            arrays = [push.batch.rows, push.rows, push.dense]
+        if self._packer is not None:
+            packed, self._form = self._packer.pack(arrays, is_last=push is None and pull is None)
+            arrays = unpack_push(packed, self._form)
+        rows, row_gradients, dense_gradient = arrays
+        rate = 1.0 if push is None else push.rate
+        if len(rows):
+            self._store.push(rows, row_gradients, rate)
+        if len(dense_gradient):
+            self._store.push_dense(dense_gradient, rate)
         self._pull = pull
 
     def finish(self, dense: Floats) -> Floats:
         """Fill `dense` and return the rows."""
-        dense[:] = self._store.dense
-        return self._store.pull(np.empty(0, np.int64) if self._pull is None else self._pull.rows)
+        found = self._store.pull(_NO_ROWS if self._pull is None else self._pull.rows)
+        arrays, *scales = pack_answer(found, self._store.dense, self._form)
+        rows, values = unpack_answer(arrays, self._form, *scales)
+        if len(values):
+            dense[:] = values
+        return rows
 
 
 class LocalSource:
@@ -175,11 +202,12 @@ def train_single(
     )
     store = ParameterStore(spec.model, features.n_table_row, len(trainer.learner.values))
     store.init_dense(trainer.learner.values)
-    client, began_s = LocalClient(store), clock.now_s()
+    client, began_s = LocalClient(store, spec.exchange), clock.now_s()
     source = LocalSource(reader, training_shards(spec, features) if shards is None else shards, spec.seed)
-    trainer.run(source, client)
-    train_s, n_sample = clock.now_s() - began_s, source.n_row_done
-    work = _evaluated(trainer, client, reader, features)
+    with fast_matmul():  # as a worker does
+        trainer.run(source, client)
+        train_s, n_sample = clock.now_s() - began_s, source.n_row_done
+        work = _evaluated(trainer, client, reader, features)
     scores = np.concatenate(work.scores) if work.scores else np.empty(0, np.float32)
     return SingleRun(scores, work.labels, tuple(losses), n_sample, train_s, tuple(source.skipped))
 

@@ -147,6 +147,7 @@ def _serve_worker(
     _import_for_worker()
     from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
     from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
+    from dlrover_nb.core.models.matmul import fast_matmul  # noqa: PLC0415 - the same
     from dlrover_nb.core.runtime.trainer import Trainer  # noqa: PLC0415 - the same
     from dlrover_nb.core.runtime.worker import Worker  # noqa: PLC0415 - nor pandas
 
@@ -160,7 +161,7 @@ def _serve_worker(
     reader = ShardReader(config.spec.data, config.features, folder=folder)
     trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)
     worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
-    with contextlib.closing(worker), _on_sigterm(_once(worker.leave)):
+    with contextlib.closing(worker), _on_sigterm(_once(worker.leave)), fast_matmul():
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
 

@@ -15,7 +15,7 @@ from dlrover_nb.core.runtime import (
     resizing,
     shard_requests,
 )
-from dlrover_nb.core.structs.copy_messages import CopyKept
+from dlrover_nb.core.structs.copy_messages import CopyKept, Cut
 from dlrover_nb.core.structs.messages import (
     Alive,
     BatchSkipped,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import FromNode
 
 
-def handle_message(  # noqa: C901 - one flat branch per message
+def handle_message(  # noqa: C901, PLR0912 - one flat branch per message
     state: JobState, node: Node, message: FromNode, at_s: float, arrays: Sequence[NDArray[np.generic]]
 ) -> None:
     """Handle one message of a living node."""
@@ -57,6 +57,8 @@ def handle_message(  # noqa: C901 - one flat branch per message
         case (Alive() | Report() | ShardAsked() | ShardFinished() | BatchSkipped() | StreamEnded()
               | ShardReturned() | Paused()):  # fmt: skip
             shard_requests.handle_message(state, node, message, at_s, arrays)
+        case Cut():
+            checkpoint_coordinator.on_cut(state, node, message, at_s)
         case Copied():
             checkpoint_coordinator.on_copied(state, node, message, at_s)
         case CopyKept():

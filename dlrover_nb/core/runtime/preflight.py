@@ -20,7 +20,7 @@ from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.moments import write_moment
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
-from dlrover_nb.core.structs.job import DataFormat, JobSpec
+from dlrover_nb.core.structs.job import DataFormat, JobSpec, Sync
 from dlrover_nb.core.structs.secrets import check_complete
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
@@ -73,12 +73,21 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
     """
     check_complete(spec)
     _check_deadline(spec)
+    _check_exchange(spec)
     spec, packed = pack_code(spec, model=model, data=data)
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:
             code.write(Path(name))
         validated = _validated(spec, Path(name))
     return replace(validated, packed=packed)
+
+
+def _check_exchange(spec: JobSpec) -> None:
+    if not spec.exchange.is_plain and spec.sync in {Sync.BSP, Sync.ALLREDUCE}:
+        raise InvalidValueError(
+            f"exchange ({spec.exchange.words}) needs sync asp or ssp, got {spec.sync}: gradients of a round "
+            "are kept and summed as they are; leave one of the two out"
+        )
 
 
 def pack_code(

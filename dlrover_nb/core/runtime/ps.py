@@ -1,8 +1,8 @@
 """A parameter server: executes orders of the master and serves requests of workers in between.
 
 One thread does everything, one thing at a time: requests (`serving`), orders, and chunks to and from other PS
-(`ps_migration`). It copies checkpoints into memory; another thread writes them (`flash`). torch and pandas
-are never imported here.
+(`ps_migration`). Other threads copy checkpoints into memory and write them (`flash`); it fixes their content.
+torch and pandas are never imported here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
-from dlrover_nb.core.runtime.flash import FlashCheckpoint, Persisted, run_name
+from dlrover_nb.core.runtime.flash import CopyEnded, FlashCheckpoint, Persisted, run_name
 from dlrover_nb.core.runtime.limits import MOST_USED
 from dlrover_nb.core.runtime.load_window import LoadWindow
 from dlrover_nb.core.runtime.peers import read_copy
@@ -27,7 +27,9 @@ from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
 from dlrover_nb.core.runtime.sockets import JobKeys, bind_router, is_between_hosts
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
+from dlrover_nb.core.runtime.store.cut import NOT_FINITE
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
+from dlrover_nb.core.structs.copy_messages import Cut
 from dlrover_nb.core.structs.messages import (
     Adjust,
     Copied,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.flash import PersistFailed
     from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.sockets import Context
+    from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
     from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.samples import NodeSample
@@ -62,9 +65,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
+_LOOK_EVERY_S = 0.01  # for the end of a copy
 _NOTHING_TO_SAVE = "no parameters are loaded, so there is nothing to save"
 _NO_MEMORY = "its memory does not suffice for a copy of its parameters; give PS more of it"
-_NOT_FINITE = "not all of its parameters are finite, so they are not saved; the last good checkpoint stays"
+_COPY_AT_ONCE_BYTES = 4 << 20  # less is copied in a millisecond or two: a thread of its own costs more
 
 
 class ParameterServer:
@@ -106,6 +110,7 @@ class ParameterServer:
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
         self._load_window = LoadWindow()
         self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
+        self._copying: tuple[StoreCut, Save, Saved] | None = None  # with the answer for its file
         self._stopped = self.is_leaving = False
         agent.obey, agent.describe = self._obey, self._describe
         agent.watch(self._router)
@@ -139,6 +144,8 @@ class ParameterServer:
         A PS that fails leaves its last copies in memory for its successor.
         """
         self._agent.unwatch_descriptor(self._flash.fileno())
+        if self._copying is not None:
+            self._copying[0].stop()
         self._flash.close(unlink=self._stopped)
         self._slabs.close()
         self._chunk_sender.close()
@@ -238,6 +245,9 @@ class ParameterServer:
     def _load(self, load: Load) -> None:
         """Serve another part, or the same part under a new epoch; report a damaged one and go on."""
         self._serving.close()  # frees the memory before the new store takes its own
+        if self._copying is not None:
+            self._copying[0].stop()
+            self._end_copy()
         self._migration.hold(None, None, load.ps_epoch)
         self._chunk_sender.close()
         owned = owned_buckets(load.bucket_owner, load.index)
@@ -263,37 +273,74 @@ class ParameterServer:
         return ParameterStore(model, n_row, self._n_dense, index=index, n_ps=n_ps)
 
     def _save(self, save: Save) -> None:
-        """Copy a checkpoint and start to write it; a failure is reported and does not end the PS."""
-        store, number = self._migration.store, save.checkpoint
-        if store is None or not store.is_finite(self._agent.tick):
-            why = _NOTHING_TO_SAVE if store is None else _NOT_FINITE
-            self._agent.send(Copied(self._name, number))
-            self._agent.send(Saved(self._name, number, save.file, "", 0, 0, why))
+        """Begin to copy a checkpoint, and to write it then; a failure is reported and does not end the PS."""
+        self._end_copy()
+        store, saved = self._migration.store, Saved(self._name, save.checkpoint, save.file, "", 0, 0)
+        if store is None:
+            self._refuse(saved, _NOTHING_TO_SAVE)
             return
         self._migration.stay()
-        image = checkpoint.image_of(store.export())
-        memory = self._flash.copy(
-            number, image.header, image.arrays, kept=save.kept, between=self._agent.tick
-        )
-        if not save.file:
-            self._end_in_memory(number, memory)
-            return
-        self._files[number] = Saved(self._name, number, save.file, "", store.n_row, 0)
-        self._flash.persist(number, save.file, between=self._agent.tick)
-        self._agent.send(Copied(self._name, number, memory))
+        saved, is_large = replace(saved, n_row=store.n_row), store.n_byte > _COPY_AT_ONCE_BYTES
+        if is_large and self._begin_copy(save, store, saved):
+            self._agent.send(Cut(self._name, save.checkpoint))
+        elif store.is_finite(self._agent.tick):
+            self._end_copied(save, saved, None if is_large else self._copy(save, store))
+        else:
+            self._flash.forget_direct()
+            self._refuse(saved, NOT_FINITE)
 
-    def _end_in_memory(self, number: int, memory: MemoryPart | None) -> None:
-        """Report a copy that gets no file, or that there is no memory for it."""
-        self._flash.forget_direct()
-        self._agent.send(Copied(self._name, number, memory))
-        if memory is None:
-            self._agent.send(Saved(self._name, number, "", "", 0, 0, _NO_MEMORY))
+    def _copy(self, save: Save, store: ParameterStore) -> MemoryPart | None:
+        """Copy what `store` holds, at once; None where there is no memory for it."""
+        image, tick = checkpoint.image_of(store.export()), self._agent.tick
+        return self._flash.copy(save.checkpoint, image.header, image.arrays, kept=save.kept, between=tick)
+
+    def _begin_copy(self, save: Save, store: ParameterStore, saved: Saved) -> bool:
+        """Begin to copy what `store` holds now; False where there is no memory for it."""
+        cut = store.cut(is_awaited=save.is_awaited)
+        image = checkpoint.image_of(cut.part)
+        work = save.checkpoint, image.header, image.arrays, cut.copy_to, cut.stop
+        if not self._flash.begin(*work, kept=save.kept):
+            cut.stop()
+            return False
+        self._copying = cut, save, saved
+        return True
+
+    def _end_copy(self) -> None:
+        """Wait until nothing is being copied: it is over soon, as the store changes once only."""
+        while self._flash.is_copying:
+            time.sleep(_LOOK_EVERY_S)
+            self._agent.tick()
+        self._report_saved()
+
+    def _end_copied(self, save: Save, saved: Saved, memory: MemoryPart | None) -> None:
+        """Report a copy, or that there is no memory for it, and begin to write its file, if it gets one."""
+        if saved.file:
+            self._files[saved.checkpoint] = saved
+            tick = self._agent.tick
+            self._flash.persist(saved.checkpoint, saved.file, is_awaited=save.is_awaited, between=tick)
+        self._agent.send(Copied(self._name, saved.checkpoint, memory))
+        if not saved.file:
+            self._flash.forget_direct()
+            if memory is None:
+                self._agent.send(replace(saved, n_row=0, error=_NO_MEMORY))
+
+    def _refuse(self, saved: Saved, why: str) -> None:
+        """Report that nothing was copied."""
+        self._agent.send(Copied(self._name, saved.checkpoint))
+        self._agent.send(replace(saved, n_row=0, error=why))
 
     def _report_saved(self) -> None:
-        """Report the result of each file once."""
+        """Report the end of each copy, which is written then, and of each file, once."""
         for result in self._flash.poll():
-            if (saved := self._files.pop(result.number, None)) is not None:
-                self._agent.send(_outcome(saved, result))
+            if isinstance(result, CopyEnded):
+                assert self._copying is not None
+                (_, save, saved), self._copying = self._copying, None
+                if result.why:
+                    self._refuse(saved, result.why)
+                else:
+                    self._end_copied(save, saved, result.memory)
+            elif (written := self._files.pop(result.number, None)) is not None:
+                self._agent.send(_outcome(written, result))
 
 
 def _sealed_router(context: Context, listen: str) -> SealedRouter:

@@ -21,6 +21,7 @@ import numpy as np
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.exchange import (
+    NO_SLAB,
     DenseReady,
     Exchange,
     ExchangeCost,
@@ -28,6 +29,7 @@ from dlrover_nb.core.runtime.exchange import (
     ExchangeRefused,
     Fenced,
     FinishedRound,
+    Form,
     InitDense,
     NotMember,
     Probe,
@@ -35,10 +37,12 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
     exchange_cost,
 )
+from dlrover_nb.core.runtime.packing import Packer, unpack_answer
 from dlrover_nb.core.runtime.ps_link import PsLink
 from dlrover_nb.core.runtime.shared_block import aligned, carried_bytes
 from dlrover_nb.core.runtime.store import dense_slice
 from dlrover_nb.core.runtime.wire import encode
+from dlrover_nb.core.structs.packing import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.sockets import Context, JobKeys, Socket
     from dlrover_nb.core.runtime.trainer import Push
     from dlrover_nb.core.structs.messages import Train
+    from dlrover_nb.core.structs.packing import ExchangeSpec
 
     Floats = NDArray[np.float32]
     Arrays = list[NDArray[Any]]
@@ -90,6 +95,8 @@ class PsClient:
         Seconds to wait for a silent PS; infinite unless an order of the master is pending.
     slabs
         Where memory may be shared with PS of this host; None: nowhere.
+    packing
+        What exchanges with other hosts carry.
     """
 
     def __init__(  # noqa: PLR0913 - the composition of a worker's parts
@@ -103,6 +110,7 @@ class PsClient:
         dense_length: int,
         patience_s: Callable[[], float],
         slabs: SlabPlace | None = None,
+        packing: ExchangeSpec = PLAIN,
     ) -> None:
         n_ps = len(train.endpoints)
         self.layout = BucketLayout(np.array(train.bucket_owner, np.int64), n_ps)
@@ -113,6 +121,14 @@ class PsClient:
             PsLink(context, at, identity=identity, keys=keys, agent=agent, slabs=slabs, number=i)
             for i, at in enumerate(train.endpoints)
         ]
+        self._packers = [
+            Packer(packing, part.stop - part.start)
+            if not packing.is_plain and link.is_between_hosts
+            else None
+            for part, link in zip(self._slices, self._links, strict=True)
+        ]
+        self._forms: list[Form | None] = [None] * n_ps  # of the answers that are due
+        self._packing = packing
         self._row_bytes = 0  # of a row in an answer; 0: there was none yet
         self._step = 0
         self._pending: dict[_Question, list[Any]] = {}  # unanswered requests and their frames
@@ -129,7 +145,14 @@ class PsClient:
     @property
     def carrier(self) -> str:
         """What carries arrays to the PS, in words."""
-        return ", ".join(dict.fromkeys(link.carrier for link in self._links))
+        return ", ".join(dict.fromkeys(map(self._carrier, self._links)))
+
+    def _carrier(self, link: PsLink) -> str:
+        """Return what carries arrays to one PS, and in which form where the job asks for one."""
+        if self._packing.is_plain:
+            return link.carrier
+        is_packed = link.is_between_hosts and not link.slab.is_used
+        return f"{link.carrier} ({self._packing.words if is_packed else 'all float32 on one host'})"
 
     @property
     def was_late(self) -> bool:
@@ -164,7 +187,10 @@ class PsClient:
         """Begin a stream of batches."""
 
     def end(self) -> None:
-        """End the stream."""
+        """End the stream; what was kept of dense gradients is sent."""
+        if any(packer is not None and packer.owes for packer in self._packers):
+            self._exchange(None, None)
+            self._answers(Exchanged)
 
     def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - here all batches are alike
         """Return the size of the batch after `n_taken` of this stream; None: unchanged."""
@@ -194,9 +220,19 @@ class PsClient:
         rate = 1.0 if push is None else push.rate
         for i in range(len(self._links)):
             pull_rows = _NO_ROWS if pull is None else pull.rows[_part(pull, i)]
-            arrays = [*self._gradients(i, push), pull_rows]
+            is_last = push is None and pull is None
+            gradients, form = self._packed(i, self._gradients(i, push), is_last=is_last)
+            arrays = [*gradients, pull_rows]
             parts, answer_at = self._links[i].share(arrays, self._answer_bytes(i, len(pull_rows)))
-            self._ask(i, Exchanged, Exchange(self._epoch, self._step, done, rate, answer_at), parts)
+            self._forms[i] = form if answer_at == NO_SLAB else None
+            self._ask(i, Exchanged, Exchange(self._epoch, self._step, done, rate, answer_at, form), parts)
+
+    def _packed(self, i: int, gradients: Arrays, *, is_last: bool) -> tuple[Arrays, Form | None]:
+        """Return gradients as they travel to PS i, and their form; None: they are not packed."""
+        packer, is_shared = self._packers[i], self._links[i].slab.is_used
+        if packer is None or (is_shared and not packer.owes):
+            return gradients, None
+        return packer.pack(gradients, is_last=is_last or is_shared)
 
     def _answer_bytes(self, i: int, n_row: int) -> int | None:
         """Return the bytes that the answer of PS i takes of a slab; None: not known before the first one."""
@@ -208,10 +244,14 @@ class PsClient:
     def _rows(self, dense: Floats) -> Floats:
         answers = self._answers(Exchanged)
         self._row_bytes = self._row_bytes or 4 * answers[0][1][0].shape[1]
-        for part, (_, (_, values)) in zip(self._slices, answers, strict=True):
-            dense[part] = values
+        found = []
+        for part, form, (answer, arrays) in zip(self._slices, self._forms, answers, strict=True):
+            rows, values = unpack_answer(arrays, form, answer.scale, answer.dense_scale)
+            if len(values):
+                dense[part] = values
+            found.append(rows)
         self._measure(answers)
-        return answers[0][1][0] if len(answers) == 1 else np.concatenate([rows for _, (rows, _) in answers])
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _measure(self, answers: list[tuple[Any, Arrays]]) -> None:
         """Record how the time of the exchange divides, as reported by the slowest PS."""

@@ -9,7 +9,7 @@ PAUSING and SERVING. Each paused worker has reported its exact position, so para
 consistent, and workers keep their shards across the change. `checkpoint_coordinator` copies a checkpoint
 there, `migration_coordinator` lets other PS take over. Where both groups of PS do not fit at once, or where
 the job asks for it, the change goes through a checkpoint on the disk: the old PS stop, the new ones read it.
-In pods without storage that outlives them such a plan fails: it would lose all trained parameters.
+In pods without storage that outlives them, nodes that stay keep its parts in memory (`ps_restart`).
 
 When a PS dies, its parameters since the last checkpoint are lost. Continuing with the remaining parts (as
 some systems do) was rejected: then no count of trained samples is correct. Parameters and queue roll back
@@ -21,10 +21,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.redaction import redact
-from dlrover_nb.core.runtime import checkpoint_coordinator, evaluation, leaving, migration_coordinator
+from dlrover_nb.core.runtime import (
+    checkpoint_coordinator,
+    evaluation,
+    leaving,
+    migration_coordinator,
+    peer_copies,
+    ps_restart,
+)
 from dlrover_nb.core.runtime.batch_sizes import share_global_batch
 from dlrover_nb.core.runtime.orders import Emit
-from dlrover_nb.core.runtime.peer_copies import sources
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.rebalancing import is_under_way, keeps_on
 from dlrover_nb.core.runtime.resizing import awaited
@@ -39,11 +45,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.structs.messages import Loaded
-
-_NOTHING_KEPT = (
-    "new parameter servers would have to load what these save, which is lost with their pods; "
-    "set checkpoint_url, or choose a plan that fits beside the present one"
-)
 
 
 def advance(state: JobState, at_s: float) -> None:
@@ -94,9 +95,7 @@ def _assemble(state: JobState, at_s: float) -> None:
 
 def _stop_misfits(state: JobState, keep: int, at_s: float) -> None:
     """Stop PS that are not as the target says, and those beyond `keep`: those that are not up first."""
-    want, coming = state.target.ps, awaited(state, Role.PS)
-    fitting = [node for node in state.roster.ps if node.has_shape(want) or node in coming]
-    kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
+    kept = ps_restart.fitting(state)[:keep]
     for node in state.roster.ps:
         if node not in kept:
             state.stop_node(node, at_s)
@@ -119,7 +118,7 @@ def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
     """Make `members` the group and order each to load its part."""
     state.n_group += 1
     state.bucket_owner = assign_buckets(state.bucket_owner, len(members))
-    names, parts = tuple(node.id for node in members), sources(state, state.source)
+    names, parts = tuple(node.id for node in members), peer_copies.sources(state, state.source)
     state.group = PsGroup(state.n_group, names, state.target.ps, state.bucket_owner)
     for index, node in enumerate(members):
         state.send(node, Load(state.n_group, index, len(members), state.bucket_owner, parts))
@@ -227,8 +226,8 @@ def _prepare_change(state: JobState, at_s: float) -> Stage | None:
     _stop_standby(state, state.target.ps.count - len(_kept(state)) if changes_ps(state) else 0, at_s)
     if not changes_ps(state):
         return keeps_on(state, at_s)
-    if _restarts(state) and not state.keeps_checkpoints:
-        state.fail_plan(_NOTHING_KEPT, at_s)
+    if _restarts(state) and not ps_restart.is_possible(state):
+        state.fail_plan(ps_restart.NOTHING_KEPT, at_s)
         return None
     if _lacks_room(state):
         return Stage.COPYING if _restarts(state) else None
@@ -284,10 +283,11 @@ def _end_pause(state: JobState, at_s: float) -> None:
         return
     match _wanted(state, at_s):
         case Stage.COPYING:
-            is_awaited = bool(state.stop_reason) or _restarts(state)
+            is_awaited, holders = bool(state.stop_reason) or _restarts(state), None
             if _restarts(state):
                 leaving.note_restart(state, at_s)
-            checkpoint_coordinator.start_checkpoint(state, at_s, is_awaited=is_awaited)
+                holders = ps_restart.holders(state)
+            checkpoint_coordinator.start_checkpoint(state, at_s, is_awaited=is_awaited, holders=holders)
         case Stage.SWITCHING:
             migration_coordinator.switch(state, at_s)
         case _:
@@ -295,8 +295,8 @@ def _end_pause(state: JobState, at_s: float) -> None:
 
 
 def _end_copying(state: JobState, at_s: float) -> None:
-    """Resume training or start the evaluation while copies are written; wait for the disk if required."""
-    if not checkpoint_coordinator.is_copied(state):
+    """Resume training or start the evaluation while parts are copied; wait for the disk if required."""
+    if not checkpoint_coordinator.is_cut(state):
         return
     state.last_checkpoint_s = at_s
     if _is_trained(state) and not state.stop_reason:
@@ -313,15 +313,15 @@ def _end_saving(state: JobState, at_s: float) -> None:
         state.end(JobPhase.STOPPED, state.stop_reason, at_s)
         return
     newest = state.checkpoints[-1] if state.checkpoints else None
-    is_written = newest is not None and newest.number == state.n_checkpoint and newest.is_on_disk
-    if _restarts(state) and is_written:
+    newest = newest if newest is not None and newest.number == state.n_checkpoint else None
+    if _restarts(state) and newest is not None and ps_restart.is_kept(state, newest):
         state.source, state.group = newest, None
         state.made_room_s = at_s  # the old PS leave theirs to the new ones: no worker has to
         state.enter(Stage.ASSEMBLING, at_s)
         return
-    is_needed = _restarts(state)
-    state.enter(Stage.SERVING, at_s)
-    if is_needed:
+    has_failed = _restarts(state) and not (newest is not None and ps_restart.has_copies(state, newest))
+    state.enter(Stage.SERVING, at_s)  # and from there again, where another target needs other holders
+    if has_failed:
         state.fail_plan(state.message, at_s)
 
 

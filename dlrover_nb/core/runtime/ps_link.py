@@ -50,6 +50,8 @@ class PsLink:
     ----------
     slab
         The memory that both share.
+    is_between_hosts
+        Whether the PS may be on another host.
     """
 
     def __init__(  # noqa: PLR0913 - the composition of a connection
@@ -68,8 +70,8 @@ class PsLink:
         self._socket = connect_dealer(context, endpoint, identity, keys)
         self._sealed: tuple[Seal, Socket] | None = None
         agent.watch(self._socket)
-        self._is_between_hosts = is_between_hosts(endpoint)
-        if self._is_between_hosts:
+        self.is_between_hosts = is_between_hosts(endpoint)
+        if self.is_between_hosts:
             _send(self._socket, encode(OpenSession()))
 
     @property
@@ -82,7 +84,7 @@ class PsLink:
         """What carries arrays now, in words."""
         if self.slab.is_used:
             return "shared memory"
-        if self._is_between_hosts:
+        if self.is_between_hosts:
             return "TCP with AES-GCM" if self.is_sealed else "TCP with CURVE"
         return "unix socket"
 

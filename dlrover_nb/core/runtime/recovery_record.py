@@ -30,6 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.deadline.loss_windows import LossWindows
 from dlrover_nb.core.runtime import batch_sizes, checkpoint_coordinator
 from dlrover_nb.core.runtime.orders import DropCheckpoint
 from dlrover_nb.core.runtime.roster import Node
@@ -176,7 +177,7 @@ def record_of(state: JobState) -> StateRecord:
         rates=dict(state.rates),
         mitigations=state.mitigations,
         is_held=state.is_held,
-        loss_points=state.loss_points,
+        loss_points=state.losses.points,
     )
 
 
@@ -196,7 +197,7 @@ def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckp
     state.is_evaluating, state.stop_reason = record.is_evaluating, record.is_stopping
     state.evaluation = record.evaluation
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
-    state.loss_points = record.loss_points
+    state.losses = LossWindows(record.loss_points)
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
     state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
     state.phase, state.message, state.is_held = record.phase, record.message, record.is_held

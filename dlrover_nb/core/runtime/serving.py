@@ -51,6 +51,7 @@ from dlrover_nb.core.runtime.exchange import (
 )
 from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
+from dlrover_nb.core.runtime.packing import pack_answer, unpack_push
 from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.rounds import Rounds
 from dlrover_nb.core.runtime.shared_block import SharedArray, aligned
@@ -278,6 +279,7 @@ class Serving:
         in_slab = request.answer_at != NO_SLAB
         if self._answers_again(identity, request.step, in_slab=in_slab):
             return
+        arrays = unpack_push(arrays, request.form)
         push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
         places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
         update_s = 0.0
@@ -294,15 +296,18 @@ class Serving:
             update_s = self._accounting.switch(Part.LOOKUP)
         self._accounting.switch(Part.LOOKUP)
         beside: Sequence[AnyArray]
-        if places is None:
-            beside = store.pull(pull_rows), store.dense  # copies: frames in transit must not change
+        scales: Sequence[float] = (1.0, 1.0)
+        if places is None:  # copies: frames in transit must not change
+            beside, *scales = pack_answer(store.pull(pull_rows), store.dense, request.form)
         else:
             store.pull(pull_rows, places[0].array)
             store.read_dense(places[1].array)
             beside = places
         lookup_s = self._accounting.switch(Part.OTHER)
         self._accounting.count()
-        frames = self._send(identity, Exchanged(self.epoch, request.step, update_s, lookup_s), beside)
+        frames = self._send(
+            identity, Exchanged(self.epoch, request.step, update_s, lookup_s, *scales), beside
+        )
         if in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
 

@@ -1,6 +1,8 @@
 """Sockets between the processes of a job, and who may connect to them.
 
-On one host messages use unix sockets (``ipc``) in a folder that only its owner may enter. Between hosts they
+On one host messages use unix sockets (``ipc``) in a folder that only its owner may enter. The kernel takes
+paths of 107 bytes; a longer one is reached through an open descriptor of its folder, which each process makes
+for itself (``/proc/self/fd/N/master``), so that endpoints stay the same for all. Between hosts messages
 use TCP under CURVE with the one key pair of the job, which is both server and client key: a process without
 it can neither send nor receive. ZeroMQ asks a ZAP handler about each client's key, one per context; ours has
 no state, because the socket's ZAP domain is the public key that it admits. That handler's thread ends with
@@ -10,20 +12,20 @@ the context: close the sockets, then call `Context.term`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import os
 import resource
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import zmq
 from zmq.utils import z85
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.wire import MAX_FRAME_BYTES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Context: TypeAlias = "zmq.Context[zmq.Socket[bytes]]"
 Socket: TypeAlias = "zmq.Socket[bytes]"
@@ -68,7 +70,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
     BackendError
         When the folder is open to other users or the address cannot be bound.
     InvalidValueError
-        When `listen` is neither, or the path is too long for a unix socket.
+        When `listen` is neither.
     """
     if listen == "ipc":
         endpoint = _ipc_endpoint(path)
@@ -82,22 +84,25 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
     if is_between_hosts(endpoint):
         _guard(socket, context, keys)
     try:
-        socket.bind(endpoint)
+        socket.bind(reachable(endpoint))
     except zmq.ZMQError as error:
         socket.close()
         raise BackendError(f"cannot bind {endpoint}: {error}; choose another address to listen on") from error
+    if not is_between_hosts(endpoint):
+        return socket, endpoint
     return socket, socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
 
 def connect_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) -> Socket:
     """Return a DEALER socket that connects to a router of the job as soon as possible."""
+    within_reach = reachable(endpoint)
     socket = new_dealer(context, endpoint, identity, keys)
-    socket.connect(endpoint)
+    socket.connect(within_reach)
     return socket
 
 
 def new_dealer(context: Context, endpoint: str, identity: str, keys: JobKeys) -> Socket:
-    """Return a DEALER socket that is ready to `connect`, so that the caller can monitor that."""
+    """Return a DEALER socket that the caller connects to a `reachable` endpoint, and can monitor before."""
     socket = _new_socket(context, zmq.DEALER, endpoint)
     socket.identity = identity.encode()
     socket.reconnect_ivl_max = 2_000  # ms
@@ -169,13 +174,33 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def reachable(endpoint: str) -> str:
+    """Return the endpoint by which this process reaches another, however long its path is.
+
+    Raises
+    ------
+    BackendError
+        When the path is too long for a unix socket, and its folder cannot be opened.
+    """
+    path = Path(endpoint.removeprefix("ipc://"))
+    if is_between_hosts(endpoint) or len(os.fsencode(path)) <= MAX_IPC_PATH_BYTES:
+        return endpoint
+    try:
+        folder = _descriptor(path.parent, path.parent.stat().st_ino)
+    except OSError as error:
+        raise BackendError(
+            f"cannot reach {path}: {error.strerror or error}; does the job still run?"
+        ) from error
+    return f"ipc:///proc/self/fd/{folder}/{path.name}"
+
+
+@functools.cache
+def _descriptor(folder: Path, _inode: int) -> int:
+    """Open a folder for as long as this process runs: its sockets connect again by it."""
+    return os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def _ipc_endpoint(path: Path) -> str:
-    n_byte = len(str(path).encode())
-    if n_byte > MAX_IPC_PATH_BYTES:
-        raise InvalidValueError(
-            f"the path of a unix socket must be <= {MAX_IPC_PATH_BYTES} bytes, got {n_byte}: {path}; "
-            "use a run folder with a shorter path"
-        )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = path.parent.stat().st_mode & 0o777
     if mode & 0o077:

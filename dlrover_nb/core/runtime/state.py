@@ -5,10 +5,10 @@ of one. `NEXT_STAGES` is the whole graph:
 
 ASSEMBLING  PS are started until as many are up as the plan requires
 LOADING     the group reads its parts from the source checkpoint (or starts without one)
-SERVING     workers train; meanwhile copies of the last checkpoint are written to the disk, and parameters
+SERVING     workers train; meanwhile the last checkpoint is copied and written to the disk, and parameters
             migrate to other PS
 PAUSING     workers finish the current iteration
-COPYING     PS copy their parts of a checkpoint; workers are paused no longer than that
+COPYING     PS fix the content of their parts of a checkpoint; workers are paused no longer than that
 SAVING      training waits for the disk: the job is to stop, or other PS will read what is written
 SWITCHING   parameters change owners: the last rows are sent, and other PS take over
 ENDED       final
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.deadline.loss_windows import LossWindows
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.orders import Emit, Manifest, Order, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.restarts import RestartBudget
@@ -135,9 +136,16 @@ class Writing:
     is_awaited: bool  # a stop or a change of plan waits for it
     is_ordered: bool = False  # there is a folder, and its PS were ordered to save
     is_in_memory: bool = False  # it gets no files: peers keep copies of it
+    holders: tuple[str, ...] | None = None  # of these copies, which outlast a change of PS; None: any peers
     copied: dict[str, Copied] = field(default_factory=dict)
     saved: dict[str, Saved] = field(default_factory=dict)
     manifest: Manifest | None = None  # set when it was ordered to be written
+    cut: set[str] = field(default_factory=set)  # PS whose part is fixed, if not copied
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether every PS may change its part again."""
+        return all(node in self.cut or node in self.copied for node in self.group.nodes)
 
     @property
     def is_copied(self) -> bool:
@@ -219,10 +227,7 @@ class JobState:
     without_score: WithoutScore = field(default_factory=WithoutScore)  # its rows without a finite one
     rounds: tuple[EvaluationRound, ...] = ()  # evaluations between passes
     round_tried: int = 0  # the last pass that was evaluated, with or without a result
-    loss_points: tuple[
-        tuple[int, float], ...
-    ] = ()  # samples and training loss, where early stopping is by it
-    open_loss: tuple[float, int] = (0.0, 0)  # sum and rows of the window that is not full yet
+    losses: LossWindows = field(default_factory=LossWindows)  # where early stopping is by them
     round_of: int = 0  # the pass whose evaluation is under way; 0: none is
     evaluation: Evaluation | None = None  # of all that was trained, at the end
     stopped_early: str = ""  # why no more rows are trained
@@ -286,7 +291,13 @@ class JobState:
             if self.change is None:
                 take_size(node, self.mitigations, self.roster.nodes)
             gently = role is Role.PS and self.stage is Stage.SERVING  # it joins those that serve
-            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib, gently))
+            avoid = self._slow_nodes()
+            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib, avoid, gently))
+
+    def _slow_nodes(self) -> tuple[str, ...]:
+        """Return the nodes that are replaced as they are slow, not for another size."""
+        slow = (each.node for each in self.mitigations if each.replaces and each.size is None)
+        return tuple(node for node in slow if self.roster.get(node) is not None)
 
     def stop_node(self, node: Node, at_s: float) -> None:
         """Order the end of a node, remove it and take back its shards."""

@@ -59,6 +59,7 @@ class SspClient(PsClient):
 
     def end(self) -> None:
         """Leave the rounds, so that no worker waits for this one."""
+        super().end()
         self._step += 1
         self._ask(COORDINATOR, NotMember, Leave(self._epoch, self._step, self._worker))
         self._answers(NotMember)

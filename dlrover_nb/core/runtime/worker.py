@@ -356,6 +356,7 @@ class Worker:
             dense_length=len(self._trainer.learner.values),
             patience_s=lambda: self._orders.patience_s,
             slabs=SlabPlace(run_name(self._config.spec.name, self._config.folder)),
+            packing=self._config.spec.exchange,
         )
 
     def _disconnect(self) -> None:

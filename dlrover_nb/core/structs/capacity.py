@@ -31,10 +31,11 @@ class Capacity:
     """The most that a job may use: machine shapes, largest first.
 
     A job's nodes must each fit on a machine, and all of them together on all machines (first-fit,
-    decreasing: the test that the plan space makes).
+    decreasing: the test that the plan space makes). `note` says what else than machines limits them.
     """
 
     shapes: tuple[NodeShape, ...]
+    note: str = ""
 
     @property
     def total_cpu(self) -> float:
@@ -133,7 +134,7 @@ def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None
 def machines(capacity: Capacity) -> str:
     """Return the machines in words."""
     shapes = (f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
-    return ", ".join(shapes) or "none"
+    return (", ".join(shapes) or "none") + (f"; {capacity.note}" if capacity.note else "")
 
 
 def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:

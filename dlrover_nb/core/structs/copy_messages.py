@@ -1,4 +1,4 @@
-"""Messages by which parts of a checkpoint in memory are copied to peers, and read from them.
+"""Messages by which parts of a checkpoint are copied into memory and to peers, and read from them.
 
 The holder reads from the owner, piece by piece, and a PS that restores reads from the holder in the same way:
 a read changes nothing, so any piece may be asked for again, and an owner keeps no account of its readers.
@@ -35,6 +35,17 @@ class KeepCopy:
 
 
 # node -> master
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A PS: its part of a checkpoint is what it holds now, and it may change again; Copied follows.
+
+    What is not copied by then the PS saves before it changes.
+    """
+
+    node: str
+    checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,7 +250,7 @@ class ExternalSpec:
                         f"together_with and apart_from of {role} name roles of the job "
                         f"({', '.join(known)}), got {name!r}"
                     )
-            if both := set(own.together_with) & {role, *own.apart_from, *self._apart_by_others(role)}:
+            if both := set(own.together_with) & {str(role), *self.apart_of(role)}:
                 raise InvalidValueError(
                     f"{role} cannot be together_with {min(both)}: it is that, or one is apart_from the other"
                 )
@@ -260,8 +260,10 @@ class ExternalSpec:
                     "one of them out"
                 )
 
-    def _apart_by_others(self, role: Role) -> set[str]:
-        return {str(other) for other in self.every if role in self.program(other).apart_from}
+    def apart_of(self, role: Role) -> frozenset[str]:
+        """Return the roles that a role runs apart from, by its own word or by theirs."""
+        theirs = {str(other) for other in self.every if role in self.program(other).apart_from}
+        return frozenset(theirs | {str(name) for name in self.program(role).apart_from})
 
     def _with_all(self, role: Role) -> set[str]:
         """Return the roles that a role waits for, itself if they wait for it."""
@@ -289,6 +291,9 @@ def _check_step_log(pattern: str) -> None:
         raise InvalidValueError(
             f"step_log has named groups of {', '.join(STEP_GROUPS)}, got {', '.join(unknown)}"
         )
+
+
+MOST_COUNT = 1 << 50  # of what a program reports: sums over all programs fit into the 64 bits of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +332,10 @@ class StepsDone:
     memory_mib: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("rank", "n_iter", "n_sample", "cpu_s", "memory_mib"):
-            _check.at_least(name, getattr(self, name), 0)
+        for name in ("rank", "n_iter", "n_sample", "n_done", "cpu_s", "memory_mib"):
+            if getattr(self, name) is not None:
+                _check.at_least(name, getattr(self, name), 0)
+                _check.at_most(name, getattr(self, name), MOST_COUNT)
         for name in ("at_s", "loss"):
             if getattr(self, name) is not None:
                 _check.finite(name, getattr(self, name))

@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.packing import ExchangeSpec
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.solutions import SolutionName
@@ -277,6 +278,8 @@ class JobSpec:
         Folder of checkpoints as an fsspec URL; empty: in the run folder.
     peer_copies
         When checkpoints in memory are copied to other nodes, which a lost host takes with it.
+    exchange
+        What gradients and parameters are on the way to another host.
     migration
         How parameters move to other PS.
     stragglers
@@ -342,29 +345,26 @@ class JobSpec:
     foreign: ExternalSpec | None = None
     admission: Admission = Admission.AT_ONCE
     peer_copies: PeerCopies = PeerCopies.AUTO
+    exchange: ExchangeSpec = field(default_factory=ExchangeSpec)
 
     def __post_init__(self) -> None:
-        _check.at_least("staleness", self.staleness, 1)
         _check.job_name(self.name)
-        _check.at_least("batch_size", self.batch_size, 1)
+        for name in ("staleness", "batch_size", "shard_batches"):
+            _check.at_least(name, getattr(self, name), 1)
         if self.global_batch is not None:
             _check.at_least("global_batch", self.global_batch, 1)
         _check.at_least("epochs", self.n_epoch, 1)
         _check.seed(self.seed)
-        _check.at_least("shard_batches", self.shard_batches, 1)
-        _check.at_least("checkpoint_every_s", self.checkpoint_every_s, 0)
-        _check.at_least("max_skipped_batches", self.max_skipped_batches, 0)
-        _check.at_least("max_restarts_per_error", self.max_restarts_per_error, 0)
+        for name in ("checkpoint_every_s", "max_skipped_batches", "max_restarts_per_error", "priority"):
+            _check.at_least(name, getattr(self, name), 0)
         _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
         _check.above_zero("straggler_window_s", self.straggler_window_s)
-        _check.at_least("priority", self.priority, 0)
         for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
         if self.deadline_s is not None and self.deadline_at_s is not None:
             raise InvalidValueError(
-                "a job has one deadline, got both deadline (a moment) and deadline_s (seconds after the "
-                "start); keep one of them"
+                "a job has one deadline, got both deadline (a moment) and deadline_s (after start); keep one"
             )
         if self.foreign is not None and self.admission is Admission.QUEUE:
             raise InvalidValueError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.structs.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
+from dlrover_nb.core.structs.copy_messages import CopyKept, Cut, KeepCopy
 from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate, ShardReturned
 from dlrover_nb.core.structs.questions import LogLine
@@ -250,14 +250,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """To a PS: copy the part of the checkpoint (Copied), then write it to `file` atomically (Saved).
+    """To a PS: copy the part of the checkpoint (Cut, Copied), then write it to `file` atomically (Saved).
 
-    Without a `file` it stays in memory. What is in memory of the checkpoint `kept` must stay if it can.
+    Without a `file` it stays in memory. What is in memory of the checkpoint `kept` must stay if it can. One
+    that `is_awaited`, by a stop or a change of plan, is made as fast as the machine can.
     """
 
     checkpoint: int
     file: str
     kept: int = -1
+    is_awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +379,7 @@ FromNode = (
     | StreamEnded
     | ShardReturned
     | Paused
+    | Cut
     | Copied
     | CopyKept
     | Saved

@@ -16,8 +16,9 @@ class NodeConfig:
     `folder` is the job's private run folder (ipc sockets, keys, checkpoints); `master` the endpoint to
     say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
     prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
-    that holds the master's endpoint when that may change; empty: it does not. A node that `starts_gently`
-    leaves cores to others while it imports its program, where the backend can do that.
+    that holds the master's endpoint when that may change; empty: it does not. `avoid` names nodes of the job
+    that are too slow where they stand: this one had better stand elsewhere. One that `starts_gently` leaves
+    cores to others while it imports its program, where the backend can do that.
     """
 
     node: str
@@ -32,4 +33,5 @@ class NodeConfig:
     public_key: str
     secret_key: str = field(repr=False)
     master_file: str = ""
+    avoid: tuple[str, ...] = ()
     starts_gently: bool = False

@@ -62,6 +62,9 @@ class PodJob:
     owner
         Kind of the object that keeps the master's pod and owns all others: ``Job``, or ``ElasticJob`` where
         DLRover's operator does that.
+    origin
+        Files of the checkpoint that an all-reduce job begins from, each with its checksum; the master writes
+        them.
     """
 
     spec: JobSpec
@@ -73,6 +76,7 @@ class PodJob:
     code_url: str = ""
     capacity: Capacity | None = None
     owner: str = "Job"
+    origin: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,17 +179,19 @@ class StepReached:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Tell the quality of the trained model on rows that were held out."""
+    """Tell the quality of the model on rows that were held out: after a pass, or (0) when it is trained."""
 
     caller: Caller
     auc: float
     log_loss: float
     n_sample: int
+    after: int = 0
 
     def __post_init__(self) -> None:
         _check.fraction("auc", self.auc)
         _check.finite("log_loss", self.log_loss)
         _check.at_least("n_sample", self.n_sample, 1)
+        _check.at_least("after", self.after, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,8 @@ class JobState:
         Mini-batches of a step of this node.
     outdated_world
         Number of the world that another one is to follow; 0: the present one is right.
+    evaluate_after
+        The pass after which rank 0 is to score held-out rows now; 0: none.
     """
 
     should_stop: bool
@@ -260,6 +264,7 @@ class JobState:
     stale: tuple[Held, ...] = ()
     n_accumulate: int = 1
     outdated_world: int = 0
+    evaluate_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ class ShardCounts:
     skipped: int = 0  # by the user, or because training ended early
     n_sample_skipped: int = 0
     is_open: bool = False
+    n_sample_kept: int | None = None  # in the newest checkpoint of programs of others; None: not known
 
     @property
     def total(self) -> int:

@@ -18,8 +18,10 @@ from dlrover_nb.core.structs.decisions import (
     Proposal,
     version_of,
 )
+from dlrover_nb.core.structs.host_wish import HostWish
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.mitigations import Mitigation
+from dlrover_nb.core.structs.queue_quota import QueueQuota
 from dlrover_nb.core.structs.reported import TrainerStatus
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
@@ -49,7 +51,8 @@ ROOM = "room"  # reason of a wait for free capacity
 class NodeView:
     """One node.
 
-    `waits_for` says what its start waits for: `ROOM`, or a reason from the cluster; empty: nothing.
+    `waits_for` says what its start waits for: `ROOM`, or a reason from the cluster; empty: nothing. `wish` is
+    the host that it was wished on; None: its cluster alone chose.
     """
 
     id: str
@@ -63,6 +66,7 @@ class NodeView:
     last: NodeSample | None = None
     memory_enforced: bool = False
     waits_for: str = ""
+    wish: HostWish | None = None
 
     @property
     def state(self) -> str:
@@ -281,6 +285,7 @@ class JobSnapshot:
     reported: TrainerStatus | None = None  # what a program told last by the protocol of Kubeflow Trainer
     resizes_in_place: bool | None = False  # whether the cluster resizes nodes; None: it is not known yet
     stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
+    quota: QueueQuota | None = None  # of its queue in the cluster, which admits nodes; None: it has none
 
     @property
     def ran(self) -> ResourcePlan | None:

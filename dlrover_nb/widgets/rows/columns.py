@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.structs.actions import Proposed
     from dlrover_nb.core.structs.audited import AuditedCommand
-    from dlrover_nb.core.structs.capacity import NodeShape
     from dlrover_nb.core.structs.cluster_access import Allowed
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, Prediction, Proposal
     from dlrover_nb.core.structs.job import JobSpec
@@ -140,6 +139,9 @@ NODES: Columns[NodeView] = Columns(
         "memory_used_mib": lambda n: n.last.memory_mib if n.last else None,
         "memory_enforced": lambda n: n.memory_enforced,
         "iter_s": lambda n: n.last.iter_s if n.last else None,
+        "wished_host": lambda n: n.wish.host if n.wish else None,
+        "host": lambda n: (n.wish.got or None) if n.wish else None,
+        "wish_why": lambda n: n.wish.why if n.wish else None,
     }
 )
 MEMORY: Columns[MemoryLine] = Columns(
@@ -386,9 +388,6 @@ SCORES: Columns[tuple[str | None, Score]] = Columns(
 
 # clusters
 
-MACHINES: Columns[NodeShape] = Columns(
-    {"machines": lambda m: m.count, "cpu": lambda m: m.cpu, "memory_mib": lambda m: m.memory_mib}
-)
 RIGHTS: Columns[Allowed] = Columns(
     {
         "what": lambda r: r.what,

@@ -1,4 +1,4 @@
-"""Columns of the load of a cluster; null is what could not be read or measured."""
+"""Columns of the machines and the load of a cluster; null is what could not be read or measured."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dlrover_nb.widgets.rows.tables import Columns
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.structs.capacity import NodeShape
     from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
 
 
@@ -19,6 +20,9 @@ def _mib(amount: Amount | None) -> float | None:
     return None if amount is None else amount.memory_mib
 
 
+MACHINES: Columns[NodeShape] = Columns(
+    {"machines": lambda m: m.count, "cpu": lambda m: m.cpu, "memory_mib": lambda m: m.memory_mib}
+)
 LOAD: Columns[tuple[str, ClusterLoad]] = Columns(
     {
         "cluster": lambda k: k[0],

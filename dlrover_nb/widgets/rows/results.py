@@ -284,7 +284,7 @@ def scores(board: Scoreboard) -> Tables:
 def cluster(description: str, capacity: Capacity | None, why_unknown: str, access: ClusterAccess) -> Tables:
     """Return a cluster: its machines, and the user's rights there."""
     tables = {
-        "machines": c.MACHINES.table(capacity.shapes if capacity else ()),
+        "machines": load_columns.MACHINES.table(capacity.shapes if capacity else ()),
         "rights": c.RIGHTS.table(access.allowed),
     }
     return Tables(one(_CLUSTER, (description, capacity, why_unknown, access.ask)), tables)

@@ -56,6 +56,7 @@ for n in range(100000):
 # Reports as programs of Kubeflow's TrainJobs do: by three variables, a token in a file, and JSON.
 TRAINER = """
 import datetime, json, os, ssl, sys, time, urllib.request
+assert os.environ["KUBEFLOW_TRAINER_SERVER_URL"].startswith("https://")
 url, certificate, token = (os.environ[f"KUBEFLOW_TRAINER_SERVER_{name}"] for name in ("URL", "CA_CERT", "TOKEN"))
 context = ssl.create_default_context(cafile=certificate)
 def tell(percentage, step):

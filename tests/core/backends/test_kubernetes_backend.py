@@ -15,7 +15,8 @@ from kube import ROOT, host_files
 
 from dlrover_nb.core.backends.kubernetes import pod_reconciler
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, POD, QUOTA, SECRET

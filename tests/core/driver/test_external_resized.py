@@ -12,7 +12,8 @@ from resizing_played import INFEASIBLE, Server
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job import JobSpec

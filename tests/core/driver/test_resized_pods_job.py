@@ -9,7 +9,8 @@ from real_job import Job, plan, succeeded
 from resizing_played import INFEASIBLE, REFUSALS, Server
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import JobSpec

@@ -52,6 +52,8 @@ def body_of(**fields):
         (b'{"trainerStatus": {}}', "lastUpdatedTime"),
         (body_of(lastUpdatedTime="yesterday"), "lastUpdatedTime"),
         (body_of(lastUpdatedTime="2026-01-01T00:00:00"), "lastUpdatedTime"),
+        (body_of(lastUpdatedTime="0001-01-01T00:00:00+23:59"), "out of range"),
+        (body_of(lastUpdatedTime="9999-12-31T23:59:59-23:59"), "out of range"),
         (body_of(progressPercentage=101), "0 to 100, got 101"),
         (body_of(progressPercentage=45.5), "progressPercentage"),
         (body_of(progressPercentage="45"), "progressPercentage"),

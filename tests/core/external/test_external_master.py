@@ -1,5 +1,6 @@
 """Laws of the master of a foreign job, with a cluster that does what it is told."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -133,6 +134,13 @@ def test_with_tensorflow_the_end_of_the_chief_is_the_end_of_the_job():
     world.leave("worker-0", succeeded=True)
     assert world.master.phase is JobPhase.SUCCEEDED
     assert not world.pods
+
+
+def test_programs_that_end_well_before_they_reported_all_samples_are_said_to():
+    world = running()
+    world.leave("worker-0", succeeded=True)
+    assert world.master.phase is JobPhase.SUCCEEDED
+    assert re.search(r"reported [\d,]+ of [\d,]+ samples", world.master.message)
 
 
 @pytest.mark.parametrize("foreign", [TORCH, replace(TF, chief=False)])

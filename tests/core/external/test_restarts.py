@@ -4,18 +4,19 @@ import json
 from dataclasses import replace
 
 import pytest
-from external_world import TF, TORCH, World, plan, running
+from external_world import ROOM, TF, TORCH, World, plan, running
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_elastic_master import Job
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import SendEnvironment
+from dlrover_nb.core.external import ExternalMaster, SendEnvironment
 from dlrover_nb.core.external.restarts import foretold, words
 from dlrover_nb.core.runtime.orders import ResizeNode
 from dlrover_nb.core.structs.external import FixedRole, Framework
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.services import Caller, RowsRestored, RowsWanted
 
 EVAL, READER, LEAD = FixedRole("evaluator", ("e",)), FixedRole("reader", ("r",)), FixedRole("chief", ("c",))
 DYNAMIC = replace(TF, dynamic_workers=True)
@@ -202,3 +203,33 @@ def test_dynamic_workers_are_tensorflows():
     with pytest.raises(InvalidValueError, match="dynamic_workers is for tensorflow, got framework torch"):
         replace(TORCH, dynamic_workers=True)
     assert Role.WORKER in DYNAMIC.world
+
+
+def test_what_programs_that_restart_do_again_is_known_from_their_checkpoints():
+    job, one = Job(), Caller("worker-0", "0", "p")
+    job.begin("worker-0", "worker-1")
+    shard = job.shard("worker-0")
+    job.done("worker-0", shard, 20)
+    assert job.master.train_counts.n_sample_kept is None
+    kept = job.call(RowsWanted(one)).rows
+    job.done("worker-0", shard, 50)
+
+    def told(master):
+        return master.train_counts.n_sample_done, master.train_counts.n_sample_kept
+
+    assert told(job.master) == (50, 20)
+    other = ExternalMaster(job.master.spec, ROOM)
+    other.account.adopt(job.master.account.ledger, ())
+    other.resume(job.master.record, 1.0)
+    assert told(other) == (50, 20)
+    job.call(RowsRestored(replace(one, program="q"), kept, 1))
+    assert told(job.master) == (20, 20)
+    job.call(RowsRestored(replace(one, program="r"), "", 1))
+    assert told(job.master) == (0, 0)
+
+
+def test_the_words_say_how_many_rows_are_done_again_where_that_is_known():
+    world = running(TF)
+    found = foretold(TF, world.last, plan(3))
+    assert words(found, TF).endswith("do again what came after it")
+    assert words(found, TF, 1234).endswith("do again what came after it (1,234 rows by now)")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from external_world import ROOM, RUN, TF, TORCH, World, plan, running
 
-from dlrover_nb.core.backends.programs.program_files import check_placement
+from dlrover_nb.core.backends.programs.program_files import note_placement
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.external import ExternalMaster, ExternalRecord, Member, environment, planned
@@ -289,10 +289,11 @@ def test_places_that_contradict_each_other_are_refused(worker, reader, why):
         replace(TF, worker=replace(RUN, **worker), roles=(replace(READ, **reader),))
 
 
-def test_of_one_machine_a_place_is_noted_and_of_several_without_pods_refused(caplog):
+def test_of_one_machine_a_place_is_noted(caplog):
+    note_placement(JobSpec("a", foreign=TF))
+    assert not caplog.text
     spec = JobSpec("a", foreign=replace(TF, roles=(replace(READ, together_with=("worker",)),)))
-    check_placement(spec)
+    note_placement(spec, is_one=False)
+    assert not caplog.text
+    note_placement(spec)
     assert "together_with of reader holds, apart_from is not applied" in caplog.text
-    with pytest.raises(InvalidValueError, match="got them of reader: Ray places each program"):
-        check_placement(spec, one_machine=False)
-    check_placement(replace(spec, foreign=TF), one_machine=False)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external import StepLog
 from dlrover_nb.core.external.step_rates import StepRates
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, StepsDone
@@ -133,3 +134,47 @@ def test_lines_say_how_large_a_step_was_and_how_far_the_job_is():
     log = StepLog(r"samples=(?P<samples>\S+) done=(?P<done>\S+) loss=(?P<loss>\S+)", 32, "worker-0")
     told = log.read("samples=1,024 done=2e4 loss=n/a", 1.0)
     assert (told.n_iter, told.n_sample, told.n_done, told.loss) == (1, 1024, 20_000, None)
+
+
+NUMBERS = st.sampled_from(
+    ["nan", "inf", "-inf", "-5", "9" * 400, "9" * 40, "1e300", "0", "12", "1,024", "-", "7.5"]
+)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), max_size=20))
+def test_whatever_numbers_a_log_has_the_totals_grow_and_fit_into_a_message(lines):
+    pattern = r"step (?P<step>\S+) n (?P<samples>\S+) of (?P<done>\S+) loss (?P<loss>\S+)"
+    log, meter = StepLog(pattern, 512, "worker-0"), StepRates(OWN)
+    for i, numbers in enumerate(lines):
+        told = log.read("step {} n {} of {} loss {}".format(*numbers), float(i))
+        if told is not None:
+            meter.record(told, WORKERS, Role.WORKER, float(i))
+            assert 0 <= meter.n_done < 1 << 62
+            assert told.loss is None or abs(told.loss) < 2e300
+
+
+def test_a_loss_that_is_not_a_number_is_a_step_like_others():
+    log = StepLog(r"step (?P<step>\d+) loss (?P<loss>\S+)", 32, "worker-0")
+    told = [log.read(f"step {n} loss {loss}", float(n)) for n, loss in enumerate(["0.5", "nan", "inf"], 1)]
+    assert [(each.n_sample, each.loss) for each in told] == [(32, 0.5), (64, None), (96, None)]
+
+
+@pytest.mark.parametrize("field", ["n_iter", "n_sample", "n_done"])
+def test_totals_that_fit_into_no_message_are_refused_when_they_are_reported(field):
+    with pytest.raises(InvalidValueError, match=field):
+        StepsDone("worker-0", "p", **{field: 10**30})
+
+
+@pytest.mark.parametrize("field", ["n_sample", "n_done", "rank"])
+def test_totals_below_zero_are_refused_when_they_are_reported(field):
+    with pytest.raises(InvalidValueError, match=field):
+        StepsDone("worker-0", "p", **{field: -7})
+
+
+def test_a_program_that_takes_samples_back_is_not_heard_until_it_has_more():
+    meter = StepRates(OWN)
+    done = [512, 1024, 768, 1536]
+    told = [StepsDone("worker-0", "p", at_s=float(n), n_iter=n, n_sample=of) for n, of in enumerate(done, 1)]
+    samples = [s for each in told for s in meter.record(each, WORKERS, Role.WORKER, 10.0)]
+    assert [s.n_sample for s in samples] == [512, 512]
+    assert meter.n_done == 1536

@@ -141,6 +141,13 @@ def test_a_plan_in_the_middle_of_everything_is_bound_by_nothing():
     assert bound(ANALYSIS) == ()
 
 
+def test_what_else_limits_the_machines_is_named_where_they_bind():
+    full = Capacity((NodeShape(1.0, 640_000),), note="Kueue's queue a admits at most 1 cores")
+    analysis = replace(ANALYSIS, situation=replace(ANALYSIS.situation, capacity=full))
+    (said,) = (words for words in bound(analysis) if words.startswith("machines"))
+    assert said.startswith("machines (Kueue's queue a admits at most 1 cores): no room for ")
+
+
 def test_bounds_bind_at_their_ends():
     tight = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5, 1.0), ps_cpus=(0.25, 0.5))
     assert bound(analysed(bounds=tight)) == (

@@ -37,6 +37,7 @@ from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
+from dlrover_nb.core.structs.copy_messages import Cut
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resizing import Resize, Resized
@@ -73,6 +74,7 @@ class FakeNode:
     """A worker trains one batch per turn; for a PS there is a `FakePs` of the same name too."""
 
     order: StartNode
+    cuts: deque[tuple[m.Save, StorePart, dict[tuple[int, int], int]]] = field(default_factory=deque)
     writes: deque[m.Save] = field(default_factory=deque)
     inbox: deque[m.ToNode] = field(default_factory=deque)
     outbox: deque[tuple[m.FromNode, tuple[np.ndarray, ...]]] = field(default_factory=deque)
@@ -131,7 +133,7 @@ class World:
         self.n_step = 6  # chunks that a PS sends in a round
         self.has_memory = True
         self.stream_end: int | None = None  # where a stream ends; None: rows are as many as the job says
-        self.writes_nothing = False
+        self.writes_nothing = self.copies_nothing = False
         self.events: list[Event] = []
         self.dropped: list[int] = []
         self.folders: set[int] = set()  # of checkpoints, complete or not
@@ -298,7 +300,7 @@ class World:
             told = self.ps[name].step(self.at_s)
             for message in told:
                 node.say(message)
-            return self._persist(node) or bool(told)
+            return self._end_copy(node) or self._persist(node) or bool(told)
         return self._work(node)
 
     def deliver(self, pair: tuple[str, str]) -> None:
@@ -309,16 +311,31 @@ class World:
             self.ps[target].hear(source, item, self.at_s)
 
     def _copy(self, node: FakeNode, save: m.Save) -> None:
-        """Copy at once, and write some turns later; without memory for a copy, write at once."""
-        memory = MemoryPart(node.id, save.checkpoint, "", 8) if self.has_memory else None
-        self.parts[node.id, save.checkpoint] = self.ps[node.id].copy()
-        if memory is not None:
-            self.memory[save.checkpoint] = dict(self.saving)
-            self.memory.pop(save.checkpoint - 2, None)  # there are two buffers
-        node.say(m.Copied(node.id, save.checkpoint, memory))
+        """Cut at once, copy and write some turns later; without memory for a copy, write at once."""
+        self.copies_nothing, held = False, self.copies_nothing
+        while self._end_copy(node):
+            pass
+        self.copies_nothing = held
+        part = self.ps[node.id].copy()
+        if self.has_memory:
+            node.cuts.append((save, part, dict(self.saving)))
+            node.say(Cut(node.id, save.checkpoint))
+            return
+        self.parts[node.id, save.checkpoint] = part
+        node.say(m.Copied(node.id, save.checkpoint))
         node.writes.append(save)
-        if memory is None:
-            self._persist(node)
+        self._persist(node)
+
+    def _end_copy(self, node: FakeNode) -> bool:
+        if not node.cuts or self.copies_nothing:
+            return False
+        save, part, learnt = node.cuts.popleft()
+        self.parts[node.id, save.checkpoint] = part
+        self.memory[save.checkpoint] = learnt
+        self.memory.pop(save.checkpoint - 2, None)  # there are two buffers
+        node.say(m.Copied(node.id, save.checkpoint, MemoryPart(node.id, save.checkpoint, "", 8)))
+        node.writes.append(save)
+        return True
 
     def _persist(self, node: FakeNode) -> bool:
         if not node.writes or self.writes_nothing:
@@ -387,6 +404,10 @@ class World:
             return
         node.ps_epoch = load.ps_epoch
         node.writes.clear()
+        for save, *_ in node.cuts:
+            node.say(m.Copied(node.id, save.checkpoint))
+            node.say(m.Saved(node.id, save.checkpoint, save.file, "", 0, 0, "other parameters are loaded"))
+        node.cuts.clear()
         self.ps[node.id].load(load, [part for part in parts if part is not None])
         node.say(m.Loaded(node.id, load.ps_epoch))
         if load.index == 0:

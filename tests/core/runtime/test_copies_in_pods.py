@@ -15,10 +15,10 @@ from dlrover_nb.core.runtime.peer_copies import last_whole
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.copy_messages import KeepCopy
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
+from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.messages import Save
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
 
 def running(n_worker: int = 2, n_ps: int = 2, n_train: int = 8000, **changes: object) -> PodsWorld:
@@ -282,3 +282,61 @@ def test_on_one_machine_with_a_shared_folder_nothing_is_copied_unless_asked_for(
         world.run_until(lambda world=world: len(world.disk) == 2)
         orders = [o for node in world.nodes.values() for o in node.heard if isinstance(o, KeepCopy)]
         assert bool(orders) == (setting is PeerCopies.ALWAYS)
+
+
+def resized(n_worker: int, n_ps: int, memory_mib: int = 300) -> ResourcePlan:
+    first = plan(n_worker, n_ps)
+    return replace(first, ps=replace(first.ps, memory_mib=memory_mib))
+
+
+@pytest.mark.parametrize("target", [plan(2, 1), plan(2, 3), resized(2, 2), resized(2, 1), resized(1, 3)])
+def test_ps_that_restart_read_what_nodes_that_stay_keep(target: ResourcePlan) -> None:
+    world = running(2, 2, migration=Migration.RESTART)
+    old = set(world.living(Role.PS))
+    world.do(world.master.set_target(target, world.at_s))
+    world.run_until(lambda: in_place(world, target))
+    world.check_parameters()
+    assert not world.told(PlanFailed)
+    there = {*world.living(Role.WORKER), *world.living(Role.PS)}
+    source = world.master._state.source
+    assert source is not None
+    assert {peer.holder for peer in source.peers if peer is not None} <= there
+    assert set(source.nodes) == old
+    assert "in memory was loaded from" in story(world)
+    world.run_to_end()
+    trained_every_row(world, exactly_once=True)
+    assert world.master.phase is JobPhase.SUCCEEDED
+
+
+def test_a_restart_without_anybody_who_can_keep_the_parts_fails_its_plan_and_the_job_goes_on() -> None:
+    world = running(2, 2, migration=Migration.RESTART)
+    world.refusals = dict.fromkeys(
+        ("ps-2", "ps-3", "worker-0", "worker-1"), "no memory for a copy of 3.0 MiB"
+    )
+    world.do(world.master.set_target(resized(2, 2), world.at_s))
+    world.run_until(lambda: in_place(world, plan(2, 2)) and bool(world.told(PlanFailed)))
+    (failed,) = [event for event in world.events if isinstance(event, PlanFailed)]
+    assert "no peer keeps the part of ps-0, ps-1" in failed.why
+    assert "no memory for a copy of 3.0 MiB" in failed.why
+    world.run_to_end()
+    trained_every_row(world, exactly_once=True)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_targets_that_change_and_nodes_that_die_amid_restarts_never_cost_more_than_a_rollback(
+    data: st.DataObject,
+) -> None:
+    world = running(2, 2, 8000, migration=Migration.RESTART)
+    targets = st.sampled_from([plan(2, 1), plan(2, 3), resized(2, 2), resized(1, 2), plan(2, 2)])
+    for _ in range(3):
+        world.do(world.master.set_target(data.draw(targets), world.at_s))
+        for _ in range(data.draw(st.integers(0, 20))):
+            world.round()
+        if data.draw(st.booleans()):
+            world.kill(data.draw(st.sampled_from(world.living(Role.PS) or world.living(Role.WORKER))))
+    world.run_until(lambda: world.master.running is not None, 3000)
+    world.check_parameters()
+    world.run_to_end()
+    trained_every_row(world, exactly_once=False)
+    assert world.master.phase is JobPhase.SUCCEEDED

@@ -1,4 +1,4 @@
-"""Checkpoints that are copied while workers stand still and written while they train."""
+"""Checkpoints that are cut while workers stand still, copied and written while they train."""
 
 from __future__ import annotations
 
@@ -26,6 +26,55 @@ def copied(**changes: object) -> World:
 
 def n_trained(world: World) -> int:
     return world.master.train_counts.n_sample_done
+
+
+def cut(**changes: object) -> World:
+    """Return a job that has cut its second checkpoint and copied nothing of it yet."""
+    world = World(spec(plan(2, 2), checkpoint_every_s=1.0, **changes), features(8000))
+    world.run_until(lambda: 1 in world.disk)
+    world.copies_nothing = True
+    world.run_until(lambda: any(node.cuts for node in world.nodes.values()))
+    world.run_until(lambda: world.master.stage is Stage.SERVING)
+    return world
+
+
+def test_workers_train_on_while_a_checkpoint_is_copied() -> None:
+    world = cut()
+    before = n_trained(world)
+    world.run_until(lambda: n_trained(world) > before + 500)
+    assert (list(world.memory), list(world.disk)) == ([1], [1])
+    world.copies_nothing = False
+    world.run_until(lambda: 2 in world.disk)
+    assert len(world.disk[2][1]) == len(world.copies[2]) <= before, "none of what came after the cut"
+    world.run_to_end()
+    trained_every_row(world)
+
+
+def test_a_ps_that_dies_while_its_part_is_copied_costs_that_checkpoint() -> None:
+    world = cut()
+    world.run_until(lambda: n_trained(world) > len(world.copies[2]) + 100)
+    world.kill("ps-1")
+    assert "continuing from checkpoint 1" in str(world.told(PhaseChanged))
+    assert n_trained(world) == len(world.memory[1])
+    world.copies_nothing = False
+    world.run_until(lambda: in_place(world, plan(2, 2)))
+    assert 2 in world.dropped
+    assert 2 not in world.disk
+    world.run_to_end()
+    trained_every_row(world, exactly_once=False)
+
+
+def test_a_stop_waits_for_what_is_copied_and_for_its_files() -> None:
+    world = cut()
+    world.do(world.master.stop("ada", "", world.at_s))
+    for _ in range(5):
+        world.round()
+    assert world.master.phase is not JobPhase.STOPPED
+    world.copies_nothing = False
+    world.run_until(lambda: world.master.phase is JobPhase.STOPPED)
+    assert world.disk[max(world.disk)][0].ledger == world.master._state.train.checkpoint()
+    saves = [each for each in world.nodes["ps-0"].heard if isinstance(each, Save)]
+    assert [each.is_awaited for each in saves] == [False, False, True]
 
 
 def test_workers_train_on_while_a_checkpoint_is_written_and_the_next_one_waits_for_it() -> None:

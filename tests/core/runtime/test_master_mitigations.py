@@ -107,7 +107,8 @@ def unchanged(world: World, action: Action, error: type[Exception], match: str) 
 def test_a_worker_is_replaced_when_its_successor_trains_and_others_train_its_rows() -> None:
     world = training()
     mitigate(world, WORKER_0)
-    assert world.starts[-1].node == "worker-2"
+    assert (world.starts[-1].node, world.starts[-1].avoid) == ("worker-2", ("worker-0",))
+    assert not any(start.avoid for start in world.starts[:-1])
     assert {n.id: n.phase for n in world.master.nodes}["worker-0"] is NodePhase.DRAINING
     while "worker-0" in world.living(Role.WORKER):
         assert not ended(world)

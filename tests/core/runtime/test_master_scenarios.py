@@ -12,6 +12,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.orders import Emit, Send
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
 from dlrover_nb.core.structs.job import JobPhase, Migration, Sync
 from dlrover_nb.core.structs.kubernetes import STATE
@@ -297,12 +298,12 @@ class InPods(World):
     folder = f"{STATE}/job-0a1b2c3d"
 
 
-@pytest.mark.parametrize("changes", [{}, {"checkpoint_url": "s3://bucket"}])
+@pytest.mark.parametrize("changes", [{"peer_copies": PeerCopies.NEVER}, {"checkpoint_url": "s3://bucket"}])
 def test_a_change_of_ps_through_files_is_refused_where_those_go_with_their_pods(changes) -> None:
     world = InPods(spec(plan(1, 1), migration=Migration.RESTART, **changes), features(4000))
     world.run_until(lambda: in_place(world, plan(1, 1)))
     world.do(world.master.set_target(plan(1, 2), world.at_s))
-    if changes:
+    if "checkpoint_url" in changes:
         world.run_until(lambda: in_place(world, plan(1, 2)))
         assert not world.told(PlanFailed)
     else:

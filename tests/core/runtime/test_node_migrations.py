@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from node_world import FEATURES, SPEC, Gate, World, shard
 
-from dlrover_nb.core.runtime import checkpoint, ps_migration
+from dlrover_nb.core.runtime import checkpoint, chunk_sender, ps_migration
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.structs.job import Optimizer
@@ -130,7 +130,11 @@ def test_a_run_over_moves_is_the_run_without_them(optimizer, n_ps, ways):
     np.testing.assert_allclose(losses, single.losses, rtol=1e-6)
 
 
-def test_a_move_over_tcp_in_small_chunks_is_whole(monkeypatch):
+def test_a_move_over_tcp_in_small_chunks_is_whole_and_sealed(monkeypatch):
+    posted, post = [], chunk_sender._Way._post
+    monkeypatch.setattr(
+        chunk_sender._Way, "_post", lambda way, frames: posted.append(way.link.is_sealed) or post(way, frames)
+    )
     small = ps_migration.Sizes(chunk_bytes=2000, ready_bytes=8000)
     monkeypatch.setattr(ps_migration, "Sizes", lambda: small)
     single = train_single(EXACT, FEATURES, shards=SHARDS)
@@ -139,6 +143,7 @@ def test_a_move_over_tcp_in_small_chunks_is_whole(monkeypatch):
         losses = train_over_moves(world, ([1], ways), (13, 24, 35))
         assert not world.errors
     np.testing.assert_allclose(losses, single.losses, rtol=1e-6)
+    assert sum(posted) > len(posted) / 2, "all but the first chunks of each connection"
 
 
 def test_a_move_that_is_given_up_changes_nothing_and_the_next_one_works():

@@ -22,6 +22,7 @@ from dlrover_nb.core.runtime.exchange import (
     Exchanged,
     ExchangeRefused,
     FinishedRound,
+    Form,
     GradientsKept,
     InitDense,
     Join,
@@ -41,6 +42,7 @@ from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.packing import Precision
 
 N_DENSE = dense_parameter_count(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))
 NAMES = st.sampled_from(["w0", "w1", ""])
@@ -49,6 +51,9 @@ STEPS = st.integers(0, 100)
 EPOCHS = st.sampled_from([1] * 7 + [7])
 ROUNDS = st.tuples(NUMBERS, st.lists(st.tuples(NAMES, NUMBERS), max_size=3)).map(
     lambda drawn: (drawn[0], tuple(drawn[1]))
+)
+FORMS = st.builds(
+    Form, st.sampled_from(Precision), st.sampled_from(Precision), st.floats(), st.floats(), st.booleans()
 )
 REQUESTS = st.one_of(
     st.builds(Join, EPOCHS, NUMBERS, NAMES),
@@ -59,11 +64,14 @@ REQUESTS = st.one_of(
     st.builds(Exchange, EPOCHS, STEPS, answer_at=NUMBERS),
     st.builds(InitDense, EPOCHS),
     st.builds(MoveChunk, NUMBERS, NAMES, NUMBERS, NUMBERS, st.booleans()),
+    st.builds(Exchange, EPOCHS, STEPS, form=FORMS),
     st.tuples(EPOCHS, STEPS, st.none() | ROUNDS),  # an exchange, whose round may be one that cannot be
 )
 GOOD_IDS = hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(0, 40), unique=True)
 IDS = GOOD_IDS | hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(-2, 2**62))
-ODD = hnp.arrays(st.sampled_from(["<f4", "<i8", "|u1"]), hnp.array_shapes(min_dims=0, max_dims=3, max_side=3))
+ODD = hnp.arrays(
+    st.sampled_from(["<f4", "<i8", "|u1", "<f2", "<u2"]), hnp.array_shapes(min_dims=0, max_dims=3, max_side=3)
+)
 ANSWERS = (
     ChunkTaken,
     DenseReady,

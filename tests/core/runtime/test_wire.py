@@ -12,11 +12,12 @@ from hypothesis.extra import numpy as hnp
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
-from dlrover_nb.core.runtime.exchange import Exchange
+from dlrover_nb.core.runtime.exchange import Exchange, Form
 from dlrover_nb.core.runtime.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.messages import Drain, Granted, Load, ShardAsked
+from dlrover_nb.core.structs.packing import Precision
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
 MESSAGES = (
@@ -25,10 +26,12 @@ MESSAGES = (
     Exchange(3, 7),
     Granted(Shard(Lease(Purpose.TRAIN, 4, 2), 1, 10, 20, 3, 7)),
     Load(1, 0, 2, (0, 1) * 128, (PartSource("a", "b", MemoryPart("m", 1, "00", 5)),)),
+    Exchange(3, 7, form=Form(Precision.FLOAT16, Precision.BFLOAT16, 2.0, wants_dense=False)),
 )
 IPV6 = ["tcp://[::1]"] if Path("/proc/net/if_inet6").exists() else []
 ARRAYS = hnp.arrays(
-    st.sampled_from(["<f4", "<f8", "<i4", "<i8", "u1"]), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)
+    st.sampled_from(["<f4", "<f8", "<i4", "<i8", "u1", "<f2", "<u2"]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0),
 )
 
 
@@ -147,9 +150,18 @@ def test_two_jobs_of_one_context_do_not_admit_each_other(context, tmp_path):
         assert not _answered(bad, first)
 
 
-def test_a_long_socket_path_is_a_clear_error(context, tmp_path):
-    with pytest.raises(InvalidValueError, match="107 bytes"):
-        bind_router(context, "ipc", tmp_path / ("x" * 120), new_keys())
+def test_a_path_longer_than_a_unix_socket_may_have_is_reached_by_its_folder(context, tmp_path):
+    folder, keys = tmp_path / ("x" * 120), new_keys()
+    router, endpoint = bind_router(context, "ipc", folder / "master", keys)
+    assert endpoint == f"ipc://{folder / 'master'}"  # the same for all processes
+    dealer = connect_dealer(context, endpoint, "w0", keys)
+    with router, dealer:
+        assert _answered(dealer, router, LIMIT_S * 1000)
+
+
+def test_a_long_path_whose_folder_is_gone_says_so(context, tmp_path):
+    with pytest.raises(BackendError, match="does the job still run"):
+        connect_dealer(context, f"ipc://{tmp_path / ('x' * 120) / 'master'}", "w0", new_keys())
 
 
 def test_a_folder_open_to_others_is_refused(context, tmp_path):

@@ -8,8 +8,7 @@ nodes are not affected.
 All orders are computed from the pods that there are. So a second backend takes over with no more than the
 names of the nodes (`adopt`), and an order that is carried out twice changes nothing.
 
-Where the API server serves ``pods/resize`` (`pod_sizes`), and the master has the right to it, pods are
-resized in place; elsewhere the job's plans replace them, with no step lost.
+Where the master may use ``pods/resize`` pods are resized in place (`pod_sizes`), elsewhere replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import logging
 import random
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.backends.kubernetes.api_errors import (
@@ -34,6 +32,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 from dlrover_nb.core.backends.kubernetes.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.disruption_budget import DisruptionBudget
+from dlrover_nb.core.backends.kubernetes.host_wishes import HostWishes
 from dlrover_nb.core.backends.kubernetes.informer import Informer
 from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point, Resize
 from dlrover_nb.core.backends.kubernetes.own_secrets import OwnSecrets
@@ -49,13 +48,15 @@ from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.orders import Action
+    from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.capacity import Capacity, Need
+    from dlrover_nb.core.structs.host_wish import HostWish
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.queue_quota import QueueQuota
 
 logger = logging.getLogger(__name__)
 
@@ -63,26 +64,6 @@ LOOK_EVERY_S = 1.0  # between checks for due work, where nothing changed
 QUOTA_RETRY_S = 15.0  # until a pod is asked for again that a quota had no room for
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before an API server that does not answer is asked again
 CLOSE_LIMIT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Where a job's pods are made.
-
-    Parameters
-    ----------
-    api
-        In the job's namespace.
-    owner
-        The job's Job, with which all goes; None: nothing owns the pods, and `close` alone removes them.
-    address
-        Where the master's pod is reached by the others: the IP and the port, ``10.1.2.3:7070``; without a
-        port any free one is taken.
-    """
-
-    api: Api
-    owner: Doc | None
-    address: str
 
 
 class KubernetesBackend:
@@ -104,6 +85,7 @@ class KubernetesBackend:
         self._informer = Informer(site.api, POD, node_selector(self._name, job.run))
         tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
         self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
+        self._wishes = HostWishes(self._capacity_informer.hosts, is_on=job.spec.kubernetes.spread)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._refusals, self._n_refused = Refusals(job.spec), 0
         self._budget = site.owner and DisruptionBudget(site.api, job, site.owner)
@@ -133,7 +115,8 @@ class KubernetesBackend:
         if self._reconciler.knows(config.node):
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
         try:
-            pod = node_pod(self._job, _node_of(config), master=config.master)
+            node = PodNode(config.node, config.role, config.cpu, config.memory_mib)
+            pod = node_pod(self._job, node, master=config.master)
         except DlroverError as error:
             with self._lock:
                 self._reconciler.add_failed(config.node, str(error))
@@ -141,6 +124,7 @@ class KubernetesBackend:
         if self._site.owner is not None:
             pod["metadata"]["ownerReferences"] = owned_by(self._site.owner)
         with self._lock:
+            self._wishes.avoid(config.node, config.avoid)
             self._reconciler.add_node(config.node, pod)
             self._has_nodes = True
             self._reconciler.set_master_endpoint(config.master)
@@ -192,6 +176,14 @@ class KubernetesBackend:
         with self._lock:
             return self._reconciler.waiting(time.monotonic())
 
+    def host_wishes(self) -> Mapping[str, HostWish]:
+        """Return the machines that pods were wished on."""
+        return self._wishes.told(self._informer.items().values())
+
+    def queue(self) -> QueueQuota | None:
+        """Return what the job's queue admits."""
+        return self._capacity_informer.queue()
+
     def denied(self) -> str:
         """Return which right of the job's account is missing now, and what to do; empty: none."""
         with self._lock:
@@ -207,9 +199,8 @@ class KubernetesBackend:
         self._wake()
         self._thread.join(CLOSE_LIMIT_S)
         if self._thread.is_alive():
-            logger.warning(
-                "pods of job %s remain: %s; they are deleted with its Job", self._name, self._why_left()
-            )
+            why = self._informer.error or f"they did not end within {CLOSE_LIMIT_S:g} s"
+            logger.warning("pods of job %s remain: %s; they are deleted with its Job", self._name, why)
             self._given_up.set()
         self._informer.close()
         self._capacity_informer.close()
@@ -239,7 +230,8 @@ class KubernetesBackend:
         """Carry out due orders; failed ones are due again."""
         with self._lock:
             pods, at_s = self._informer.items(), time.monotonic()
-            actions = (*self._reconciler.reconcile(pods, at_s), *self._sizes.resizer.reconcile(pods, at_s))
+            actions = self._wishes.placed(self._reconciler.reconcile(pods, at_s), pods)
+            actions += self._sizes.resizer.reconcile(pods, at_s)
         if self._secrets and self._has_nodes and not self._closed.is_set():
             self._secrets.follow(at_s, makes_pods=any(isinstance(action, Create) for action in actions))
         for action in actions:
@@ -390,10 +382,3 @@ class KubernetesBackend:
 
     def _wake(self) -> None:
         self._informer.changed.set()
-
-    def _why_left(self) -> str:
-        return str(self._informer.error or f"they did not end within {CLOSE_LIMIT_S:g} s")
-
-
-def _node_of(config: NodeConfig) -> PodNode:
-    return PodNode(config.node, config.role, config.cpu, config.memory_mib)

@@ -12,22 +12,28 @@ fit, but never admits one that does not.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.kubernetes.kueue import is_managed
+from dlrover_nb.core.deadline.host_choice import Host
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
-from dlrover_nb.core.structs import default_bounds
+from dlrover_nb.core.manifests.parts import HOSTNAME, JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
+from dlrover_nb.core.structs import cluster_load, default_bounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.cluster_load import total
+from dlrover_nb.core.structs.queue_quota import UNLIMITED
 from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+    from dlrover_nb.core.structs.queue_quota import Limit, QueueQuota
 
 Amount = tuple[float, float]  # cores and MiB
 ASSUMED_TIMES = 8  # the memory of a job's largest node, on machines that may not be listed
@@ -48,11 +54,17 @@ class Looked:
         ResourceQuotas of the namespace.
     pods
         Pods of all namespaces that have not ended; None: listing them is forbidden.
+    metrics
+        What machines use, by metrics.k8s.io; None: it is not served, or may not be read.
+    queue
+        What the queue of Kueue admits that the job's pods name; None: there is none.
     """
 
     nodes: tuple[Doc, ...] | None
     quotas: tuple[Doc, ...]
     pods: tuple[Doc, ...] | None
+    metrics: tuple[Doc, ...] | None = None
+    queue: QueueQuota | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,12 @@ def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capaci
     """
     residents = [pod for pod in looked.pods or () if _stays(pod) or _is_master(pod, tenant)]
     machines = _free(looked.nodes, residents, tenant.spec)
-    return _offer(machines, _limit(looked.quotas, tenant, of_free=False), tenant, seen)
+    limit, queue = _limit(looked.quotas, tenant, of_free=False), looked.queue
+    if queue is None:
+        return _offer(machines, limit, tenant, seen)
+    own = -tenant.spec.master_cpu, -float(tenant.spec.master_memory_mib)
+    found = _offer(machines, _within(limit, queue.most, own), tenant, seen)
+    return replace(found, note=queue.limit_words)
 
 
 def assumed(spec: JobSpec) -> Capacity:
@@ -101,15 +118,63 @@ def assumed(spec: JobSpec) -> Capacity:
     return Capacity((NodeShape(cpu, min(mib, MOST_MEMORY_MIB), count),))
 
 
-def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Iterable[Doc] = ()) -> Capacity:
+def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Collection[Doc] = ()) -> Capacity:
     """Return the job's capacity in use by the pods `mine` plus free capacity; raises as `capacity_of`."""
     others = [pod for pod in looked.pods or () if not _is_node_of(pod, tenant)]
     machines = _free(looked.nodes, others, tenant.spec)
     limit = _limit(looked.quotas, tenant, of_free=True)
     if limit:
-        held = [requests_of(pod) for pod in mine if (pod.get("status") or {}).get("phase") not in ENDED]
-        limit = limit[0] + sum(cpu for cpu, _ in held), limit[1] + sum(mib for _, mib in held)
-    return _offer(machines, limit, tenant, seen)
+        held = _held(mine)
+        limit = limit[0] + held[0], limit[1] + held[1]
+    queue, counted = looked.queue, [pod for pod in mine if is_managed(pod)]
+    if queue is None or (mine and not counted):  # Kueue lets these pods be
+        return _offer(machines, limit, tenant, seen)
+    own = _held(pod for pod in counted if not pod["spec"].get("schedulingGates"))
+    found = _offer(machines, _within(limit, queue.free, own), tenant, seen)
+    note = "; ".join(filter(None, (queue.limit_words, queue.closed)))
+    return replace(found, note=note)
+
+
+def _held(pods: Iterable[Doc]) -> Amount:
+    """Return what pods hold that have not ended."""
+    held = [requests_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
+    return sum(cpu for cpu, _ in held), sum(mib for _, mib in held)
+
+
+def _within(limit: Amount | None, queue: Limit, own: Amount) -> Amount | None:
+    """Return a limit cut to what a queue admits, with what the job has of that, or needs for its master."""
+    if queue == UNLIMITED:
+        return limit
+    cpu, mib = limit or (float(MOST_CPU), float(MOST_MEMORY_MIB))
+    of_queue = (inf if given is None else max(0.0, given + own[i]) for i, given in enumerate(queue))
+    return min(cpu, next(of_queue)), min(mib, next(of_queue))
+
+
+def hosts_of(looked: Looked, tenant: Tenant) -> tuple[Host, ...]:
+    """Return the machines that the job may use, with what others than its nodes hold, and what is used.
+
+    Nothing where neither pods nor use are known: then nothing is known of loads. Where use alone is known,
+    a machine may hold less than it seems.
+    """
+    if looked.nodes is None or (looked.pods is None and looked.metrics is None):
+        return ()
+    used = {each["metadata"]["name"]: _load(each.get("usage")) for each in looked.metrics or ()}
+    on: dict[str, list[Amount]] = {}
+    for pod in looked.pods or ():
+        if not _is_node_of(pod, tenant) and (pod.get("status") or {}).get("phase") not in ENDED:
+            on.setdefault(pod["spec"].get("nodeName") or "", []).append(requests_of(pod))
+    found = []
+    for node in looked.nodes:
+        if _takes(node, tenant.spec):
+            meta = node["metadata"]
+            name, key = meta["name"], (meta.get("labels") or {}).get(HOSTNAME, meta["name"])
+            held = total(cluster_load.Amount(*amount) for amount in on.get(name, ()))
+            found.append(Host(key, name, _load(node["status"].get("allocatable")), held, used.get(name)))
+    return tuple(found)
+
+
+def _load(resources: Mapping[str, object] | None) -> cluster_load.Amount:
+    return cluster_load.Amount(*amount_of(resources))
 
 
 def requests_of(pod: Doc) -> Amount:

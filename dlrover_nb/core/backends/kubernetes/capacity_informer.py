@@ -1,6 +1,6 @@
 """Lists machines, quotas and others' pods once a minute, as far as allowed; queries never block.
 
-Three requests a minute at the most. What is forbidden is asked for again much later: rights seldom change,
+Four requests a minute at the most. What is forbidden is asked for again much later: rights seldom change,
 and each refusal is an entry in an audit log. The job's capacity is computed here too, once per refresh:
 a large cluster has too many pods to sum in the master's loop, and a quota's use must be compared with the
 job's pods of the same moment.
@@ -11,20 +11,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden
-from dlrover_nb.core.backends.kubernetes.capacity import Looked, capacity_of, room_of
+from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
+from dlrover_nb.core.backends.kubernetes.capacity import Looked, capacity_of, hosts_of, room_of
+from dlrover_nb.core.backends.kubernetes.kueue_reader import KueueReader
+from dlrover_nb.core.deadline.host_choice import is_stale
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.manifests.kinds import NODE, POD, QUOTA
+from dlrover_nb.core.manifests.kinds import NODE, NODE_METRICS, POD, QUOTA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.capacity import Tenant
+    from dlrover_nb.core.deadline.host_choice import Host
     from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.queue_quota import QueueQuota
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +42,12 @@ _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class ClusterCapacity(NamedTuple):
-    """A job's maximum capacity, and the part of it that is free or its own."""
+    """A job's maximum capacity, the part that is free or its own, the loads of machines, and its queue."""
 
     capacity: Capacity
     room: Capacity
+    hosts: tuple[Host, ...] = ()
+    queue: QueueQuota | None = None
 
 
 class CapacityInformer:
@@ -61,10 +69,11 @@ class CapacityInformer:
         self, api: Api, tenant: Tenant, fallback: Capacity | None, mine: Callable[[], Collection[Doc] | None]
     ) -> None:
         self._api, self._tenant, self._fallback, self._mine = api, tenant, fallback, mine
-        self._everywhere = api.within("")
+        self._everywhere, self._kueue = api.within(""), KueueReader(api, tenant.spec)
         self._not_before_s: dict[str, float] = {}
         self._listed_s: dict[str, float] = {}
         self._seen: ClusterCapacity | None = None
+        self._read_s = 0.0
         self._error: BackendError | None = None
         self._first, self._closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"capacity-{tenant.job}", daemon=True)
@@ -86,6 +95,15 @@ class CapacityInformer:
             )
         return self._seen
 
+    def hosts(self) -> tuple[Host, ...]:
+        """Return the machines with their loads; none where these are not known, or too old."""
+        is_old = is_stale(self._read_s, time.monotonic(), LOOK_EVERY_S)
+        return () if self._seen is None or is_old else self._seen.hosts
+
+    def queue(self) -> QueueQuota | None:
+        """Return what the job's queue of Kueue admits; None: there is none, or it was not read yet."""
+        return None if self._seen is None else self._seen.queue
+
     def close(self) -> None:
         """End the thread without waiting for a pending request."""
         self._closed.set()
@@ -102,14 +120,18 @@ class CapacityInformer:
             self._closed.wait(SOON_S if self._seen is None or mine is None else LOOK_EVERY_S)
 
     def _see(self, mine: Collection[Doc]) -> ClusterCapacity:
-        looked = self._look()
+        read_s, looked = time.monotonic(), self._look()
+        looked = replace(looked, queue=self._kueue.read(mine))
         capacity = capacity_of(looked, self._tenant, self._fallback)
-        return ClusterCapacity(capacity, room_of(looked, self._tenant, self._fallback, mine=mine))
+        room = room_of(looked, self._tenant, self._fallback, mine=mine)
+        self._read_s = read_s
+        return ClusterCapacity(capacity, room, hosts_of(looked, self._tenant), looked.queue)
 
     def _look(self) -> Looked:
         nodes = self._list(self._everywhere, NODE)
         pods = self._list(self._everywhere, POD, fields=_LIVING) if nodes is not None else None
-        return Looked(nodes, self._list(self._api, QUOTA) or (), pods)
+        metrics = self._optional(self._everywhere, NODE_METRICS) if nodes is not None else None
+        return Looked(nodes, self._list(self._api, QUOTA) or (), pods, metrics)
 
     def _list(self, api: Api, kind: Kind, *, fields: str = "") -> tuple[Doc, ...] | None:
         """Return all objects of a kind; None: listing them is forbidden.
@@ -131,3 +153,17 @@ class CapacityInformer:
             return None
         self._listed_s[kind.plural] = now_s
         return found
+
+    def _optional(self, api: Api, kind: Kind) -> tuple[Doc, ...] | None:
+        """Return all objects of a kind that clusters may lack; None: they cannot be read now."""
+        now_s, name = time.monotonic(), f"{kind.plural}.{kind.group}"
+        if now_s < self._not_before_s.get(name, 0.0):
+            return None
+        try:
+            return tuple(api.list(kind).items)
+        except (Forbidden, NotThere) as error:
+            again_s = FORBIDDEN_S if isinstance(error, Forbidden) else inf
+            self._not_before_s[name] = now_s + again_s
+        except ApiError as error:
+            logger.info("%s cannot be read now: %s", name, error)
+        return None

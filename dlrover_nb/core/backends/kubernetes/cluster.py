@@ -22,6 +22,7 @@ from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
 from dlrover_nb.core.backends.kubernetes.found_job import FoundJob, name_of
+from dlrover_nb.core.backends.kubernetes.kueue_reader import KueueReader
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, SecretGoneError, link_of
 from dlrover_nb.core.backends.kubernetes.load import kubernetes_load
@@ -294,7 +295,8 @@ class KubernetesCluster(SeesRayJobs):
         quotas = _visible(lambda: api.list(QUOTA).items)
         running = "status.phase!=Succeeded,status.phase!=Failed"
         pods = _visible(lambda: api.within("").list(POD, fields=running).items) if nodes is not None else None
-        looked = Looked(nodes, quotas or (), pods)
+        queue = KueueReader(api, spec).read(())
+        looked = Looked(nodes, quotas or (), pods, queue=queue)
         return capacity_of(looked, Tenant("", api.namespace, spec), None)
 
     def _list(self, kind: Kind, *, role: str = "") -> list[Doc]:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, Unauthorized, Unreachable
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs
 from dlrover_nb.core.backends.kubernetes.pod_status import Ended, Running, pod_status
 from dlrover_nb.core.manifests.external_pod import CLUSTER_NOTE
@@ -22,6 +22,7 @@ from dlrover_nb.core.manifests.parts import NODE_LABEL
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.pods import PodJob

@@ -12,6 +12,7 @@ still holds the run folder) end this process, and the kubelet restarts it.
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 import queue
@@ -35,7 +36,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
 from dlrover_nb.core.backends.kubernetes.halt import leave_end
@@ -43,15 +44,26 @@ from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_ma
 from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE, begun_s, has_begun
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.backends.kubernetes.plan_follower import PlanFollower
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver import external_job, operator_managed_job, own_job
+from dlrover_nb.core.driver.certificate import certificate_of
 from dlrover_nb.core.driver.finished_job import FinishedJob
+from dlrover_nb.core.driver.http_server import ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.external import NO_FEATURES
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
-from dlrover_nb.core.manifests.parts import end_name, is_operated, report_token, run_of, secret_name
+from dlrover_nb.core.manifests.parts import (
+    CERTIFICATE_KEY,
+    HTTPS_PORT,
+    end_name,
+    is_operated,
+    report_token,
+    run_of,
+    secret_name,
+)
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
@@ -200,6 +212,9 @@ class PodMaster:
             self._service.set_resuming,
             self._api.namespace,
             features=self._job.features or NO_FEATURES,
+            on_origin=lambda features, origin: self._tell_nodes(
+                replace(self._job, features=features, origin=origin.files)
+            ),
         )
         spec = job_file.read_job(self._folder).spec if is_known else self._job.spec
         if is_operated(spec):
@@ -209,11 +224,22 @@ class PodMaster:
             else:
                 driver = operator_managed_job.begin(spec, operator, around)
         else:
+            self._serve_encrypted()
             pods = ExternalPods(self._job, site)
             driver = external_job.resume(pods, around) if is_known else external_job.begin(spec, pods, around)
         self._service.take_reports(report_token(self._job), reports.put)
         self._service.take_calls(report_token(self._job), around.calls)
         return driver
+
+    def _serve_encrypted(self) -> None:
+        """Serve HTTPS too, for programs that report by Kubeflow's protocol, and give them the certificate."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        certificate = certificate_of(self._folder, self._ip, SystemClock())
+        server = ThreadedServer(self._service, self._ip, HTTPS_PORT)
+        server.encryption = certificate.context
+        threading.Thread(target=server.serve_forever, name="https", daemon=True).start()
+        data = {CERTIFICATE_KEY: base64.b64encode(certificate.text.encode()).decode()}
+        self._api.patch(SECRET, secret_name(self._name), {"data": data})
 
     def _remove_other_runs(self, owner: Doc) -> None:
         """Remove what trains of an earlier run; where an operator makes the pods, they are not this Job's."""

@@ -34,7 +34,7 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.backends.kubernetes.backend import Site
+    from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import Written

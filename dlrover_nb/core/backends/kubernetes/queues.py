@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WORKLOADS = tuple(  # the newest first
-    Kind("Workload", "workloads", "kueue.x-k8s.io", version) for version in ("v1beta2", "v1beta1")
-)
+KUEUE, KUEUE_VERSIONS = "kueue.x-k8s.io", ("v1beta2", "v1beta1")  # the newest first
+WORKLOADS = tuple(Kind("Workload", "workloads", KUEUE, version) for version in KUEUE_VERSIONS)
 POD_GROUP = Kind("PodGroup", "podgroups", "scheduling.volcano.sh", "v1beta1")
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # label, once an annotation
 GATE = "kueue.x-k8s.io/admission"
@@ -96,7 +95,7 @@ def _of_kueue(pods: list[Doc], workloads: list[Doc] | None) -> Iterator[QueueWai
             continue
         owners = [o.get("uid", "") for o in pod["metadata"].get("ownerReferences") or ()]
         found = next((by_owner[u] for u in (pod["metadata"].get("uid"), *owners) if u in by_owner), None)
-        if found is not None and _is_true(found, "Admitted"):
+        if found is not None and is_true(found, "Admitted"):
             continue
         told.add(job)
         name = queue if queue != GATE else str((found or {}).get("spec", {}).get("queueName", ""))
@@ -117,7 +116,7 @@ def _of_volcano(pods: list[Doc], groups: list[Doc] | None) -> Iterator[QueueWait
         if group is None:
             none = UNREAD if groups is None else f"no PodGroup {name} is there yet"
             yield QueueWait(job, "Volcano", _pod_queue(pod), none)
-        elif not _is_true(group, "Scheduled"):
+        elif not is_true(group, "Scheduled"):
             queue = str(group.get("spec", {}).get("queue", "")) or _pod_queue(pod)
             yield QueueWait(job, "Volcano", queue, _why(group, "Unschedulable", "Scheduled"))
 
@@ -126,19 +125,21 @@ def _pod_queue(pod: Doc) -> str:
     return str((pod["metadata"].get("annotations") or {}).get(QUEUE_OF_POD, ""))
 
 
-def _conditions(doc: Doc) -> dict[str, Doc]:
+def conditions(doc: Doc) -> dict[str, Doc]:
+    """Return the conditions of an object by their types."""
     found = doc.get("status", {}).get("conditions") or ()
     return {each.get("type", ""): each for each in found}
 
 
-def _is_true(doc: Doc, name: str) -> bool:
-    return bool(_conditions(doc).get(name, {}).get("status") == "True")
+def is_true(doc: Doc, name: str) -> bool:
+    """Whether a condition of an object holds."""
+    return bool(conditions(doc).get(name, {}).get("status") == "True")
 
 
 def _why(doc: Doc, *names: str) -> str:
     """Return the message of the first of some conditions that has one; else the phase."""
-    conditions = _conditions(doc)
+    known = conditions(doc)
     for name in names:
-        if text := conditions.get(name, {}).get("message") or conditions.get(name, {}).get("reason"):
+        if text := known.get(name, {}).get("message") or known.get(name, {}).get("reason"):
             return str(text)
     return str(doc.get("status", {}).get("phase", "")) or "it gives no reason"

@@ -24,6 +24,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     OverQuota,
     Unreachable,
 )
+from dlrover_nb.core.backends.kubernetes.kueue import queue_of
 from dlrover_nb.core.backends.kubernetes.master_status import end_of_job, is_paused
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.external import checked
@@ -48,7 +49,7 @@ from dlrover_nb.core.manifests.objects import (
 )
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.manifests.rights import BUDGETS, RESIZE
+from dlrover_nb.core.manifests.rights import BUDGETS, OF_KUEUE, RESIZE
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
 from dlrover_nb.core.runtime.sockets import new_keys
 from dlrover_nb.core.structs.job import Sync
@@ -111,11 +112,6 @@ def looked_at(
         return spec, None, None, packed
     prepared = validate_job(spec, model=model, data=data)
     if spec.sync is Sync.ALLREDUCE:
-        if spec.start_from is not None:
-            raise InvalidValueError(
-                "a job with sync allreduce cannot begin from a checkpoint in pods yet; leave start_from out, "
-                "or choose sync bsp"
-            )
         from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
 
         python = spec.kubernetes.python or "python3"
@@ -219,13 +215,14 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
             f"a job named {name} was submitted at the same moment; choose another name"
         ) from error
     try:
-        granted = _may_grant(api)
+        granted = _may_grant(api, OF_KUEUE if queue_of(job.spec.kubernetes) else ())
         needed = companions(
             job,
             code=code,
             namespace=api.namespace,
             has_budget=BUDGETS in granted,
             may_resize=RESIZE in granted,
+            sees_queue=set(OF_KUEUE) <= set(granted),
         )
         for document in needed:
             _create_anew(api, with_owner(document, owner))
@@ -238,10 +235,10 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
         raise
 
 
-def _may_grant(api: Api) -> tuple[Right, ...]:
+def _may_grant(api: Api, more: tuple[Right, ...]) -> tuple[Right, ...]:
     """Return the optional rights that the user may grant a master; Roles of older installations lack them."""
     try:
-        checked = check_access(api, (BUDGETS, RESIZE)).checked
+        checked = check_access(api, (BUDGETS, RESIZE, *more)).checked
     except ApiError as error:
         logger.info("whether masters may have optional rights is not known: %s", error)
         return ()

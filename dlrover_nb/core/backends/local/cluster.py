@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
@@ -19,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.local.backend import machine
+from dlrover_nb.core.backends.local.backend import LocalBackend, machine
 from dlrover_nb.core.backends.local.link import LocalLink, start_master
 from dlrover_nb.core.backends.local.load import local_load
 from dlrover_nb.core.backends.local.record import (
@@ -32,7 +33,7 @@ from dlrover_nb.core.backends.local.record import (
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
-from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.promise import promised
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import writing_to
@@ -40,7 +41,7 @@ from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.orphans import sweep
-from dlrover_nb.core.rundir.pruning import remove_released
+from dlrover_nb.core.rundir.pruning import is_held, remove_released
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.fixed_roles import check_job_fits
@@ -130,12 +131,12 @@ class LocalCluster(OfThisAccount):
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
         """Start an external job, whose programs run where this process does."""
         # few jobs are external, and their masters' modules are many
-        from dlrover_nb.core.backends.programs.program_files import check_commands, check_placement  # noqa: PLC0415
+        from dlrover_nb.core.backends.programs.program_files import check_commands, note_placement  # noqa: PLC0415
         from dlrover_nb.core.external import NO_FEATURES, checked  # noqa: PLC0415
 
         spec = checked(spec, model=model, data=data)
         check_commands(spec)
-        check_placement(spec)
+        note_placement(spec)
         folder = self._start(self._submission(spec, NO_FEATURES))
         bounds = completed(spec.bounds, self._capacity, spec.plan)
         return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
@@ -155,7 +156,12 @@ class LocalCluster(OfThisAccount):
         with writing_to(folder):
             write(folder)
             write_private(folder / SUBMISSION, to_json(submission))
-        start_master(spec.name, folder)
+        try:
+            start_master(spec.name, folder)
+        except DlroverError:
+            if not is_held(folder):  # the job never began: its name stays free
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         return folder
 
     def jobs(self) -> tuple[JobSummary, ...]:
@@ -188,17 +194,31 @@ class LocalCluster(OfThisAccount):
         """Remove a job: its processes and its run folders; see `Cluster.delete`."""
         folder = _newest_runs().get(name)
         if folder is not None and read_end(folder) is None:
-            handle = self._handle(name, folder)
-            phase = handle.snapshot().phase
-            if not phase.is_final and not force:
-                raise InvalidValueError(still_runs(name, phase))
-            handle.stop(why="deleted")
+            self._stop_to_delete(name, folder, force=force)
         if folder is not None:
             _end_master(folder)
         n = remove_released(jobs_folder(), name)
         if not n:
             self.job(name)  # raises that there is none
         return f"job {name} is deleted, with {n} run folder{'s' * (n != 1)}; its history is kept"
+
+    def _stop_to_delete(self, name: str, folder: Path, *, force: bool) -> None:
+        """Stop a job; by force also one that cannot be continued, whose nodes are ended instead."""
+        handle = self._handle(name, folder)
+        try:
+            phase = handle.snapshot().phase
+        except DlroverError as error:
+            if _is_alive(folder):
+                raise
+            if not force:
+                raise BackendError(
+                    f"{error}; `delete {name} --force` removes the job without an answer of its master"
+                ) from error
+            _end_nodes(folder)
+            return
+        if not phase.is_final and not force:
+            raise InvalidValueError(still_runs(name, phase))
+        handle.stop(why="deleted")
 
     def shutdown(self, *, force: bool = False) -> str:
         """End all masters, those of ended jobs too; refused while jobs run, unless forced."""
@@ -269,6 +289,18 @@ def _without_answer(name: str, folder: Path) -> JobSummary:
     why = "its master does not answer" if _is_alive(folder) else f"its master was killed; attach {name}"
     began_s = folder.stat().st_mtime
     return JobSummary(name, JobPhase.STARTING, "", began_s, None, 0.0, 0.0, None, live=False, message=why)
+
+
+def _end_nodes(folder: Path) -> None:
+    """End what a killed master left running: nodes, or programs of an external job."""
+    # few masters are lost for good, and the modules of programs are many
+    from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415
+
+    is_external = from_json((folder / SUBMISSION).read_bytes(), Submission).spec.foreign is not None
+    if is_external:
+        LocalPrograms(folder, token="", certificate="").adopt({})  # it starts nothing
+    else:
+        LocalBackend(folder, outlive=True).adopt({})
 
 
 def _end_master(folder: Path) -> None:

@@ -13,6 +13,7 @@ import http.client
 import os
 import sys
 import time
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core import errors
@@ -160,11 +161,16 @@ def _progress(folder: Path) -> str:
 
 def _why_not_started(job: str, folder: Path) -> errors.DlroverError:
     """Return the error that ended a master before it began: the last line of its log names it."""
+    if not (said := last_lines(folder / LOG)):
+        return BackendError(
+            f"the master of job {job} ended before it began, and wrote nothing to {folder / LOG} "
+            f"({disk_usage(folder).free >> 20} MiB are free there); make room on that disk, or in memory"
+        )
     name, _, text = last_lines(folder / LOG, 1).partition(": ")
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, errors.DlroverError):
         return kind(text)
-    return BackendError(f"the master of job {job} ended before it began: {last_lines(folder / LOG)}")
+    return BackendError(f"the master of job {job} ended before it began: {said}")
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ from dlrover_nb.core.backends.local.record import (
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.detached import start_time
-from dlrover_nb.core.driver.http_server import ThreadedServer
+from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.files import writing_to
@@ -60,14 +60,14 @@ TERMINATED = 128 + signal.SIGTERM
 LINGER_S = 300.0  # to keep answering after the job's end
 
 
-def driver_of(folder: Path, service: MasterService, url: str) -> OwnJob | ExternalJob:
+def driver_of(folder: Path, service: MasterService, server: ThreadedServer) -> OwnJob | ExternalJob:
     """Return the loop of the job in a run folder: a new one, or one that resumes it.
 
-    The programs of an external job report to `service`, which answers at `url`.
+    The programs of an external job report to `service`, which `server` serves.
     """
     submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
     if submission.spec.foreign is not None:
-        return _programs_driver(folder, submission, service, url)
+        return _programs_driver(folder, submission, service, server)
     backend = LocalBackend(folder, cpus=submission.cpus, outlive=True, keeps_spare=True)
     if not (folder / JOB).exists():
         backend.prepare(submission.spec.plan.worker)
@@ -81,23 +81,32 @@ def driver_of(folder: Path, service: MasterService, url: str) -> OwnJob | Extern
         return own_job.resume(setup, on_progress=on_progress)
 
 
-def _programs_driver(folder: Path, submission: Submission, service: MasterService, url: str) -> ExternalJob:
+def _programs_driver(
+    folder: Path, submission: Submission, service: MasterService, server: ThreadedServer
+) -> ExternalJob:
     # few jobs are external, and their masters' modules are many
     from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415 - see above
     from dlrover_nb.core.driver import external_job  # noqa: PLC0415 - see above
+    from dlrover_nb.core.driver.certificate import certificate_of  # noqa: PLC0415 - see above
 
     reports: StepReports = queue.SimpleQueue()
-    token = submission.report_token
+    token, clock = submission.report_token, SystemClock()
+    certificate = certificate_of(folder, LOOPBACK, clock)
+    server.encryption = certificate.context
     service.take_reports(token, reports.put)
     backend = LocalPrograms(
-        folder, token=token, working_folder=submission.working_folder, cpus=submission.cpus
+        folder,
+        token=token,
+        certificate=certificate.text,
+        working_folder=submission.working_folder,
+        cpus=submission.cpus,
     )
     with _told_progress(folder) as on_progress:
         around = external_job.Surroundings(
             folder,
             None,
-            SystemClock(),
-            url + REPORT_PATH,
+            clock,
+            server.url + REPORT_PATH,
             reports,
             on_progress,
             features=submission.features,
@@ -139,7 +148,7 @@ def run(folder: Path) -> int:
     service = MasterService(access := secrets.token_hex(32), BY_TOKEN_ALONE)
     server = ThreadedServer(service)
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    driver = driver_of(folder, service, server.url)
+    driver = driver_of(folder, service, server)
     driver.start()
     signal.signal(signal.SIGTERM, leave)
     service.serve(driver)

@@ -50,8 +50,8 @@ class LocalPrograms(LocalBackend):
     ----------
     folder
         The job's run folder.
-    token
-        With which programs report.
+    token, certificate
+        With which programs report, and that of the master's HTTP.
     working_folder
         Where programs run; empty: where this process does.
     cpus
@@ -59,10 +59,16 @@ class LocalPrograms(LocalBackend):
     """
 
     def __init__(
-        self, folder: Path, *, token: str, working_folder: str = "", cpus: float | None = None
+        self,
+        folder: Path,
+        *,
+        token: str,
+        certificate: str,
+        working_folder: str = "",
+        cpus: float | None = None,
     ) -> None:
         super().__init__(folder, cpus=cpus, outlive=True)
-        self._token, self._cwd = token, working_folder or None
+        self._token, self._certificate, self._cwd = token, certificate, working_folder or None
         self._clock = SystemClock()
         self._addresses: dict[str, str] = {}
         self._logs: dict[str, ProgramLog] = {}
@@ -146,7 +152,7 @@ class LocalPrograms(LocalBackend):
     def _environment(self, config: NodeConfig) -> dict[str, str]:
         files = self._files(config.node)
         write_whole(files.master, config.master)
-        return variables(config, files, self._token, os.environ)
+        return variables(config, files, os.environ, token=self._token, certificate=self._certificate)
 
     def _command(self, configuration: Path) -> list[str]:
         return command(self._files(configuration.stem), BY_ITSELF)

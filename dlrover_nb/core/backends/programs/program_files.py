@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.program import CLUSTER_VAR, REPORT_FILE_VAR, REPORT_TOKEN_VAR
+from dlrover_nb.core.external.program import CLUSTER_VAR, REPORT_FILE_VAR, REPORT_TOKEN_VAR, TRUSTED_VAR
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.pods import NODE_VAR
 from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
@@ -61,6 +61,11 @@ class ProgramFiles:
         return self.folder / f"{self.node}.token"
 
     @property
+    def certificate(self) -> Path:
+        """The certificate of the master's HTTP."""
+        return self.folder / f"{self.node}.pem"
+
+    @property
     def code(self) -> Path:
         """The exit code, once it has ended by itself."""
         return self.folder / f"{self.node}.code"
@@ -77,7 +82,8 @@ class ProgramFiles:
 
     def remove(self) -> None:
         """Delete all but the log."""
-        for path in (self.configuration, self.variables, self.master, self.token, self.code):
+        files = (self.configuration, self.variables, self.master, self.token, self.certificate, self.code)
+        for path in files:
             path.unlink(missing_ok=True)
 
 
@@ -91,15 +97,21 @@ def command(files: ProgramFiles, how: str) -> list[str]:
 
 
 def variables(
-    config: NodeConfig, files: ProgramFiles, token: str, inherited: Mapping[str, str]
+    config: NodeConfig,
+    files: ProgramFiles,
+    inherited: Mapping[str, str],
+    *,
+    token: str,
+    certificate: str,
 ) -> dict[str, str]:
     """Return the variables of a program's process: inherited ones, the role's own, and ours, which win.
 
-    The token that they name is written into its file.
+    The token and the certificate that they name are written into their files.
     """
     assert config.spec.foreign is not None
     theirs = dict(item.partition("=")[::2] for item in config.spec.foreign.program(config.role).env)
     write_whole(files.token, token)
+    write_whole(files.certificate, certificate)
     ours = {
         CONFIG_VAR: str(files.configuration),
         CLUSTER_VAR: str(files.variables),
@@ -107,6 +119,7 @@ def variables(
         REPORT_FILE_VAR: str(files.master),
         REPORT_TOKEN_VAR: token,
         TOKEN_FILE_VAR: str(files.token),
+        TRUSTED_VAR: str(files.certificate),
     }
     return {**inherited, **theirs, **ours}
 
@@ -126,15 +139,10 @@ def write_whole(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def check_placement(spec: JobSpec, *, one_machine: bool = True) -> None:
-    """Refuse roles that say where they run among several machines; of one machine, note what that means."""
+def note_placement(spec: JobSpec, *, is_one: bool = True) -> None:
+    """Note what it means, where there `is_one` machine, that roles say where they run."""
     assert spec.foreign is not None
-    for role in spec.foreign.placed:
-        if not one_machine:
-            raise InvalidValueError(
-                f"together_with and apart_from place pods, got them of {role}: Ray places each program where "
-                "it finds room; leave them out, or run the job on Kubernetes"
-            )
+    for role in spec.foreign.placed if is_one else ():
         logger.warning(
             "job %s: all programs share this machine: together_with of %s holds, apart_from is not applied",
             spec.name,

@@ -6,6 +6,9 @@ time, and a small file beside the log holds which byte belongs to the last line 
 the time after which its lines were written. So the master that replaces this one, which saved the time of the
 last line it read, goes on with the next line, and gives lines that were read before the same times again.
 
+A program that writes faster than it is read, by more than `MOST_BEHIND_BYTES`, is read on near the end of its
+file: a line says how much was left out. Else its lines filled the master's memory when it exits.
+
 A carriage return ends a line too: a progress bar writes a step after each of them, and a newline only when it
 is full, which may be hours later.
 """
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_BYTES = 1 << 20  # of one look
+MOST_BEHIND_BYTES = 32 << 20  # that are read later
 LONG_BYTES = 16 << 20  # a longer file is emptied once it was read
 _N_PLACE = 64  # looks whose places are kept: a master saves its state after each look
 
@@ -68,17 +72,20 @@ class ProgramLog:
         """Return new lines; with `is_last` an unfinished one too, as the program has ended."""
         while self._again:
             place = self._again.popleft()
+            if place.n_byte - self._n_byte > MOST_BYTES:  # it was read on near the end
+                self._skip_to(place.n_byte - MOST_BYTES)
             texts = _texts(self._read(place.n_byte - self._n_byte))
             self._looked_ns = place.looked_ns
             lines, self._n_byte, self._at_ns = self._lines(texts, place.at_ns), place.n_byte, place.at_ns
             self._kept.append(place)
             if new := [line for line in lines if line.at_ns > self._since_ns]:
                 return new  # else the file was emptied since
+        left_out = self._catch_up()
         data = self._read(MOST_BYTES)
         end = _end(data)
         if (is_last and len(data) < MOST_BYTES) or (not end and len(data) == MOST_BYTES):
             end = len(data)  # the last line, or one that is longer than all that is read at once
-        texts = _texts(data[:end])
+        texts = left_out + _texts(data[:end])
         if not texts:
             self._looked_ns = now_ns
             return []
@@ -108,6 +115,23 @@ class ProgramLog:
                 return file.read(max(n_byte, 0))
         except OSError:
             return b""
+
+    def _catch_up(self) -> list[str]:
+        """Go on near the end of a file that is read too slowly; return a line that says so."""
+        try:
+            n_behind = self._path.stat().st_size - self._n_byte
+        except OSError:
+            return []
+        if n_behind <= MOST_BEHIND_BYTES:
+            return []
+        n_left_out = n_behind - MOST_BYTES
+        self._skip_to(self._n_byte + n_left_out)
+        return [f"dlrover-nb: {n_left_out >> 20} MiB of output are left out: it came faster than it is read"]
+
+    def _skip_to(self, n_byte: int) -> None:
+        """Go on with the first whole line from here."""
+        self._n_byte = n_byte
+        self._n_byte += self._read(MOST_BYTES).find(b"\n") + 1
 
     def _shorten(self) -> None:
         with contextlib.suppress(OSError):

@@ -41,12 +41,15 @@ class ProgramSetup:
         Whether all run on one machine, that of the process which submitted the job.
     working_folder, inherited
         Where they run, and the variables that they inherit; without: those of the process that starts them.
+    certificate
+        Of the master's HTTP; its master sets it.
     """
 
     token: str = field(repr=False)
     is_here: bool = False
     working_folder: str | None = None
     inherited: Mapping[str, str] | None = field(default=None, repr=False)
+    certificate: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ class RunningProgram:
             return subprocess.Popen(
                 command(files, WHILE_STDIN),
                 cwd=setup.working_folder,
-                env=variables(config, files, setup.token, inherited),
+                env=variables(config, files, inherited, token=setup.token, certificate=setup.certificate),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

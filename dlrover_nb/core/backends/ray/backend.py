@@ -4,7 +4,7 @@ The actors are detached: they survive a killed master, and the restarted one fin
 ``JOB/NODE``. They end by themselves when the master stays away. A node's CPU and memory are requested from
 Ray's scheduler (placement); the node itself enforces its CPU share (`core.runtime.limits`). A job's minimal
 set of nodes is placed together (`gang`): they are requested when Ray has room for all of them, and the others
-after them.
+after them. Where there are several machines, each node is wished on one by the load of all (`host_wishes`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ray._private import state
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gangs, remove_request
+from dlrover_nb.core.backends.ray.host_wishes import HostWishes
+from dlrover_nb.core.backends.ray.load import ray_capacity
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
@@ -31,9 +33,10 @@ from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.host_wish import HostWish
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +110,7 @@ class RayBackend:
     """
 
     def __init__(self, job: str, *, one_host: bool) -> None:
-        self._job, self._gang = job, Gang(job)
+        self._job, self._gang, self._wishes = job, Gang(job), HostWishes(job)
         self._is_new = True
         self._deferred: dict[str, Deferred] = {}
         self._listen = "ipc" if one_host else f"tcp://{ray.util.get_node_ip_address()}"
@@ -140,7 +143,7 @@ class RayBackend:
     def _taken(self) -> list[tuple[str, Need]]:
         """Return the machine and the size of all that this job holds: bundles, and other nodes."""
         placed = self._actors.keys() - self._unplaced.keys()
-        return self._gang.held() + [(_machine_of(self._actors[n]), self._needs[n]) for n in placed]
+        return self._gang.held() + [(machine_of(self._actors[n]), self._needs[n]) for n in placed]
 
     def listen(self) -> str:
         """Return ``ipc`` on one machine, else this machine's address."""
@@ -161,9 +164,15 @@ class RayBackend:
             if self._gang.covers(self._needs[config.node]):
                 self._deferred[config.node] = Deferred(config, time.monotonic())
             else:
+                self._wish((config,))
                 self._request(config)
         except (RayError, ValueError, ConnectionError) as error:
             raise BackendError(f"Ray did not accept node {config.node}: {error}") from error
+
+    def _wish(self, configs: Iterable[NodeConfig]) -> None:
+        """Choose machines for nodes that are about to be requested together."""
+        unplaced = {node: asked.need for node, asked in self._unplaced.items()}
+        self._wishes.make(configs, unplaced=unplaced, reserved=self._gang.held)
 
     def _request(self, config: NodeConfig) -> None:
         """Create the actor; Ray places it when there is room."""
@@ -174,6 +183,7 @@ class RayBackend:
             "namespace": NAMESPACE,
             "lifetime": "detached",
             "max_restarts": 0,
+            **self._wishes.options(config.node),
         }
         actor = self._actors[config.node] = self._begin(config, options)
         self._unplaced[config.node] = Asked(actor, self._needs[config.node], time.monotonic())
@@ -193,16 +203,16 @@ class RayBackend:
         if not self._deferred:
             return
         if self._gang.is_placed:
-            for node in self._gang.members(each.config for each in self._deferred.values()):
-                self._request_deferred(node)
+            self._request_deferred(self._gang.members(each.config for each in self._deferred.values()))
             self._gang.close()
         elif not self._gang.is_open and not self._still_unplaced():
-            for node in tuple(self._deferred):
-                self._request_deferred(node)
+            self._request_deferred(tuple(self._deferred))
 
-    def _request_deferred(self, node: str) -> None:
-        self._request(self._deferred[node].config)
-        del self._deferred[node]
+    def _request_deferred(self, nodes: Sequence[str]) -> None:
+        self._wish(self._deferred[node].config for node in nodes)
+        for node in nodes:
+            self._request(self._deferred[node].config)
+            del self._deferred[node]
 
     def _still_unplaced(self) -> dict[str, Asked]:
         """Return the nodes that Ray has not placed yet."""
@@ -267,6 +277,19 @@ class RayBackend:
         alone = [n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)]
         return dict.fromkeys([*deferred, *alone], "")
 
+    def host_wishes(self) -> Mapping[str, HostWish]:
+        """Return the machines that nodes were wished on."""
+        return self._wishes.told(self._stands_on)
+
+    def _stands_on(self, node: str) -> str:
+        """Return Ray's id of a node's machine; empty while it has none."""
+        if node in self._unplaced or node not in self._actors:
+            return ""
+        try:
+            return machine_of(self._actors[node])
+        except (RayError, ConnectionError):
+            return ""
+
     def denied(self) -> str:
         """Return nothing: Ray knows no rights."""
         return ""
@@ -300,6 +323,7 @@ class RayBackend:
     def _forget(self, node: str) -> None:
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
+        self._wishes.forget(node)
 
 
 def clear_left(job: str) -> None:
@@ -347,7 +371,8 @@ def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public
     return bool(told) and (told["State"] in {"ALIVE", "DEAD"} or told["Address"]["Port"] != 0)
 
 
-def _machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
+def machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
+    """Return the id of an actor's machine; empty while it has none."""
     told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - as above
     return str(told["Address"]["NodeID"]) if told else ""
 
@@ -361,29 +386,3 @@ def _room() -> list[Need]:
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "no reason given"
-
-
-def ray_capacity() -> Capacity:
-    """Return the machines of the connected Ray that are alive and offer CPU, largest first.
-
-    Raises
-    ------
-    BackendError
-        When there are none, or Ray cannot be reached.
-    """
-    try:
-        shapes = _shapes(node["Resources"] for node in ask_ray(ray.nodes) if node["Alive"])
-    except (RayError, ConnectionError) as error:
-        raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
-    if not shapes:
-        raise BackendError("no machine of the Ray cluster offers CPU to jobs; start one with cores")
-    return Capacity(shapes)
-
-
-def _shapes(resources: Iterable[Mapping[str, float]]) -> tuple[NodeShape, ...]:
-    shapes = [
-        NodeShape(float(offer["CPU"]), int(offer.get("memory", 0)) // MIB)
-        for offer in resources
-        if offer.get("CPU", 0) > 0
-    ]
-    return tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True))

@@ -21,7 +21,7 @@ from ray._private.services import resolve_ip_for_localhost
 from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 
-from dlrover_nb.core.backends.ray.backend import clear_left, ray_capacity
+from dlrover_nb.core.backends.ray.backend import clear_left
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -30,7 +30,7 @@ from dlrover_nb.core.backends.ray.head import (
     start_head,
     stop_head,
 )
-from dlrover_nb.core.backends.ray.load import ray_load
+from dlrover_nb.core.backends.ray.load import ray_capacity, ray_load
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
 from dlrover_nb.core.backends.ray.names import await_name_free, job_names, master_of
 from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs
@@ -156,11 +156,11 @@ class RayCluster(SeesRayJobs):
 
     def _setup(self, spec: JobSpec) -> ProgramSetup:
         """Return how programs are run: on this machine as this process would run them."""
-        from dlrover_nb.core.backends.programs.program_files import check_placement  # noqa: PLC0415 - as above
+        from dlrover_nb.core.backends.programs.program_files import note_placement  # noqa: PLC0415 - as above
         from dlrover_nb.core.backends.programs.running import ProgramSetup  # noqa: PLC0415 - as above
 
-        check_placement(spec, one_machine=self._one_host())
         here = (True, str(Path.cwd()), _inherited(spec)) if self._one_host() else ()
+        note_placement(spec, is_one=bool(here))
         return ProgramSetup(secrets.token_urlsafe(32), *here)
 
     def _new_folder(self, spec: JobSpec) -> tuple[Path, Capacity]:

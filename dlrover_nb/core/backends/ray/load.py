@@ -1,4 +1,4 @@
-"""Load of a Ray cluster, from the tables that Ray's head keeps for every client.
+"""Load and capacity of a Ray cluster, from the tables that Ray's head keeps for every client.
 
 Three tables say who holds what: what each machine offers and has left, the bundles of placement groups, and
 the actors with what they requested. An actor inside a group of ours takes from its bundle, so the bundle
@@ -24,6 +24,7 @@ from dlrover_nb.core.backends.ray.gang import MIB, job_of_group
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.host_use import host_use
+from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
 
 if TYPE_CHECKING:
@@ -32,10 +33,20 @@ if TYPE_CHECKING:
 ELSEWHERE = "what is used on other machines than this one is not measured"
 
 
-class _Held(NamedTuple):
+class Held(NamedTuple):
+    """What a node, or a bundle of a placement group, of a job of ours holds."""
+
     machine: str  # Ray's id of it
     job: str
     amount: Amount
+    node: str = ""  # empty: a bundle
+
+
+class RayLoads(NamedTuple):
+    """The machines of a Ray by Ray's ids of them, and what our jobs hold there."""
+
+    machines: dict[str, MachineLoad]
+    held: list[Held]
 
 
 class _Tables(NamedTuple):
@@ -43,7 +54,7 @@ class _Tables(NamedTuple):
 
     nodes: list[dict[str, Any]]
     free: Mapping[str, Mapping[str, float]]
-    held: list[_Held]
+    held: list[Held]
 
 
 def ray_load(place: str) -> ClusterLoad:
@@ -54,15 +65,27 @@ def ray_load(place: str) -> ClusterLoad:
     BackendError
         When Ray cannot be reached.
     """
+    machines = tuple(machine_loads(measure=True).machines.values())
+    is_complete = all(machine.used is not None for machine in machines)
+    return ClusterLoad(machines, () if is_complete else (ELSEWHERE,), place)
+
+
+def machine_loads(*, measure: bool) -> RayLoads:
+    """Return the load of each machine; raises as `ray_load`.
+
+    Parameters
+    ----------
+    measure
+        Whether use is measured where it can be, which takes a tenth of a second.
+    """
     try:
         nodes, free, held = ask_ray(_ask)
-        here = ray.get_runtime_context().get_node_id()
+        here = ray.get_runtime_context().get_node_id() if measure else ""
     except (RayError, ConnectionError) as error:
         raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
     addresses = Counter(str(node["NodeManagerAddress"]) for node in nodes)
-    machines = tuple(_machine(node, free, held, addresses, here) for node in nodes)
-    is_complete = all(machine.used is not None for machine in machines)
-    return ClusterLoad(machines, () if is_complete else (ELSEWHERE,), place)
+    machines = {str(node["NodeID"]): _machine(node, free, held, addresses, here) for node in nodes}
+    return RayLoads(machines, held)
 
 
 def _ask() -> _Tables:
@@ -71,33 +94,33 @@ def _ask() -> _Tables:
     return _Tables(sorted(nodes, key=lambda n: str(n["NodeID"])), state.available_resources_per_node(), held)
 
 
-def _bundles(groups: Iterable[Mapping[str, Any]]) -> list[_Held]:
+def _bundles(groups: Iterable[Mapping[str, Any]]) -> list[Held]:
     """Return what placed groups of our jobs reserve."""
     found = []
     for group in groups:
         job = job_of_group(group["name"])
         if job and group["state"] == "CREATED":
             machines = group["bundles_to_node_id"]
-            found += [_Held(str(machines[i]), job, _amount(b)) for i, b in group["bundles"].items()]
+            found += [Held(str(machines[i]), job, _amount(b)) for i, b in group["bundles"].items()]
     return found
 
 
-def _actors() -> list[_Held]:
+def _actors() -> list[Held]:
     """Return what nodes of our jobs hold outside of groups; a node's actor is named JOB/NODE."""
     accessor = state.state._connect_and_get_accessor()  # noqa: SLF001 - no public call tells requests
     found = []
     for packed in accessor.get_actor_table(None, "ALIVE"):
         actor = gcs_pb2.ActorTableData.FromString(packed)
-        job, slash, _ = actor.name.partition("/")
+        job, slash, node = actor.name.partition("/")
         if slash and actor.ray_namespace == NAMESPACE and not actor.placement_group_id:
-            found.append(_Held(actor.address.node_id.hex(), job, _amount(actor.required_resources)))
+            found.append(Held(actor.address.node_id.hex(), job, _amount(actor.required_resources), node))
     return found
 
 
 def _machine(
     node: Mapping[str, Any],
     free: Mapping[str, Mapping[str, float]],
-    held: Iterable[_Held],
+    held: Iterable[Held],
     addresses: Mapping[str, int],
     here: str,
 ) -> MachineLoad:
@@ -115,3 +138,29 @@ def _machine(
 def _amount(resources: Mapping[str, float]) -> Amount:
     cpu, memory = resources.get("CPU", 0.0), resources.get("memory", 0.0)
     return Amount(round(max(0.0, cpu), 4), round(max(0.0, memory) / MIB, 4))
+
+
+def ray_capacity() -> Capacity:
+    """Return the machines of the connected Ray that are alive and offer CPU, largest first.
+
+    Raises
+    ------
+    BackendError
+        When there are none, or Ray cannot be reached.
+    """
+    try:
+        shapes = _shapes(node["Resources"] for node in ask_ray(ray.nodes) if node["Alive"])
+    except (RayError, ConnectionError) as error:
+        raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
+    if not shapes:
+        raise BackendError("no machine of the Ray cluster offers CPU to jobs; start one with cores")
+    return Capacity(shapes)
+
+
+def _shapes(resources: Iterable[Mapping[str, float]]) -> tuple[NodeShape, ...]:
+    shapes = [
+        NodeShape(float(offer["CPU"]), int(offer.get("memory", 0)) // MIB)
+        for offer in resources
+        if offer.get("CPU", 0) > 0
+    ]
+    return tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True))

@@ -13,6 +13,7 @@ import queue
 import secrets
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,21 +121,25 @@ class RayProgramsMaster(MasterActor):
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, setup: ProgramSetup) -> None:
         from dlrover_nb.core.backends.ray.programs import RayPrograms  # noqa: PLC0415 - as above
         from dlrover_nb.core.driver import external_job  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver.certificate import certificate_of  # noqa: PLC0415 - as above
         from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer  # noqa: PLC0415 - as above
         from dlrover_nb.core.driver.service import REPORT_PATH, MasterService  # noqa: PLC0415 - as above
 
         spec, path = from_json(spec_json, JobSpec), Path(folder)
         service = MasterService(secrets.token_hex(32), BY_TOKEN_ALONE)  # calls come to the actor alone
-        server = ThreadedServer(service, LOOPBACK if setup.is_here else ray.util.get_node_ip_address())
+        host = LOOPBACK if setup.is_here else ray.util.get_node_ip_address()
+        server, clock = ThreadedServer(service, host), SystemClock()
+        certificate = certificate_of(path, host, clock)
+        server.encryption = certificate.context
         reports: StepReports = queue.SimpleQueue()
         service.take_reports(setup.token, reports.put)
         features = from_json(features_json, FeatureSpec)
         around = external_job.Surroundings(
-            path, None, SystemClock(), server.url + REPORT_PATH, reports, features=features
+            path, None, clock, server.url + REPORT_PATH, reports, features=features
         )
         service.take_calls(setup.token, around.calls)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-        backend = RayPrograms(spec.name, setup)
+        backend = RayPrograms(spec.name, replace(setup, certificate=certificate.text))
         if (path / JOB).exists():
             self._drive(external_job.resume(backend, around), path)
         else:

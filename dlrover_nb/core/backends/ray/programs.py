@@ -8,36 +8,53 @@ No call on an actor waits for its program, and the master waits for no call: one
 at a time, which brings the address, the new lines and the exit. It names the last line that the master got,
 so that a master that replaces another gets each line once. Where a program has ended, its actor stays until
 the master has certainly saved that: a restarted one asks again.
+
+Ray has no rules of who runs with whom. In a job with such rules (`together_with`, `apart_from`) each node
+gets its machine here, one after the other, once Ray says where the ones before are.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
+from ray._private import state
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dlrover_nb.core.backends.programs.running import Observed, RunningProgram
 from dlrover_nb.core.backends.programs.supervisor import GRACE_S
-from dlrover_nb.core.backends.ray.backend import RayBackend
+from dlrover_nb.core.backends.ray.backend import RayBackend, machine_of
+from dlrover_nb.core.backends.ray.gang import MIB
 from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.http_server import LOOPBACK
+from dlrover_nb.core.external.collocation import place
 from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.backends.programs.running import ProgramSetup
-    from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.external import Written
+
+logger = logging.getLogger(__name__)
 
 POLL_S = 0.05
 MORE_S = 10.0  # beyond the grace time, for an actor that does not answer
 N_SAVED = (
     8  # polls after which an exit is saved: there are at most four a second, and the state is kept each one
 )
+
+
+class Placing(NamedTuple):
+    """A node whose role has a place beside others, or apart from them, and why it has none yet."""
+
+    config: NodeConfig
+    why: str = ""
 
 
 class RayProgram:
@@ -90,6 +107,8 @@ class RayPrograms(RayBackend):
         self._exits: list[NodeExited] = []
         self._ends_at_s: dict[str, float] = {}
         self._n_poll = 0
+        self._placing: dict[str, Placing] = {}
+        self._machines: dict[str, str] = {}  # of nodes that are requested next
         self._over: list[tuple[int, Any]] = []  # actors whose programs ended, each after this many polls
 
     def adopt(self, nodes: Mapping[str, Need]) -> None:
@@ -125,7 +144,9 @@ class RayPrograms(RayBackend):
 
     def stop_node(self, node: str) -> None:
         """Ask the program to end; an actor that has none yet, or does not answer in time, is killed."""
-        if node not in self._addresses:
+        if self._placing.pop(node, None) is not None:
+            self._exits.append(NodeExited(node, "it was no longer needed before it started"))
+        elif node not in self._addresses:
             super().stop_node(node)
         elif node not in self._ends_at_s:
             self._ends_at_s[node] = time.monotonic() + GRACE_S + MORE_S
@@ -139,11 +160,13 @@ class RayPrograms(RayBackend):
                 self._kill(node)
         self._n_poll += 1
         self._release(self._n_poll - N_SAVED)
+        self._place()
         exits, self._exits = self._exits, []
         return (*super().poll(), *exits)
 
     def close(self) -> None:
         """Ask all programs to end, and end them by force after a while."""
+        self._placing.clear()
         for node in tuple(self._actors):
             self.stop_node(node)
         last_s = time.monotonic() + GRACE_S + MORE_S
@@ -153,7 +176,58 @@ class RayPrograms(RayBackend):
         self._release(self._n_poll)
         super().close()
 
+    def waiting(self) -> Mapping[str, str]:
+        """Return the nodes without a machine, and why."""
+        return {**super().waiting(), **{node: each.why for node, each in self._placing.items() if each.why}}
+
+    def _wish(self, configs: Iterable[NodeConfig]) -> None:
+        """Wish for no machine where the rules of the job choose it."""
+        super()._wish(config for config in configs if not self._is_ruled(config))
+
+    def _is_ruled(self, config: NodeConfig) -> bool:
+        assert config.spec.foreign is not None
+        return bool(config.spec.foreign.placed) and not self._setup.is_here
+
+    def _request(self, config: NodeConfig) -> None:
+        if self._is_ruled(config):
+            self._placing[config.node] = Placing(config)
+        else:
+            super()._request(config)
+
+    def _place(self) -> None:
+        """Give nodes their machines, as far as it is known where the others are."""
+        if not self._placing:
+            return
+        try:
+            for node, (config, _) in tuple(self._placing.items()):
+                if self._still_unplaced():
+                    return
+                why = self._placed_now(config)
+                if why:
+                    self._placing[node] = Placing(config, why)
+                else:
+                    del self._placing[node]
+        except (RayError, ValueError, ConnectionError) as error:
+            logger.warning("nodes of job %s get no machine now: %s", self._job, error)
+
+    def _placed_now(self, config: NodeConfig) -> str:
+        """Request a node where its role may run; return why that is not possible now."""
+        assert config.spec.foreign is not None
+        there: dict[str, set[str]] = {}
+        for node, actor in self._actors.items():
+            there.setdefault(machine_of(actor), set()).add(node.rpartition("-")[0])
+        free = state.available_resources_per_node().items()
+        room = {machine: (f.get("CPU", 0.0), int(f.get("memory", 0)) // MIB) for machine, f in free}
+        need = config.cpu, config.memory_mib
+        found = place(config.spec.foreign, config.role, need, room=room, there=there)
+        if found.machine:
+            self._machines[config.node] = found.machine
+            super()._request(config)
+        return found.why
+
     def _begin(self, config: NodeConfig, options: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+        if machine := self._machines.pop(config.node, ""):
+            options |= {"scheduling_strategy": NodeAffinitySchedulingStrategy(machine, soft=False)}
         actor = ray.remote(RayProgram).options(**options).remote(to_json(config), self._setup)
         self._observe(config.node, actor)
         return actor

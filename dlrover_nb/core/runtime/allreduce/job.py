@@ -37,7 +37,6 @@ def with_workers(spec: JobSpec, features: FeatureSpec, *, python: str) -> JobSpe
             spec.start_from is not None and spec.start_from.rows,
             "begin from its parameters alone (without --from-rows)",
         ),
-        ("early_stopping", spec.early_stopping is not None, "set epochs"),
         ("a stream of rows", features.is_stream, "give rows with an end"),
     ):
         if is_asked:

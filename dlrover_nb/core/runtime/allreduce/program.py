@@ -6,6 +6,7 @@ of others have (`dlrover_nb.client`), and reports its steps and the quality of t
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
@@ -23,10 +24,11 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
-from dlrover_nb.core.models.score_sums import ScoreSums
+from dlrover_nb.core.models.matmul import fast_matmul
+from dlrover_nb.core.runtime.allreduce.held_out import READ_ROWS, HeldOut
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
-from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
+from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.checkpoint import image_of, part_of
 from dlrover_nb.core.runtime.flash import (
     Layout,
@@ -40,7 +42,7 @@ from dlrover_nb.core.runtime.flash import (
 from dlrover_nb.core.runtime.limits import thread_count
 from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.runtime.output import log_lines
-from dlrover_nb.core.runtime.pod import node_config, read_pod_job
+from dlrover_nb.core.runtime.pod import await_value, node_config, read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.external import CONFIG_VAR
@@ -51,18 +53,19 @@ from dlrover_nb.core.structs.shards import Lease, Purpose
 from dlrover_nb.core.structs.shards import Shard as Granted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dlrover_nb.client.group import Sum
     from dlrover_nb.client.session import Session
     from dlrover_nb.client.shards import Shard
     from dlrover_nb.core.data import Batch
+    from dlrover_nb.core.models.score_sums import ScoreSums
+    from dlrover_nb.core.structs.pods import PodJob
 
 logger = logging.getLogger(__name__)
 
 WHOLE = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
 CHECKPOINTS = "replicas"  # folder of the run folder
-EVALUATED_ROWS = 10_000  # at a time
 
 
 class ShardOf:
@@ -119,15 +122,17 @@ class Training:
         Of its node.
     joined
         The way to its master.
+    origin
+        Files of the checkpoint that the job begins from, each with its checksum.
     """
 
-    def __init__(self, config: NodeConfig, joined: Session) -> None:
+    def __init__(self, config: NodeConfig, joined: Session, origin: tuple[tuple[str, str], ...] = ()) -> None:
         self._spec, self._features, self._joined = config.spec, config.features, joined
         folder = self._folder = Path(config.folder)
         self._reader = ShardReader(self._spec.data, self._features, folder=folder)
         self._replica = Replica(self._spec, self._features, folder=folder)
-        if self._spec.start_from is not None:
-            self._begin_from(from_json((folder / ORIGIN_FILE).read_bytes(), Manifest))
+        for url, sha256 in origin:  # newer parameters of the job itself replace them later
+            self._replica.take(part_of(read_url(url, sha256)))
         self._rows = Rows(Source(self._features.n_train), self._opened)
         self._group = Group(
             joined,
@@ -143,6 +148,11 @@ class Training:
             save_every_s=self._spec.checkpoint_every_s,
         )
         self._n_skipped = 0
+        self._held_out = HeldOut(self._reader, self._features, self._replica, WHOLE)
+        self._scoring: tuple[int, Iterator[ScoreSums | None]] = (
+            0,
+            iter(()),
+        )  # after which pass, and the rest of it
 
     def run(self) -> None:
         """Train until all rows of the job are trained, or this worker is not needed any more."""
@@ -172,6 +182,19 @@ class Training:
                     replica.flat, replica.n_row, replica.loss, self._update, n_item=replica.n_item
                 )
                 replica.clear()
+                self._score_some()
+
+    def _score_some(self) -> None:
+        """Score as many held-out rows as all members have trained in a step, if rank 0 is to do so."""
+        after = int(self._joined.state()["evaluate_after"]) if self._group.member.rank == 0 else 0
+        if not after:
+            self._scoring = 0, iter(())  # another one does, or a later pass begins with all rows
+            return
+        if after != self._scoring[0]:
+            self._scoring = after, self._held_out.scored(self._spec.batch_size)
+        for sums in itertools.islice(self._scoring[1], self._group.member.size):
+            if sums is not None:
+                self._tell(sums, after)
 
     def _learn(self, batch: PreparedBatch) -> None:
         since_s = time.perf_counter()
@@ -193,11 +216,6 @@ class Training:
             self._replica.apply(total.n_row, gathered)
         return gathered is not None
 
-    def _begin_from(self, manifest: Manifest) -> None:
-        """Take over the parameters of a checkpoint; newer ones of the job itself replace them later."""
-        for url, sha256 in manifest.files:
-            self._replica.take(part_of(read_url(url, sha256)))
-
     def _keep(self) -> None:
         """Write the trained parameters as a checkpoint, from which models are loaded and jobs begin."""
         if not outlives_node(self._spec, str(self._folder)):
@@ -218,15 +236,11 @@ class Training:
 
     def _evaluate(self) -> None:
         """Score the held-out rows, and tell the master their quality."""
-        n_train, sums = self._features.n_train, ScoreSums()
-        stop = n_train + self._features.n_eval
-        for start in range(n_train, stop, EVALUATED_ROWS):
-            data = self._reader.read(start, min(start + EVALUATED_ROWS, stop))
-            batch = prepare_batch(data.ids, data.dense, data.labels, WHOLE)
-            values = self._replica.store.pull(batch.rows)
-            scores = self._replica.learner.scores(values, batch.inverse, batch.dense)
-            is_known = np.isfinite(scores)
-            sums.add(start, scores[is_known], batch.labels[is_known])
+        for sums in self._held_out.scored(READ_ROWS):
+            if sums is not None:
+                self._tell(sums)
+
+    def _tell(self, sums: ScoreSums, after: int = 0) -> None:
         if not sums.n_row:
             return
         try:
@@ -234,28 +248,38 @@ class Training:
         except InvalidValueError as error:
             logger.warning("the model is not evaluated: %s", error)
             return
-        self._joined.tell_evaluation(auc=found.auc, log_loss=found.log_loss, n_sample=found.n_sample)
+        self._joined.tell_evaluation(found.auc, found.log_loss, found.n_sample, after)
 
 
-def _config() -> NodeConfig:
-    """Return the configuration of this node: of the file that the environment names, or of its pod."""
+def _config() -> tuple[NodeConfig, tuple[tuple[str, str], ...]]:
+    """Return the configuration of this node and its origin, by the file of the environment or by its pod."""
     if named := os.environ.get(CONFIG_VAR):
-        return from_json(Path(named).read_bytes(), NodeConfig)
-    job = read_pod_job()
+        config = from_json(Path(named).read_bytes(), NodeConfig)
+        if config.spec.start_from is None:
+            return config, ()
+        return config, from_json((Path(config.folder) / ORIGIN_FILE).read_bytes(), Manifest).files
+    job = await_value(_prepared_job, "the checkpoint that the job begins from")
     config = node_config(job, os.environ, master="")
     receive(job.spec, Path(config.folder), url=job.code_url)
-    return config
+    return config, job.origin
+
+
+def _prepared_job() -> PodJob | None:
+    """Return the job of this pod, once it says from which files it begins, if it does."""
+    job = read_pod_job()
+    return job if job.origin or job.spec.start_from is None else None
 
 
 def main() -> None:
     """Train as the configuration says that the environment names."""
     log_lines()
-    config = _config()
+    config, origin = _config()
     joined = session()
     if joined is None:
         raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")
     set_threads(thread_count(config.cpu))
-    Training(config, joined).run()
+    with fast_matmul():
+        Training(config, joined, origin).run()
 
 
 if __name__ == "__main__":

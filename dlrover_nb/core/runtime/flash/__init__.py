@@ -1,13 +1,15 @@
-"""Flash checkpoints: training waits for one copy in memory, files are written in the background."""
+"""Flash checkpoints: copies in memory and files of them, both made while training goes on."""
 
+from dlrover_nb.core.runtime.flash.background import CopyEnded, Persisted, PersistFailed
 from dlrover_nb.core.runtime.flash.buffer import memory_image, read_piece
 from dlrover_nb.core.runtime.flash.files import Written, as_checkpoint_error, place_of, read_url, write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
-from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
+from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint
 from dlrover_nb.core.runtime.flash.names import MemoryClaim, free_memory, free_run, run_name, sweep_memory
 from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
 
 __all__ = [
+    "CopyEnded",
     "FlashCheckpoint",
     "Image",
     "Layout",

@@ -106,8 +106,12 @@ class SharedBuffer:
         most_bytes = sys.maxsize if most_bytes is None else most_bytes
         if CONTROL_BYTES + n_byte <= self.n_byte <= most_bytes:
             return
+        size = _size(n_byte, most_bytes)
         try:
-            self._map_anew(_size(n_byte, most_bytes), between)
+            if self._map is None or size < self.n_byte:
+                self.close(unlink=True)
+                self._handle = _create(self.path)
+            self._grow(size, between)
         except OSError:
             self.close(unlink=True)
             raise
@@ -162,15 +166,18 @@ class SharedBuffer:
                 self.path.unlink(missing_ok=True)
         self._handle = -1
 
-    def _map_anew(self, size: int, between: Callable[[], None]) -> None:
-        self.close(unlink=True)  # growing in place would need both sizes mapped at once
-        self._handle = _create(self.path)
-        for start in range(0, size, _TOUCH_BYTES):
+    def _grow(self, size: int, between: Callable[[], None]) -> None:
+        """Take more memory; what there is stays, as new pages cost more than all else."""
+        before = self.n_byte
+        for start in range(before, size, _TOUCH_BYTES):
             os.posix_fallocate(self._handle, start, min(_TOUCH_BYTES, size - start))
             between()
+        if self._map is not None:
+            self._set_state(State.EMPTY)
+        self.number, self._bytes = -1, np.empty(0, np.uint8)
         self._map = mmap.mmap(self._handle, size)
         self._bytes = np.frombuffer(self._map, np.uint8)
-        for start in range(0, size, _TOUCH_BYTES):
+        for start in range(0, size, _TOUCH_BYTES):  # also what was mapped before
             self._bytes[start : start + _TOUCH_BYTES : mmap.PAGESIZE] = 0
             between()
 

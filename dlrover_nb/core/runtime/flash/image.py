@@ -99,6 +99,17 @@ class Layout:
             )
         return _MARK + _FORMAT + len(text).to_bytes(4, "little") + text
 
+    def views(self, body: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+        """Write all but the arrays into `body`, and return where there they belong."""
+        found, at = {}, len(self._start)
+        body[:at] = np.frombuffer(self._start, np.uint8)
+        for name, array in self._arrays.items():
+            end = at + array.nbytes
+            found[name] = body[at:end].view(array.dtype).reshape(array.shape)
+            at = _aligned(end)
+            body[end:at] = 0
+        return found
+
     def pieces(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """Yield all bytes in their order as (place, bytes), views of at most 64 MiB; between lie zeros."""
         yield 0, np.frombuffer(self._start, np.uint8)

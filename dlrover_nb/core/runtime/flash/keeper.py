@@ -1,4 +1,7 @@
-"""Checkpoints of one PS: a copy into shared memory during a pause, the file in the background.
+"""Checkpoints of one PS: a copy into shared memory, and a file of that, both in the background.
+
+A copy is made by a thread of its own, while the parameters change (`begin`; `store.cut` says how that can
+be). Small parts are copied at once (`copy`): that takes less time than a thread.
 
 There are two buffers. A copy goes into the older one that is not being written to a file, so that at every
 moment one complete copy is in memory, and a copy being written never changes. When both are being written the
@@ -17,15 +20,25 @@ import contextlib
 import logging
 import os
 import queue
+import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash.buffer import SharedBuffer, nothing, written_number
+from dlrover_nb.core.runtime.flash.background import (
+    WRITER_SHARE,
+    CopyEnded,
+    Pace,
+    Persisted,
+    PersistFailed,
+    lower_priority,
+)
+from dlrover_nb.core.runtime.flash.buffer import nothing, written_number
 from dlrover_nb.core.runtime.flash.files import write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 from dlrover_nb.core.runtime.flash.names import SHM, buffers_of, run_name
+from dlrover_nb.core.runtime.flash.pair import BufferPair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,32 +46,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.flash.buffer import SharedBuffer
     from dlrover_nb.core.runtime.flash.image import Header
     from dlrover_nb.core.structs.checkpoints import MemoryPart
 
 logger = logging.getLogger(__name__)
-
-_LOOK_EVERY_S = 0.05  # between two calls of `between` while a copy waits for a buffer
-_NICE = 10  # of the thread that writes files: serving comes first
-
-
-@dataclass(frozen=True, slots=True)
-class Persisted:
-    """A checkpoint part was written to its file."""
-
-    number: int
-    url: str
-    sha256: str
-    n_byte: int
-
-
-@dataclass(frozen=True, slots=True)
-class PersistFailed:
-    """A checkpoint part could not be written; the last good file is unchanged."""
-
-    number: int
-    url: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +58,14 @@ class _Write:
     buffer: SharedBuffer
     number: int
     url: str
+    is_awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Reserve:
     buffer: SharedBuffer
     n_byte: int
-    most_bytes: int | None
+    most_bytes: int
 
 
 class FlashCheckpoint:
@@ -98,18 +91,15 @@ class FlashCheckpoint:
         shm: Path = SHM,
     ) -> None:
         self._run, self._node, self._shm = run_name(job, folder), node, shm
-        self._most_bytes = most_bytes
-        self._buffers = tuple(SharedBuffer(shm / f"{self._run}-{node}-{side}") for side in "ab")
-        self._busy: list[SharedBuffer] = []  # guarded by _freed: buffers that the thread works on
-        self._is_reserving = False  # guarded by it as well
-        self._is_copying = False  # `between` of a copy may call what changes buffers
-        self._freed = threading.Condition()
+        self._limit = most_bytes or (lambda: sys.maxsize)
+        self._buffers = BufferPair(shm, f"{self._run}-{node}")
         self._direct: tuple[int, Layout] | None = None  # what could not be copied
-        self._results: collections.deque[Persisted | PersistFailed] = collections.deque()
+        self._results: collections.deque[CopyEnded | Persisted | PersistFailed] = collections.deque()
         self._tasks: queue.SimpleQueue[_Write | _Reserve | None] = queue.SimpleQueue()
         self._n_expected = 0  # bytes that memory was taken for beforehand
         self._thread: threading.Thread | None = None
-        self._ends = False
+        self._copier: threading.Thread | None = None
+        self._ending = threading.Event()
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._woken, False)
@@ -117,7 +107,7 @@ class FlashCheckpoint:
     @property
     def n_byte(self) -> int:
         """Bytes of shared memory in use."""
-        return sum(buffer.n_byte for buffer in self._buffers)
+        return self._buffers.n_byte
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `poll` has something."""
@@ -128,14 +118,7 @@ class FlashCheckpoint:
 
         To be called periodically: parameters grow between two checkpoints.
         """
-        if self._is_copying or self._most_bytes is None or self.n_byte <= self._most_bytes():
-            return
-        with self._freed:
-            free = [] if self._is_reserving else [b for b in self._buffers if b not in self._busy]
-        for buffer in sorted(free, key=lambda buffer: buffer.number):
-            if self.n_byte > self._most_bytes():
-                logger.info("%s frees %d MiB of copies for its parameters", self._node, buffer.n_byte >> 20)
-                buffer.close(unlink=True)
+        self._buffers.give_way(self._limit)
 
     def expect(self, n_byte: int) -> None:
         """Reserve memory for the next copy of about `n_byte` in the background, so that it need not wait.
@@ -143,13 +126,12 @@ class FlashCheckpoint:
         To be called periodically: nothing is reserved while a copy is made or files are written. Reserved
         amid a copy, the buffer would be another one than the copy fills.
         """
-        with self._freed:
-            if self._is_copying or self._busy or n_byte <= self._n_expected:
-                return
-            self._is_reserving = True
+        if self._buffers.is_choosing or self._buffers.is_busy or n_byte <= self._n_expected:
+            return
         self._n_expected = n_byte + n_byte // 8  # parameters grow; reserve in steps
-        buffer = min(self._buffers, key=lambda buffer: buffer.number)
-        self._do(_Reserve(buffer, n_byte, self._most_for(buffer)))
+        buffer = self._buffers.older
+        self._buffers.occupy(buffer, reserves=True)
+        self._do(_Reserve(buffer, n_byte, self._buffers.limit_for(buffer, self._limit())))
 
     def copy(
         self,
@@ -179,25 +161,76 @@ class FlashCheckpoint:
             Where it is; None when there is no room in memory. Then the arrays must stay as they are until
             `persist` has written them, and `persist` returns only after that.
         """
-        layout = Layout(Image(dict(header), arrays))
-        self._direct, self._n_expected = None, 0
-        self._is_copying = True
+        layout = self._laid_out(header, arrays)
+        self._buffers.is_choosing = True
         try:
-            for buffer in sorted(self._free_buffers(between), key=lambda each: each.number == kept != -1):
-                if self._make_room(buffer, layout.n_byte, between):
-                    return buffer.fill(number, layout, between)
+            buffer = self._buffers.room_for(layout.n_byte, kept, self._limit(), between)
+            if buffer is not None:
+                return buffer.fill(number, layout, between)
         finally:
-            self._is_copying = False
-        logger.warning("%s: training waits until the file of checkpoint %d is written", self._node, number)
-        self._direct = (number, layout)
+            self._buffers.is_choosing = False
+        self._write_directly(number, layout)
         return None
+
+    def begin(
+        self,
+        number: int,
+        header: Header,
+        arrays: Mapping[str, NDArray[Any]],
+        fill: Callable[[Mapping[str, NDArray[Any]]], None],
+        give_up: Callable[[], None] = nothing,
+        *,
+        kept: int = -1,
+    ) -> bool:
+        """Begin to copy a part into shared memory while it changes; `poll` returns a `CopyEnded`.
+
+        One at a time: the one before must have ended (`is_copying`). Whatever takes time is done by another
+        thread: memory that is not reserved yet is taken, and a buffer that is being written is waited for.
+
+        Parameters
+        ----------
+        number, header, kept
+            As for `copy`.
+        arrays
+            Of the names, types and shapes of what is saved; they are not read.
+        fill
+            Called by that thread, to copy the part to these places in shared memory.
+        give_up
+            Called instead, where there is no memory after all: nothing must wait for the copy any more.
+
+        Returns
+        -------
+        bool
+            False when there is no room in memory; then `persist` writes `arrays`, as after `copy`.
+        """
+        layout, limit = self._laid_out(header, arrays), self._limit()
+        if not self._buffers.has_room(layout.n_byte, limit):
+            self._write_directly(number, layout)
+            return False
+        self._buffers.is_choosing = True
+        work = number, layout, fill, give_up
+        named = {"kept": kept, "limit": limit}
+        self._copier = threading.Thread(
+            target=self._copy, args=work, kwargs=named, name="copies", daemon=True
+        )
+        self._copier.start()
+        return True
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether what was begun has not ended; what it has become is known afterwards."""
+        return self._copier is not None and self._copier.is_alive()
 
     def forget_direct(self) -> None:
         """Give up what could not be copied and is to be in no file."""
         self._direct = None
 
-    def persist(self, number: int, url: str, *, between: Callable[[], None] = nothing) -> None:
+    def persist(
+        self, number: int, url: str, *, is_awaited: bool = False, between: Callable[[], None] = nothing
+    ) -> None:
         """Write the copy of checkpoint `number` to `url`; `poll` returns the result.
+
+        One that `is_awaited` is written at full speed, others with a share of a core.
 
         Raises
         ------
@@ -208,13 +241,14 @@ class FlashCheckpoint:
             layout, self._direct = self._direct[1], None
             self._tell(_write(number, url, layout.chunks(), between))
             return
-        buffer = next((buffer for buffer in self._buffers if buffer.number == number), None)
+        buffer = self._buffers.holding(number)
         if buffer is None:
             raise CheckpointError(f"checkpoint {number} is no longer in memory, so it cannot be written")
-        self._do(_Write(buffer, number, url))
+        self._buffers.occupy(buffer)
+        self._do(_Write(buffer, number, url, is_awaited))
 
-    def poll(self) -> tuple[Persisted | PersistFailed, ...]:
-        """Return the results of files since the last call, in the order of the saves."""
+    def poll(self) -> tuple[CopyEnded | Persisted | PersistFailed, ...]:
+        """Return what has ended since the last call: copies, and files in the order of the saves."""
         if not self._results:
             return ()
         with contextlib.suppress(BlockingIOError):
@@ -227,72 +261,78 @@ class FlashCheckpoint:
 
     def close(self, *, unlink: bool) -> None:
         """End; an unfinished file is given up. `unlink` frees the memory, else the next PS may read it."""
-        self._ends = True
+        self._ending.set()
+        if self._copier is not None:
+            self._copier.join()
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join()
-        for buffer in self._buffers:
-            buffer.close(unlink=unlink)
+        self._buffers.close(unlink=unlink)
         os.close(self._woken)
         os.close(self._wake)
 
-    def _free_buffers(self, between: Callable[[], None]) -> list[SharedBuffer]:
-        """Return the buffers that are not being written, the older first; wait for one.
+    def _laid_out(self, header: Header, arrays: Mapping[str, NDArray[Any]]) -> Layout:
+        self._direct, self._n_expected = None, 0
+        return Layout(Image(dict(header), arrays))
 
-        The newer one is used where memory suffices for one buffer only: its content is in a file by then.
-        """
-        while True:
-            with self._freed:
-                free = [buffer for buffer in self._buffers if buffer not in self._busy]
-                if free and not self._is_reserving:  # a reservation in progress is for this copy
-                    return sorted(free, key=lambda buffer: buffer.number)
-                self._freed.wait(_LOOK_EVERY_S)
-            between()
-
-    def _make_room(self, buffer: SharedBuffer, n_byte: int, between: Callable[[], None]) -> bool:
-        try:
-            buffer.reserve(n_byte, most_bytes=self._most_for(buffer), between=between)
-        except OSError as error:
-            why = error.strerror
-            logger.warning("%s: no memory for a copy of %d MiB: %s", self._node, n_byte >> 20, why)
-            return False
-        return True
-
-    def _most_for(self, buffer: SharedBuffer) -> int | None:
-        if self._most_bytes is None:
-            return None
-        return self._most_bytes() - (self.n_byte - buffer.n_byte)
+    def _write_directly(self, number: int, layout: Layout) -> None:
+        logger.warning("%s: training waits for the file of checkpoint %d", self._node, number)
+        self._direct = (number, layout)
 
     def _do(self, task: _Write | _Reserve) -> None:
-        """Pass a task to the thread."""
-        with self._freed:
-            self._busy.append(task.buffer)
+        """Pass a task to the thread; its buffer is occupied."""
         self._tasks.put(task)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True)
             self._thread.start()
 
+    # the thread that copies
+
+    def _copy(
+        self,
+        number: int,
+        layout: Layout,
+        fill: Callable[[Mapping[str, NDArray[Any]]], None],
+        give_up: Callable[[], None],
+        *,
+        kept: int,
+        limit: int,
+    ) -> None:
+        """Copy a part; at the priority of the one that serves, which may have to wait for it."""
+        try:
+            buffer = self._buffers.room_for(layout.n_byte, kept, limit, self._go_on)
+            why = f"there is no memory for a copy of {layout.n_byte >> 20} MiB any more"
+        except CheckpointError as error:
+            buffer, why = None, str(error)
+        if buffer is not None:
+            self._buffers.occupy(buffer)
+        self._buffers.is_choosing = False
+        if buffer is None:
+            give_up()
+            self._tell(CopyEnded(number, None, why))
+            return
+        ended = _filled(number, buffer, layout, fill)
+        self._buffers.release(buffer)
+        self._tell(ended)
+
     # the thread that writes files
 
     def _work(self) -> None:
-        with contextlib.suppress(OSError):  # a kernel without priorities of threads
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        lower_priority()
         while task := self._tasks.get():
             result = self._carry_out(task)
-            with self._freed:
-                self._busy.remove(task.buffer)
-                self._is_reserving = False
-                self._freed.notify()
+            self._buffers.release(task.buffer)
             if result is not None:
                 self._free_old(result.number)
                 self._tell(result)
 
     def _carry_out(self, task: _Write | _Reserve) -> Persisted | PersistFailed | None:
         match task:
-            case _Write(buffer, number, url):
+            case _Write(buffer, number, url, is_awaited):
                 if buffer.number != number:
                     return PersistFailed(number, url, f"checkpoint {number} is no longer in memory")
-                result = _write(number, url, (buffer.image(),), self._go_on)
+                pace = Pace(1.0 if is_awaited else WRITER_SHARE, self._ending)
+                result = _write(number, url, (buffer.image(),), lambda: self._go_on(pace))
                 if isinstance(result, Persisted):
                     buffer.seal(result.sha256)
                 return result
@@ -303,11 +343,12 @@ class FlashCheckpoint:
             case _ as never:
                 assert_never(never)
 
-    def _go_on(self) -> None:
-        if self._ends:
+    def _go_on(self, pace: Callable[[], None] = nothing) -> None:
+        pace()
+        if self._ending.is_set():
             raise CheckpointError("the PS ended before its checkpoint was written")
 
-    def _tell(self, result: Persisted | PersistFailed) -> None:
+    def _tell(self, result: CopyEnded | Persisted | PersistFailed) -> None:
         self._results.append(result)
         with contextlib.suppress(BlockingIOError):  # full of unread wake-ups
             os.write(self._wake, b"1")
@@ -319,6 +360,16 @@ class FlashCheckpoint:
                 left = written_number(path)
                 if left is not None and left < number - 1:
                     path.unlink()
+
+
+def _filled(
+    number: int, buffer: SharedBuffer, layout: Layout, fill: Callable[[Mapping[str, NDArray[Any]]], None]
+) -> CopyEnded:
+    try:
+        fill(layout.views(buffer.begin()))
+    except CheckpointError as error:
+        return CopyEnded(number, None, str(error))
+    return CopyEnded(number, buffer.complete(number, layout.n_byte))
 
 
 def _write(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
-_LIBRARY = Path(__file__).with_name("_kernel.so")
+LIBRARY = Path(__file__).with_name("_kernel.so")
 _VERSION = 6  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
@@ -51,7 +51,7 @@ _SIGNATURES = {
 
 def is_built() -> bool:
     """Return whether the library was built when the package was installed, from this version's source."""
-    return _LIBRARY.exists() and getattr(ctypes.CDLL(str(_LIBRARY)), "version", int)() == _VERSION
+    return LIBRARY.exists() and getattr(ctypes.CDLL(str(LIBRARY)), "version", int)() == _VERSION
 
 
 class Compiled:
@@ -170,7 +170,7 @@ class _HashMap(maps.HashMap):
 
 
 def _load() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(_LIBRARY))
+    library = ctypes.CDLL(str(LIBRARY))
     for name, arguments in _SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, c_int64 if name == "distinct" else None

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.runtime.flash import run_name
+from dlrover_nb.core.runtime.flash.background import lower_priority
 from dlrover_nb.core.runtime.flash.buffer import SharedBuffer
 from dlrover_nb.core.runtime.flash.names import SHM
-from dlrover_nb.core.runtime.peers.reading import lower_priority, read_into
+from dlrover_nb.core.runtime.peers.reading import read_into
 from dlrover_nb.core.structs.checkpoints import PeerCopy
 from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
 

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import itertools
 import os
-import threading
 import time
 import zlib
 from typing import TYPE_CHECKING
@@ -39,15 +38,8 @@ WINDOW = 3  # pieces that were asked for and have not arrived
 REPEAT_AFTER_S = 5.0  # far above any response time: only lost pieces are asked for again
 GIVE_UP_AFTER_S = 20.0  # without any piece: the other node is gone
 _POLL_MS = 50
-_NICE = 10  # of threads that copy: training comes first
 
 _numbers = itertools.count()
-
-
-def lower_priority() -> None:
-    """Let the calling thread give way to those that train."""
-    with contextlib.suppress(OSError):  # a kernel without priorities of threads
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def read_copy(

@@ -17,9 +17,10 @@ import zmq
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.exchange import ExchangeRefused
 from dlrover_nb.core.runtime.flash import read_piece, run_name
+from dlrover_nb.core.runtime.flash.background import lower_priority
 from dlrover_nb.core.runtime.flash.names import SHM, is_buffer_of
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.peers.reading import PIECE_BYTES, lower_priority
+from dlrover_nb.core.runtime.peers.reading import PIECE_BYTES
 from dlrover_nb.core.runtime.sockets import bind_router, without_port
 from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.copy_messages import CopyRead, CopyTraffic, ReadCopy

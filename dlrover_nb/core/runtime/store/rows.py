@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.kernels import Kernel, Map
     from dlrover_nb.core.runtime.kernels.rule import Rule
+    from dlrover_nb.core.runtime.store.cut import Cut
     from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids
     from dlrover_nb.core.structs.job import ModelSpec
 
@@ -56,6 +57,8 @@ class RowTable:
         Rows.
     n_held
         Rows of each bucket, int64 [N_BUCKET].
+    cut
+        What is copied while it changes; None: nothing is.
     """
 
     def __init__(self, model: ModelSpec, rule: Rule, n_id: int, kernel: Kernel) -> None:
@@ -69,6 +72,7 @@ class RowTable:
         self._ids = Reserved(self._most, (), np.int64)
         self._marked = Reserved(self._most, (), np.bool_)
         self.n = 0
+        self.cut: Cut | None = None
         self.n_held = np.zeros(N_BUCKET, np.int64)
         self._map = self._new_map()
         self._gone: Buckets = np.zeros(N_BUCKET, np.bool_)
@@ -123,6 +127,13 @@ class RowTable:
             slots[new] = self._create(ids[new], fill=fill)
         return slots
 
+    def save(self, slots: Slots) -> None:
+        """Save the rows of distinct slots, which are about to change, for a copy that is being made."""
+        if self.cut is not None and self.cut.is_copied:
+            self.cut = None
+        if self.cut is not None:
+            self.cut.save(self.table, slots)
+
     def begin_removal(self, buckets: Buckets) -> None:
         """Drop the rows of `buckets`, and what is left of an earlier removal, in steps (`remove_some`)."""
         self._gone, self._front = self._gone | buckets, 0
@@ -141,6 +152,9 @@ class RowTable:
         self._map.move(self.ids[left], left.astype(np.int32), np.full(len(left), -1, np.int32))
         self.n_held -= bucket_counts(self.ids[left])
         self.n = start + len(stay) - len(holes)
+        if self.cut is not None:
+            changed = np.concatenate([holes, np.arange(start, start + len(tail))])
+            self.cut.save_moved(self.table, self.ids, changed)
         places = np.concatenate([holes, np.arange(start, self.n)])
         self._map.move(self.ids[stay], stay.astype(np.int32), places.astype(np.int32))
         for part in self._parts:

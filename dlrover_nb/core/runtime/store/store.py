@@ -7,6 +7,7 @@ pending, the receiver has exactly the same rows; `drop` then frees them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.kernels.rates import Rates
 from dlrover_nb.core.runtime.kernels.rule import Rule
+from dlrover_nb.core.runtime.store.cut import Cut
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.rows import RowTable
@@ -69,6 +71,7 @@ class ParameterStore:
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
         self._unmarked = range(0)  # slots at which rows are pending without a mark
         self._scan_from = 0
+        self._cut_dense = np.empty((0, 0), np.float32)  # kept: new memory costs more than the copy
         self.n_pending = 0
         self.served = ServedRows()
 
@@ -85,7 +88,7 @@ class ParameterStore:
     @property
     def n_byte(self) -> int:
         """Bytes allocated: parameters, optimizer state, ids and their map."""
-        return self._rows.n_byte + self._dense.n_byte
+        return self._rows.n_byte + self._dense.n_byte + self._cut_dense.nbytes
 
     @property
     def dense(self) -> Floats:
@@ -134,6 +137,7 @@ class ParameterStore:
         self.served.count(ids)
         slots = self._rows.find_or_create(ids)
         step = self._rates.step(rate)
+        self._rows.save(slots)
         self._kernel.update_rows(self._rows.table, slots, gradients, *step)
         self._mark(ids, slots)
 
@@ -165,6 +169,18 @@ class ParameterStore:
         return StorePart(
             rows.ids[: rows.n], rows.table[: rows.n], dense.range.start, dense.table[:, :n_dense]
         )
+
+    def cut(self, *, is_awaited: bool = False) -> Cut:
+        """Return all parameters as they are now, to be copied by another thread; see `Cut`.
+
+        One at a time: one that was made before must be copied or stopped.
+        """
+        part = self.export()
+        if self._cut_dense.shape != part.dense.shape:
+            self._cut_dense = np.empty_like(part.dense)
+        np.copyto(self._cut_dense, part.dense)
+        self._rows.cut = cut = Cut(replace(part, dense=self._cut_dense), is_awaited=is_awaited)
+        return cut
 
     def load(self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing) -> None:
         """Take from `part`, of any layout, the rows of `owned` buckets and the overlap of the dense slice.
@@ -264,6 +280,7 @@ class ParameterStore:
             mine = np.flatnonzero(owned[part.ids[chunk] % N_BUCKET])
             ids = np.ascontiguousarray(part.ids[chunk][mine])
             slots = self._rows.find_or_create(ids, fill=False)
+            self._rows.save(slots)
             self._rows.table[slots] = part.table[chunk][mine]
             self._mark(ids, slots)
             if self._rule.is_adam and len(mine):

@@ -13,10 +13,10 @@ from exports import JOB, PLAN, TENSORFLOW, TORCH
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, NotThere, connect_api
-from dlrover_nb.core.backends.kubernetes.backend import Site
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.elastic import Operator, operator_of, settled
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver import operator_managed_job

@@ -66,6 +66,20 @@ for shard in client.shards(600):
         out.flush()
 """
 
+# Reports once by Kubeflow Trainer's protocol, over HTTPS with the certificate that it is given.
+TRAINER_PROGRAM = """
+import json, os, ssl, urllib.request
+url, certificate, token = (os.environ[f"KUBEFLOW_TRAINER_SERVER_{name}"] for name in ("URL", "CA_CERT", "TOKEN"))
+assert url.startswith("https://"), url
+status = {"lastUpdatedTime": "2026-01-02T03:04:05Z", "progressPercentage": 100}
+head = {"Authorization": "Bearer " + open(token).read().strip(), "Content-Type": "application/json"}
+data = json.dumps({"trainerStatus": status}).encode()
+request = urllib.request.Request(url, data=data, headers=head, method="POST")
+context = ssl.create_default_context(cafile=certificate)
+with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+    assert answer.status == 200
+"""
+
 
 def plan(n_worker, worker=(0.3, 256), ps=(0.2, 256)):
     return ResourcePlan(RolePlan(n_worker, *worker), RolePlan(1, *ps))
@@ -162,6 +176,15 @@ def test_tensorflow_programs_find_each_other_report_and_are_scaled(submit):
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert [outcome.plan.worker.count for outcome in end.markers] == [2, 3]
     assert any("d1 is applied" in line for line in end.story)
+
+
+def test_a_program_that_reports_as_to_kubeflow_trainer_is_heard_over_https(submit):
+    worker = {"command": [sys.executable, "-c", TRAINER_PROGRAM]}
+    job = submit({"framework": "torch", "n_sample": 10_000, "worker": worker}, written(plan(1)))
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, (end.message, job.words())
+    assert end.reported is not None
+    assert (end.reported.percentage, end.train.n_sample_done) == (100, 10_000)
 
 
 def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):

@@ -94,10 +94,15 @@ def test_programs_of_others_see_no_secret_of_the_job_but_their_own_token():
     text = json.dumps(document)
     assert not any(secret in text for secret in (*SECRETS, report_token(told)))
     (volume,) = (each for each in document["spec"]["volumes"] if "secret" in each)
-    assert volume["secret"]["items"] == [{"key": "report", "path": "token"}]
+    assert volume["secret"]["items"] == [
+        {"key": "report", "path": "token"},
+        {"key": "certificate", "path": "certificate"},
+    ]
     mounted = document["spec"]["containers"][0]["volumeMounts"][-1]
     assert mounted == {"name": volume["name"], "mountPath": "/dlrover-nb/report", "readOnly": True}
     assert env(document)["KUBEFLOW_TRAINER_SERVER_TOKEN"]["value"] == "/dlrover-nb/report/token"
+    assert env(document)["DLROVER_NB_CERTIFICATE_FILE"]["value"] == "/dlrover-nb/report/certificate"
+    assert env(document)["DLROVER_NB_HTTPS_PORT"]["value"] == "8443"
     where = env(document)["DLROVER_NB_REPORT_TOKEN"]["valueFrom"]["secretKeyRef"]
     secret = companions(told, code={}, namespace="n")[0]
     assert where == {"name": secret["metadata"]["name"], "key": "report"}

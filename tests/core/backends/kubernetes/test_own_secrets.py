@@ -20,8 +20,9 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Status,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend, Site
+from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.own_secrets import LOOK_EVERY_S, SOON_S, OwnSecrets
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.backends.kubernetes.submission import create
 from dlrover_nb.core.manifests.kinds import SECRET
 from dlrover_nb.core.manifests.rights import master_rights

@@ -17,12 +17,15 @@ from cluster_conformance import PLAN, ClusterConformance
 from link_conformance import LinkConformance
 from waiting import until
 
+from dlrover_nb.core.backends.local import link
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.backends.local.link import LocalLink
 from dlrover_nb.core.backends.local.record import MASTER, PROGRESS, SUBMISSION, read_end, read_master
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
+from dlrover_nb.core.paths import jobs_folder
+from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.journal import SEGMENT_BYTES, segments
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.waits import listening
@@ -164,3 +167,32 @@ def test_cpus_must_be_a_number_that_makes_sense():
     for cpus in (0.0, -1.0, float("nan")):
         with pytest.raises(InvalidValueError, match="cpus must be > 0"):
             connect("local", cpus=cpus)
+
+
+def test_a_job_whose_master_never_began_leaves_its_name_free(local, monkeypatch):
+    monkeypatch.setattr(link, "MODULE", "dlrover_nb.no_master")  # as where an update is half installed
+    with pytest.raises(BackendError, match="ended before it began"):
+        local.submit(replace(SPEC, name="stillborn"))
+    assert "stillborn" not in {summary.name for summary in local.jobs()}
+    assert not list(jobs_folder().glob("stillborn-*"))
+
+
+def test_a_master_that_could_not_even_write_a_log_says_where_to_look(local, monkeypatch):
+    monkeypatch.setattr(link, "MODULE", "this")  # as on a full disk: it ends, and its log is empty
+    monkeypatch.setattr(link, "LOG", "nothing.log")
+    with pytest.raises(BackendError, match="MiB are free there"):
+        local.submit(replace(SPEC, name="silent"))
+
+
+def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local):
+    handle = local.submit(replace(SPEC, name="broken"))
+    trains(handle)
+    folder, pids = handle.link.folder, node_pids(handle)
+    os.kill(read_master(folder).pid, signal.SIGKILL)
+    until(lambda: not read_master(folder).is_alive, what="its end")
+    (folder / JOB).write_text("a disk lost this")
+    with pytest.raises(BackendError, match="delete broken --force"):
+        local.delete("broken")
+    assert "1 run folder" in local.delete("broken", force=True)
+    until(lambda: not any(psutil.pid_exists(pid) for pid in pids.values()), what="the end of its nodes")
+    assert not folder.exists()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import sys
 
@@ -15,7 +17,7 @@ from waiting import until
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import CheckpointError, InvalidValueError
 from dlrover_nb.core.models import metrics
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.runtime.allreduce.job import with_workers
@@ -24,7 +26,7 @@ from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.sharding.continued import n_sample_of
 from dlrover_nb.core.structs.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.early_stopping import EarlyStopping
+from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
@@ -195,7 +197,7 @@ def test_a_job_that_is_stopped_keeps_its_parameters_first(local, tmp_path):
     local.delete("stopped")
 
 
-def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(local):
+def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(local, tmp_path):
     spec = JobSpec("ours", plan=plan(2), sync=Sync.ALLREDUCE, mode=Mode.MANUAL, batch_size=256)
     handle = local.submit(spec)
     until(lambda: handle.snapshot().phase.is_final, what="the end")
@@ -215,6 +217,12 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     assert manifest is not None
     assert manifest.trained is not None
     assert n_sample_of(manifest.ledger) == 99_000
+    damaged = shutil.copytree(handle.link.folder / "checkpoints", tmp_path / "damaged")
+    next(damaged.glob("*/*.part")).write_bytes(b"half of it")
+    half = JobSpec("half", plan=plan(2), sync=Sync.ALLREDUCE, start_from=StartFrom(str(damaged)))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        local.submit(half)
+    assert "half" not in {summary.name for summary in local.jobs()}
     for name, sync in (("again", Sync.ALLREDUCE), ("served", Sync.ASP)):
         still = ModelSpec(learning_rate=1e-9)  # what comes out is what it began with
         start = StartFrom(str(handle.link.folder))
@@ -229,10 +237,41 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     local.delete("ours")
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (EarlyStopping(target=0.51, patience=50), "AUC 0.* has reached the target of 0.51"),
+        (EarlyStopping(Metric.LOG_LOSS, min_gain=0.9), "no gain of more than 0.9 in log loss since pass 1"),
+        (
+            EarlyStopping(Metric.LOSS, patience=50, target=5.0),
+            "training loss 0.* has reached the target of 5",
+        ),
+    ],
+)
+def test_all_reduce_stops_early_by_each_metric(local, rule, expected):
+    spec = JobSpec(
+        f"early-{rule.metric.replace('_', '-')}",
+        plan=plan(2),
+        sync=Sync.ALLREDUCE,
+        mode=Mode.MANUAL,
+        n_epoch=50,
+        early_stopping=rule,
+    )
+    handle = local.submit(spec)
+    until(lambda: handle.snapshot().phase.is_final, what="the end")
+    now = handle.snapshot()
+    assert now.phase is JobPhase.SUCCEEDED, now.message
+    assert re.search(expected, now.message), now.message
+    assert 0 < now.train.n_sample_done < now.train.n_sample_total / 2
+    assert now.train.finished
+    assert now.evaluation is not None, "the trained model is evaluated as after its last pass"
+    assert bool(now.rounds) is rule.is_held_out
+    assert all(each.evaluation.n_sample == now.evaluation.n_sample for each in now.rounds)
+    local.delete(spec.name)
+
+
 def test_what_all_reduce_cannot_do_is_refused(local):
-    spec = JobSpec("refused", sync=Sync.ALLREDUCE, early_stopping=EarlyStopping())
-    with pytest.raises(InvalidValueError, match="cannot have early_stopping yet; set epochs"):
-        local.submit(spec)
     rows = JobSpec("refused", sync=Sync.ALLREDUCE, start_from=StartFrom("ours", rows=True))
     with pytest.raises(InvalidValueError, match="cannot have the rows of a checkpoint yet"):
         with_workers(rows, validate_job(JobSpec("x")).features, python=sys.executable)

@@ -74,3 +74,38 @@ def test_a_long_file_is_emptied_once_it_is_read_and_the_program_writes_on(tmp_pa
     assert path.stat().st_size < 200
     log.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_writes_faster_than_it_is_read_is_read_on_near_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(program_log, "MOST_BEHIND_BYTES", 4000)
+    monkeypatch.setattr(program_log, "MOST_BYTES", 1000)
+    path = tmp_path / "worker-0.log"
+    path.write_text("".join(f"line {n}\n" for n in range(100)))
+    log = ProgramLog("worker-0", path, 0)
+    found = log.take(10)
+    with path.open("a") as file:
+        file.write("".join(f"line {n}\n" for n in range(100, 3_000)))
+    found += log.take(1000)
+    saved_ns = found[-1].at_ns
+    found += (later := read(log, 10**6))
+    texts = [line.text for line in found]
+    assert texts[:100] == [f"line {n}" for n in range(100)]
+    assert "left out" in texts[100]
+    assert {text.split()[0] for text in texts} == {"line", "dlrover-nb:"}  # no parts of lines
+    assert texts[-1] == "line 2999"
+    assert len(texts) < 250
+    assert all(a.at_ns < b.at_ns for a, b in pairwise(found))
+    assert read(ProgramLog("worker-0", path, 0, since_ns=saved_ns), 10**9) == later
+    assert len(read(ProgramLog("worker-0", path, 0, since_ns=0), 10**9)) < 300  # nor by the next master
+
+
+def test_the_rest_of_a_program_that_ended_is_read_on_near_the_end_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(program_log, "MOST_BEHIND_BYTES", 4000)
+    monkeypatch.setattr(program_log, "MOST_BYTES", 1000)
+    path = tmp_path / "worker-0.log"
+    path.write_text("x\n" * 100_000 + "the error")
+    log, found = ProgramLog("worker-0", path, 0), []
+    while lines := log.take(10**6, is_last=True):
+        found += lines
+    assert found[-1].text == "the error"
+    assert len(found) < 1_000

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.runtime.flash import files
 from dlrover_nb.core.runtime.flash.files import read_url, write_url
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 
@@ -84,3 +85,30 @@ def test_a_missing_file_is_one_clear_line(place):
 def test_an_unknown_kind_of_url_is_one_clear_line():
     with pytest.raises(CheckpointError, match="cannot write the checkpoint nowhere://a"):
         write_url("nowhere://a", chunks())
+
+
+class Hesitant:
+    """A file that takes some bytes of each piece only, as on a nearly full disk."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def write(self, data):
+        return self._file.write(data[:1000])
+
+
+@pytest.mark.parametrize("is_hesitant", [False, True])
+@pytest.mark.parametrize("lengths", [(4096,), (8192, 1), (1, 4096, 4095, 9000, 3), (), (0, 5)])
+def test_pieces_around_the_page_cache_are_all_of_the_bytes(tmp_path, monkeypatch, lengths, is_hesitant):
+    monkeypatch.setattr(files, "_WRITE_BYTES", 4096)
+    if is_hesitant:
+        write_all = files._write_all
+        monkeypatch.setattr(files, "_write_all", lambda file, data: write_all(Hesitant(file), data))
+        monkeypatch.setattr(files.io, "FileIO", (files.io.FileIO, Hesitant))
+    data = np.random.default_rng(1).integers(0, 256, sum(lengths), np.uint8)
+    written = write_url(f"{tmp_path}/part", np.split(data, np.cumsum(lengths)[:-1]) if lengths else [])
+    assert (tmp_path / "part").read_bytes() == data.tobytes()
+    assert written == files.Written(hashlib.sha256(data).hexdigest(), len(data))

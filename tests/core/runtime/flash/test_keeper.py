@@ -218,7 +218,7 @@ def test_what_is_expected_or_freed_amid_a_copy_leaves_its_buffer_alone(make, arr
 def test_a_copy_whose_buffer_was_taken_is_never_written_as_a_file(make, arrays, tmp_path):
     flash, file = make(), tmp_path / "1.part"
     flash.copy(1, {"n": 1}, arrays())
-    taken = next(each for each in flash._buffers if each.number == 1)
+    taken = flash._buffers.holding(1)
     taken.reserve(taken.n_byte * 2)
     told = flash._carry_out(keeper._Write(taken, 1, str(file)))
     assert isinstance(told, PersistFailed)
@@ -373,7 +373,7 @@ if sys.argv[3] == "copy":
 else:
     part = flash.copy(3, {"n": 3}, arrays(3))
     print(to_json(part).decode(), "-", flush=True)
-    flash._go_on = die
+    flash._go_on = lambda pace: die()
     flash.persist(3, sys.argv[2] + "3")
     flash._thread.join()
 """

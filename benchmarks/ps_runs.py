@@ -1,0 +1,302 @@
+"""Our side of `ps_throughput.py`: PS processes, workers in the peers' training loop, the master's part."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import plain_node
+import zmq
+
+from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.models.matmul import fast_matmul
+from dlrover_nb.core.runtime import ps_link
+from dlrover_nb.core.runtime.allocator import keep_freed
+from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
+from dlrover_nb.core.runtime.flash import run_name
+from dlrover_nb.core.runtime.kernels import kernel
+from dlrover_nb.core.runtime.placement import assign_buckets
+from dlrover_nb.core.runtime.ps_client import PsClient
+from dlrover_nb.core.runtime.slab import SlabPlace
+from dlrover_nb.core.runtime.sockets import JobKeys, bind_router, new_keys
+from dlrover_nb.core.runtime.trainer import Push
+from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.messages import Hello, Load, Loaded, Stop, Train
+from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.structs.checkpoints import PartSource
+
+NODE = "dlrover_nb.core.runtime.node"
+NO_FLOATS = np.empty(0, np.float32)
+MODELS = {"wide_deep": "wide_deep", "dcnv2": "dcn_v2", "xdeepfm": "xdeepfm"}  # the peers' names and ours
+
+
+@dataclass(frozen=True)
+class Run:
+    """Settings of one measurement; `max_steps` None: for `seconds`, else only for the loss."""
+
+    peers: str
+    model: str
+    n_worker: int
+    n_ps: int
+    seconds: float
+    overlap: bool = False
+    own_model: bool = False
+    max_steps: int | None = None
+    initial: tuple[PartSource, ...] = ()
+    n_thread: int = 1
+    carrier: str = "slab"  # or frames, tcp, tcp_plain, tcp_curve
+
+    @property
+    def bucket_owner(self) -> tuple[int, ...]:
+        return assign_buckets((), self.n_ps)
+
+
+class Waiter:
+    """The part of an agent that `PsClient` needs: waiting for answers."""
+
+    def __init__(self) -> None:
+        self._poller = zmq.Poller()
+
+    def watch(self, socket: Any) -> None:
+        self._poller.register(socket, zmq.POLLIN)
+
+    def unwatch(self, socket: Any) -> None:
+        self._poller.unregister(socket)
+
+    def wait(self, timeout_s: float) -> list[Any]:
+        return [socket for socket, _ in self._poller.poll(timeout_s * 1e3)]
+
+
+class Access:
+    """Our client with the interface of the peers' training loop: `start` and `finish`."""
+
+    def __init__(self, client: PsClient, dense_size: int) -> None:
+        self._client, self._dense = client, np.empty(dense_size, np.float32)
+
+    def start(self, push_rows: Any, row_gradient: Any, dense_gradient: Any, pull_rows: Any) -> None:
+        push = None
+        if push_rows is not None:
+            push = Push(self._prepared(push_rows), row_gradient, dense_gradient, 0.0)
+        self._client.start(push, self._prepared(pull_rows))
+
+    def finish(self, _handle: None) -> tuple[Any, Any]:
+        return self._client.finish(self._dense), self._dense
+
+    def _prepared(self, rows: Any) -> PreparedBatch:
+        """Return rows that are grouped by PS already."""
+        layout = self._client.layout
+        counts = np.bincount(layout.owner[rows % N_BUCKET], minlength=layout.n_ps)
+        bounds = (0, *np.cumsum(counts).tolist())
+        return PreparedBatch(np.ascontiguousarray(rows, np.int64), bounds, rows, NO_FLOATS, NO_FLOATS)
+
+
+def group_by_ps(loop: Any, layout: BucketLayout) -> None:
+    """Let the peers' loop find distinct rows as before, and then group them by PS."""
+    unique_rows = loop.unique_rows
+
+    def grouped(ids: Any) -> tuple[Any, Any]:
+        rows, inverse = unique_rows(ids)
+        return kernel().grouped(rows, inverse, layout.owner, layout.n_ps)[:2]
+
+    loop.unique_rows = grouped
+
+
+def worker(
+    index: int, run: Run, servers: list[tuple[int, str]], keys: JobKeys, barrier: Any, done: Any
+) -> None:
+    folder = str(Path(servers[0][1].removeprefix("ipc://")).parent)
+    if run.carrier == "tcp_plain":
+        plain_node.unseal()
+    if run.carrier == "tcp_curve":
+        ps_link.is_between_hosts = lambda _endpoint: False  # so it asks for no session
+    sys.path.insert(0, run.peers)
+    from ctr import loop
+    from ctr.data import NUM_BATCHES
+    from ctr.models import build_model, flatten_parameters
+
+    if run.own_model:
+        take_own_model(run.model)
+
+    keep_freed(Role.WORKER)  # as a node does
+    values, _ = flatten_parameters(build_model(run.model))
+    context = zmq.Context()
+    client = PsClient(
+        context,
+        keys=keys,
+        identity=f"worker-{index}",
+        slabs=SlabPlace(run_name("benchmark", folder)) if run.carrier == "slab" else None,
+        agent=Waiter(),  # type: ignore[arg-type]
+        train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
+        dense_length=values.numel(),
+        patience_s=lambda: float("inf"),
+    )
+    client.init_dense(values.numpy())
+    if run.n_ps > 1:
+        group_by_ps(loop, client.layout)
+    with fast_matmul():  # the same
+        result = loop.train(
+            Access(client, values.numel()),
+            run.model,
+            run.seconds,
+            threads=run.n_thread,
+            first_batch=index * NUM_BATCHES // run.n_worker,
+            pipelined=run.overlap,
+            when_warm=barrier.wait,
+            server_pids=[pid for pid, _ in servers] if index == 0 else (),
+            max_steps=run.max_steps,
+        )
+    done.put(result)
+    client.close()
+    context.term()
+
+
+def take_own_model(name: str) -> None:
+    """Let the peers' loop train our module of the same model, as a job of ours does."""
+    from ctr import models
+    from ctr.data import NUM_DENSE, NUM_FIELDS
+
+    from dlrover_nb.core.models.table import model_kind
+
+    module, _, attribute = model_kind(MODELS[name]).module.partition(":")
+    kind = getattr(importlib.import_module(module), attribute)
+    models.MODELS[name] = lambda: kind(model_spec(name), NUM_FIELDS, NUM_DENSE)
+
+
+def model_spec(name: str) -> ModelSpec:
+    from ctr.hyperparameters import EMBEDDING_DIM, HIDDEN, INITIAL_SUM, LEARNING_RATE
+
+    return ModelSpec(
+        name=MODELS[name],
+        embedding_dim=EMBEDDING_DIM,
+        hidden=HIDDEN,
+        learning_rate=LEARNING_RATE,
+        initial_accumulator=INITIAL_SUM,
+    )
+
+
+def feature_spec() -> FeatureSpec:
+    from ctr.data import FIELD_OFFSETS, FIELD_SIZES, NUM_DENSE
+
+    fields = zip(FIELD_OFFSETS.tolist(), FIELD_SIZES.tolist(), strict=True)
+    return FeatureSpec(
+        label="label",
+        numeric=tuple(NumericColumn(f"I{i}", 0, 1) for i in range(NUM_DENSE)),
+        categorical=tuple(
+            CategoricalColumn(f"C{i}", offset, size) for i, (offset, size) in enumerate(fields)
+        ),
+        n_train=1,
+        n_eval=0,
+    )
+
+
+def server_config(index: int, run: Run, folder: Path, endpoint: str, keys: JobKeys) -> NodeConfig:
+    return NodeConfig(
+        node=f"ps-{index}",
+        role=Role.PS,
+        spec=JobSpec(name="benchmark", model=model_spec(run.model), heartbeat_timeout_s=600),
+        features=feature_spec(),
+        cpu=os.cpu_count() or 1,
+        memory_mib=8192,
+        master=endpoint,
+        listen="tcp://127.0.0.1" if run.carrier.startswith("tcp") else "ipc",
+        folder=str(folder),
+        public_key=keys.public,
+        secret_key=keys.secret,
+    )
+
+
+def messages(router: Any) -> Iterator[tuple[bytes, Any]]:
+    while True:
+        sender, *frames = router.recv_multipart(copy=False)
+        yield sender.bytes, decode(frames)[0]
+
+
+def start_servers(run: Run, folder: Path, router: Any, endpoint: str, keys: JobKeys) -> Iterator[Any]:
+    """Start the PS; yield their processes and then, when all serve, their endpoints."""
+    for index in range(run.n_ps):
+        file = folder / f"ps-{index}.json"
+        file.write_bytes(to_json(server_config(index, run, folder, endpoint, keys)))
+        program = [plain_node.__file__] if run.carrier == "tcp_plain" else ["-m", NODE]
+        yield subprocess.Popen([sys.executable, *program, str(file)])
+    endpoints, n_loaded = dict[str, str](), 0
+    for sender, message in messages(router):
+        if isinstance(message, Hello):
+            endpoints[message.node] = message.endpoint
+            load = Load(0, int(message.node[3:]), run.n_ps, run.bucket_owner, run.initial)
+            router.send_multipart([sender, *encode(load)])
+        elif isinstance(message, Loaded):
+            if message.error:
+                raise SystemExit(message.error)
+            n_loaded += 1
+        if n_loaded == run.n_ps:
+            yield [endpoints[f"ps-{index}"] for index in range(run.n_ps)]
+            return
+
+
+@contextmanager
+def servers(run: Run, keys: JobKeys) -> Iterator[list[tuple[int, str]]]:
+    """Serve while the block runs: process ids and endpoints."""
+    context = zmq.Context()
+    with tempfile.TemporaryDirectory(prefix="dlb") as name:
+        router, endpoint = bind_router(context, "ipc", Path(name) / "master", keys)
+        processes: list[Any] = []
+        try:
+            starting = start_servers(run, Path(name), router, endpoint, keys)
+            processes += [next(starting) for _ in range(run.n_ps)]
+            yield list(zip([process.pid for process in processes], next(starting), strict=True))
+            for index in range(run.n_ps):
+                router.send_multipart([f"ps-{index}".encode(), *encode(Stop())])
+            for process in processes:
+                process.wait(30)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+            router.close()
+            context.term()
+
+
+def next_result(results: Any, workers: list[Any]) -> dict[str, Any]:
+    """Wait for a worker's result, unless one of them failed."""
+    while not any(process.exitcode for process in workers):
+        with suppress(queue.Empty):
+            return results.get(timeout=1)
+    raise SystemExit("a worker failed: see above")
+
+
+def ours(run: Run) -> dict[str, Any]:
+    from ctr.clock import combine
+
+    keys, spawn = new_keys(), multiprocessing.get_context("spawn")
+    with servers(run, keys) as serving:
+        barrier, done = spawn.Barrier(run.n_worker), spawn.Queue()
+        workers = [
+            spawn.Process(target=worker, args=(i, run, serving, keys, barrier, done), daemon=True)
+            for i in range(run.n_worker)
+        ]
+        for process in workers:
+            process.start()
+        results = [next_result(done, workers) for _ in workers]
+        for process in workers:
+            process.join(30)
+    return results[0] if run.max_steps is not None else combine(results)

@@ -1,0 +1,89 @@
+"""HTTPS of a master: a certificate of the job's own, on the port that plain connections use too."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import stat
+import threading
+from contextlib import closing
+
+import pytest
+
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.driver.certificate import FILE, certificate_of
+from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer
+from dlrover_nb.core.driver.service import MasterService
+from dlrover_nb.core.structs.reported import TRAINER_PATH
+
+BODY = json.dumps({"trainerStatus": {"lastUpdatedTime": "2026-01-02T03:04:05Z", "progressPercentage": 7}})
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Serve the reports of a job, encrypted and plain; yield the port, the certificate and what was heard."""
+    heard, service = [], MasterService("access")
+    service.take_reports("token", heard.append)
+    server, certificate = ThreadedServer(service), certificate_of(tmp_path, LOOPBACK, SystemClock())
+    server.encryption = certificate.context
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port, certificate.text, heard
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def post(connection, token):
+    with closing(connection):
+        connection.request(
+            "POST", f"{TRAINER_PATH}?node=worker-0", BODY, {"Authorization": f"Bearer {token}"}
+        )
+        return connection.getresponse().status
+
+
+def https(port, trusted):
+    context = ssl.create_default_context(cadata=trusted)
+    return http.client.HTTPSConnection(LOOPBACK, port, timeout=60, context=context)
+
+
+def test_reports_are_taken_encrypted_and_plain_with_the_token_alone(served):
+    port, trusted, heard = served
+    assert post(https(port, trusted), "token") == 200
+    assert post(http.client.HTTPConnection(LOOPBACK, port, timeout=60), "token") == 200
+    assert [(each.node, each.status.percentage) for each in heard] == [("worker-0", 7)] * 2
+    assert post(https(port, trusted), "another") == 403
+    assert len(heard) == 2
+
+
+def test_a_client_that_trusts_another_certificate_sends_nothing_and_others_go_on(served, tmp_path):
+    port, trusted, heard = served
+    other = certificate_of(tmp_path.parent, LOOPBACK, SystemClock())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        post(https(port, other.text), "token")
+    assert not heard
+    assert post(https(port, trusted), "token") == 200
+
+
+def test_a_certificate_is_of_one_address_kept_for_the_user_alone_and_made_anew_for_another(tmp_path):
+    first = certificate_of(tmp_path, LOOPBACK, SystemClock())
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    assert "PRIVATE KEY" not in first.text
+    assert certificate_of(tmp_path, LOOPBACK, SystemClock()).text == first.text
+    for address in ("10.0.0.7", "fd00::7"):
+        other = certificate_of(tmp_path, address, SystemClock())
+        assert other.text != first.text
+        assert certificate_of(tmp_path, address, SystemClock()).text == other.text
+
+
+def test_without_a_certificate_a_handshake_is_refused(tmp_path):
+    server = ThreadedServer(MasterService("access"))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    trusted = certificate_of(tmp_path, LOOPBACK, SystemClock()).text
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        post(https(server.server_port, trusted), "token")
+    server.shutdown()
+    thread.join()
+    server.server_close()
