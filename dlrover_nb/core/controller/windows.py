@@ -105,14 +105,10 @@ class SteadyWindows:
         s = self._settings
         if open_s >= s.max_window_s:
             return True
-        heard = len(self._tallies) >= plan.worker.count
-        return (
-            open_s >= s.window_s
-            and heard
-            and all(
-                t.n_iter >= s.min_window_iter and t.window_s >= s.window_s / 2 for t in self._tallies.values()
-            )
-        )
+        if open_s < s.window_s or len(self._tallies) < plan.worker.count:
+            return False
+        newest_first = reversed(self._tallies.values())  # those have done least: this is asked at each report
+        return all(t.n_iter >= s.min_window_iter and t.window_s >= s.window_s / 2 for t in newest_first)
 
     def _close(self, plan: ResourcePlan, at_s: float) -> ProfileSample | None:
         """Return the window, None when not exactly the plan's workers trained in it."""

@@ -204,34 +204,46 @@ class JobLoop(Generic[ActionT]):
             self._put_away()
 
     def _turn(self) -> None:
-        """Process input, then commands, exits and time.
+        """Process input, then commands, then one thing that is due.
 
         The orders from all input of one turn are written ahead together, and carried out after it.
         """
-        wait_s = max(0.0, self._ticked_at_s + TICK_S - self._now_s())
+        wait_s = max(0.0, min(due_s for due_s, _ in self._duties()) - self._now_s())
         self._executor.carry_out(self._inputs.receive(wait_s if self._commands.is_empty else 0.0))
         while self._commands.run_next():
             self._publish()
         self._pass_time()
 
+    def _duties(self) -> tuple[tuple[float, Callable[[float], None]], ...]:
+        """Return what is done at intervals, and when each is due."""
+        return (
+            (self._ticked_at_s + TICK_S, self._tick),
+            (self._second_at_s + SECOND_S, self._pass_second),
+            (self._published_at_s + PUBLISH_S, lambda _: self._publish()),
+        )
+
     def _pass_time(self) -> None:
+        """Do what is due for longest, and no more: nodes wait for their answers meanwhile."""
         at_s = self._now_s()
-        if at_s >= self._ticked_at_s + TICK_S:
-            self._ticked_at_s = at_s
-            for exited in self._backend.poll():
-                self._executor.carry_out(self._inputs.on_exit(exited, at_s))
-            self._executor.carry_out(self._inputs.observe(at_s))
-            self._executor.carry_out(self._master.tick(at_s))
-        if at_s >= self._second_at_s + SECOND_S:
-            self._second_at_s = at_s
-            self._executor.carry_out(self._master.set_waiting(self._backend.waiting(), at_s))
-            self._note_denied(at_s)
-            self._executor.emit(Ticked(at_s))
-            self._record_job(at_s)
-            self._persistence.keep()
-            self._check_capacity(at_s)
-        if at_s >= self._published_at_s + PUBLISH_S:
-            self._publish()
+        due_s, duty = min(self._duties(), key=lambda each: each[0])
+        if at_s >= due_s:
+            duty(at_s)
+
+    def _tick(self, at_s: float) -> None:
+        self._ticked_at_s = at_s
+        for exited in self._backend.poll():
+            self._executor.carry_out(self._inputs.on_exit(exited, at_s))
+        self._executor.carry_out(self._inputs.observe(at_s))
+        self._executor.carry_out(self._master.tick(at_s))
+
+    def _pass_second(self, at_s: float) -> None:
+        self._second_at_s = at_s
+        self._executor.carry_out(self._master.set_waiting(self._backend.waiting(), at_s))
+        self._note_denied(at_s)
+        self._executor.emit(Ticked(at_s))
+        self._record_job(at_s)
+        self._persistence.keep()
+        self._check_capacity(at_s)
 
     def _note_denied(self, at_s: float) -> None:
         """Tell that a right is missing, though the job trains: it cannot be changed or mended meanwhile."""

@@ -129,6 +129,7 @@ class OwnActions:
             public_key=self._job.public_key,
             secret_key=self._job.secret_key,
             avoid=order.avoid,
+            starts_gently=order.gently,
         )
         try:
             self._backend.start_node(config)

@@ -226,7 +226,8 @@ def _recorded(spec: JobSpec, setup: RunSetup, held: contextlib.ExitStack) -> Rec
 
 
 def _logs(job: JobFile, folder: Path) -> NodeLogs:
-    return NodeLogs(folder, secrets=(job.secret_key, job.public_key, *secret_values(job.spec)))
+    secrets = (job.secret_key, job.public_key, *secret_values(job.spec))
+    return NodeLogs(folder, secrets=secrets, in_thread=True)
 
 
 def _moved(job: JobFile, setup: RunSetup, endpoint: str) -> JobFile:

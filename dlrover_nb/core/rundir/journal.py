@@ -1,11 +1,12 @@
 """The journal of a job: the events that its controller received, one JSON line each, in order.
 
-It is kept in segments of about `SEGMENT_BYTES`. Each but the first begins with a snapshot of the state before
-its events (a file beside it), so that a restart reads the newest segment alone, however long the job has run.
-The one before is kept too: where the newest snapshot is damaged, a restart begins with the older one. A
-snapshot is written to a temporary name, synced and renamed, so at every moment there is a whole one; a
-segment is deleted only after that. The first segment of a job, and the only one of earlier releases, has no
-number and no snapshot. Rejected: snapshots by time, of which a job of one worker would make thousands.
+It is kept in segments of about `SEGMENT_BYTES`, or of a few times their snapshot where that is more. Each but
+the first begins with a snapshot of the state before its events (a file beside it), so that a restart reads
+the newest segment alone, however long the job has run. The one before is kept too: where the newest snapshot
+is damaged, a restart begins with the older one. A snapshot is written to a temporary name, synced and
+renamed, so at every moment there is a whole one; a segment is deleted only after that. The first segment of a
+job, and the only one of earlier releases, has no number and no snapshot. Rejected: snapshots by time, of
+which a job of one worker would make thousands.
 
 The journal must not stop training: a full disk is logged, the job continues, and later a new segment, whose
 snapshot has what was not written, makes the journal complete again. Nor must one line keep a master from
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 JOURNAL = "journal.jsonl"
 SEGMENT_BYTES = 8 << 20
+EVENT_SHARE = 3  # times the bytes of its snapshot: of a thousand nodes, that takes the loop 100 ms
 RETRY_BYTES = SEGMENT_BYTES // 8  # of events that were not written, until writing is tried again
 PROGRESS_BYTES = 1 << 20
 _NAME = re.compile(r"journal(?:-(\d{6,}))?\.(?:jsonl(?:\.gz)?|snapshot)")
@@ -163,7 +165,8 @@ class Journal:
             return
         self.close()
         self._file, self._segment = file, following
-        self._has_failed, self._n_byte, self._due_byte = False, 0, SEGMENT_BYTES
+        self._has_failed, self._n_byte = False, 0
+        self._due_byte = max(SEGMENT_BYTES, EVENT_SHARE * len(snapshot))
         self._delete_before(self._base)
         self._base = following.number
 

@@ -6,6 +6,9 @@ where it can: a worker that crashes or is killed cannot send its last lines. All
 the position up to which the node's own files are read, and how long the log is with these lines: what stands
 behind that was written by a master that was killed before it could note the position, and the next one gets
 it again. A full disk affects only these files.
+
+A master writes them in a thread: a thousand nodes send a hundred messages a second, and a busy disk takes
+milliseconds for each, in which its loop would answer nobody.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import logging
 import os
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from heapq import merge
 from typing import TYPE_CHECKING
@@ -29,7 +33,7 @@ from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.questions import LogLine
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.structs.failures import ProgramError
@@ -54,9 +58,11 @@ class NodeLogs:
         The job's run folder.
     secrets
         Texts that no line may contain; credentials of known forms are taken out too.
+    in_thread
+        Whether files are written in a thread of their own, until `close`.
     """
 
-    def __init__(self, folder: Path, *, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, *, secrets: Sequence[str] = (), in_thread: bool = False) -> None:
         self._run, self._folder, self._secrets = folder, folder / FOLDER, tuple(secrets)
         self._redact = Redactor(self._secrets)
         self._lock = threading.Lock()
@@ -64,6 +70,7 @@ class NodeLogs:
         self._read: dict[str, tuple[int, int]] = {}
         self._gone: deque[str] = deque()
         self._is_full = False
+        self._writer = ThreadPoolExecutor(1, "node-logs") if in_thread else None
 
     def add(self, written: LinesWritten) -> None:
         """Add lines that a node sent, unless already read from its files."""
@@ -133,6 +140,8 @@ class NodeLogs:
         files = output_path(self._run, "*", "stderr")
         for node in {*self._rings, *(path.stem for path in files.parent.glob(files.name))}:
             self._finish(node, at_s)
+        if self._writer is not None:
+            self._writer.shutdown()
 
     def _finish(self, node: str, at_s: float) -> None:
         if node in self._gone:
@@ -151,8 +160,17 @@ class NodeLogs:
         with self._lock:
             self._rings.setdefault(node, deque(maxlen=N_LINE)).extend(lines)
         self._read[node] = n_byte
-        if not lines:
-            return
+        if lines:
+            self._do(self._write, node, lines, n_byte)
+
+    def _do(self, change: Callable[..., None], *arguments: object) -> None:
+        """Change files, one change after the other: in the thread, where there is one."""
+        if self._writer is None:
+            change(*arguments)
+        else:
+            self._writer.submit(change, *arguments)
+
+    def _write(self, node: str, lines: Sequence[LogLine], n_byte: tuple[int, int]) -> None:
         try:
             _append(self._folder / f"{node}.log", lines, n_byte)
             self._is_full = False
@@ -167,9 +185,7 @@ class NodeLogs:
         self._read.pop(node, None)
         path = self._folder / f"{node}.log"
         own = [output_path(self._run, node, stream) for stream in STREAMS]
-        for each in (path, _older(path), path.with_suffix(".read"), *own):
-            with contextlib.suppress(OSError):
-                each.unlink(missing_ok=True)
+        self._do(_remove, (path, _older(path), path.with_suffix(".read"), *own))
 
 
 def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int) -> tuple[LogLine, ...]:
@@ -250,6 +266,12 @@ def _append(path: Path, lines: Iterable[LogLine], n_byte: tuple[int, int]) -> No
     new = path.with_suffix(".read.new")
     new.write_text("{} {} {}\n".format(*n_byte, size))
     new.replace(path.with_suffix(".read"))
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _older(path: Path) -> Path:

@@ -8,6 +8,10 @@ Forwarding each update to the next owner (as replicas do) was rejected: it doubl
 while the copy goes on, and needs an order between the copy of a row and its updates. Chunks need none,
 because a row travels whole, and later chunks replace earlier ones.
 
+While workers train, chunks are under way for a part of the time alone (`Sizes.rest`): copying takes cores
+from workers that share a machine with PS, and the time of a chunk on its way grows with the load of both
+machines, so that a move gives way by itself. Limits in bytes a second were rejected: they fit one machine.
+
 Each pair of PS numbers its chunks; unacknowledged ones are repeated after some seconds, in order.
 """
 
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,12 +30,13 @@ from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.messages import Moved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.structs.messages import MoveEnd, MoveOut
 
 WINDOW = 2  # unacknowledged chunks per target PS
+LONGEST_PAUSE_S = 0.2  # however long chunks took: a move must come to an end
 REPEAT_AFTER_S = 5.0  # far above any response time: only lost chunks are repeated
 MOST_ROUNDS = 4.0  # rows were sent this often on average: the rest does not shrink any further
 REPORT_EVERY_S = 0.5
@@ -38,7 +44,7 @@ REPORT_EVERY_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of a migration.
+    """Sizes of a migration, and its pace.
 
     Parameters
     ----------
@@ -46,10 +52,13 @@ class Sizes:
         Of one chunk: a request of a worker waits for one at most, a few milliseconds.
     ready_bytes
         Pending bytes at which the pause may begin: sent within some tens of milliseconds.
+    rest
+        How long nothing is sent after some chunks, in the time that they were under way; 0: no rest.
     """
 
     chunk_bytes: int = 1 << 20
     ready_bytes: int = 1 << 20
+    rest: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +137,19 @@ class MigrationSource:
         self._target = np.full(N_BUCKET, -1)  # index of `_endpoints` for each bucket; -1: it stays
         self._row_bytes = _row_bytes(store)
         self._n_sent = self._n_begun = 0
+        self._burst, self._burst_s, self._next_s = 0, 0.0, float("-inf")
         self._last: deque[tuple[str, StorePart, bool]] = deque()  # dense slices, once the end was ordered
         self._is_ending = False
         self._is_ready = False  # once set it stays set: the rest is kept small
         self._reported_s, self._was_ready = float("-inf"), False
 
-    def begin(self, order: MoveOut, at_s: float, between: Callable[[], None]) -> None:
-        """Mark the rows to send; `between` is called every few MiB."""
+    def begin(self, order: MoveOut, at_s: float) -> None:
+        """Note the rows to send."""
         for index, target in enumerate(order.targets):
             self._target[list(target.buckets)] = index
             self._endpoints.append(target.endpoint)
             self._channel(target.endpoint, at_s)
-        self._n_begun = self._store.begin_move(self._target >= 0, between)
+        self._n_begun = self._store.begin_move(self._target >= 0)
 
     def end(self, order: MoveEnd, at_s: float) -> None:
         """Send the rest, and to every PS of the next group its part of the dense slice."""
@@ -157,20 +167,25 @@ class MigrationSource:
         is_sent = self._is_ending and not self._store.n_pending and not self._last
         return is_sent and all(channel.is_clear for channel in self._channels.values())
 
-    @property
-    def can_send(self) -> bool:
-        """Whether there is something to send, and room for it."""
+    def wait_s(self, at_s: float) -> float:
+        """Return the time until something can be sent, as far as that is known; infinite where it is not."""
         has_rows = self._store.n_pending > (0 if self._is_ending else self._n_ready)
         has_more = has_rows or (self._is_ending and bool(self._last))
-        return has_more and all(channel.has_room for channel in self._channels.values())
+        if not has_more or not all(channel.has_room for channel in self._channels.values()):
+            return inf
+        if self._is_ending or not self._sizes.rest:
+            return 0.0
+        return max(self._next_s - at_s, 0.0) if self._burst < WINDOW else inf
 
     def step(self, at_s: float) -> list[AddressedChunk]:
         """Return the chunks to send now: the next ones, and lost ones."""
         self._update_readiness()
         chunks = [chunk for channel in self._channels.values() for chunk in channel.overdue(at_s)]
-        if not self.can_send:
+        if self.wait_s(at_s) > 0:
             return chunks
         if self._store.n_pending:
+            self._burst_s = self._burst_s if self._burst else at_s
+            self._burst += 1
             return [*chunks, *self._rows(at_s)]
         endpoint, piece, is_last = self._last.popleft()
         return [*chunks, self._channels[endpoint].send(piece, at_s, is_last=is_last)]
@@ -179,6 +194,9 @@ class MigrationSource:
         """Record the last sequence number that another PS received."""
         if endpoint in self._channels:
             self._channels[endpoint].acknowledge(sequence, at_s)
+        if self._burst and all(channel.is_clear for channel in self._channels.values()):
+            self._burst = 0
+            self._next_s = at_s + min(self._sizes.rest * (at_s - self._burst_s), LONGEST_PAUSE_S)
 
     def progress_report(self, at_s: float) -> Moved | None:
         """Return the report that is due to the master: readiness at once, progress at intervals."""

@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartNode:
-    """Start a node through the backend, if possible not where the nodes to `avoid` stand."""
+    """Start a node through the backend, if possible not where the nodes to `avoid` stand.
+
+    `gently` where others train meanwhile that its start must not slow down.
+    """
 
     node: str
     role: Role
     cpu: float
     memory_mib: int
     avoid: tuple[str, ...] = ()
+    gently: bool = False
 
 
 @dataclass(frozen=True, slots=True)

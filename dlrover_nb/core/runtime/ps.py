@@ -125,7 +125,7 @@ class ParameterServer:
         while not self._stopped:
             self._accounting.switch(Part.IDLE)
             self._agent.sleep = self._serving.wait if self._slabs.bells else None
-            ready = self._agent.wait(0.0 if self._migration.is_busy else 1.0)
+            ready = self._agent.wait(min(self._migration.wait_s(time.monotonic()), 1.0))
             self._accounting.switch(Part.OTHER)
             self._serving.serve_rung()
             if self._router in ready:

@@ -11,6 +11,7 @@ leads to, so a chunk of a cancelled move is distinguished from a new one.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import WireError
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.store import ParameterStore, StorePart
     from dlrover_nb.core.runtime.store.parts import Buckets
     from dlrover_nb.core.structs.messages import Moved, MoveEnd, MoveOut
+
+
+TIDY_EVERY_S = 0.01  # a step of freeing takes a millisecond or two, and workers want the rest
 
 
 class PsMigration:
@@ -48,7 +52,7 @@ class PsMigration:
     sizes
         Sizes of chunks; None: the defaults.
     between
-        Called between the pieces of what takes long: marking rows, and freeing them at once.
+        Called between the pieces of what takes long: freeing rows at once.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class PsMigration:
         self._dense: list[StorePart] = []
         self._finished: set[str] = set()
         self._is_untidy = False  # rows of other owners' buckets are here
+        self._tidy_at_s = -inf
 
     def hold(self, store: ParameterStore | None, owned: Buckets | None, epoch: int) -> None:
         """Hold a loaded store, or none; a move in progress has ended."""
@@ -87,7 +92,7 @@ class PsMigration:
             return
         self.tidy()
         self._source = self._new_source(order.move, self.store)
-        self._source.begin(order, at_s, self._between)
+        self._source.begin(order, at_s)
 
     def end(self, order: MoveEnd, at_s: float) -> None:
         """Send the rest and wait for that of others; the store must not change from now on."""
@@ -143,8 +148,9 @@ class PsMigration:
     def step(self, at_s: float) -> list[AddressedChunk]:
         """Return the chunks to send now; without a move, free some rows that were sent before."""
         if self._source is None:
-            if self._is_untidy:
+            if self._is_untidy and at_s >= self._tidy_at_s:
                 self._tidy_some()
+                self._tidy_at_s = at_s + TIDY_EVERY_S
             return []
         return self._source.step(at_s)
 
@@ -152,10 +158,11 @@ class PsMigration:
         """Return the report that is due to the master; None: none is."""
         return None if self._source is None else self._source.progress_report(at_s)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether `step` has something to do at once."""
-        return self._is_untidy or (self._source is not None and self._source.can_send)
+    def wait_s(self, at_s: float) -> float:
+        """Return the time until `step` has something to do, as far as that is known; else infinity."""
+        if self._source is not None:
+            return self._source.wait_s(at_s)
+        return max(self._tidy_at_s - at_s, 0.0) if self._is_untidy else inf
 
     def arrived(self) -> MoveEnd | None:
         """Return the order of a move that has just become complete, once; the PS serves its part from now on.

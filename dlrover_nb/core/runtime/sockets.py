@@ -15,6 +15,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import resource
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ Socket: TypeAlias = "zmq.Socket[bytes]"
 
 MAX_IPC_PATH_BYTES = 107  # sun_path of a unix socket is 108 bytes with its end mark
 HIGH_WATER = 1000  # messages queued per peer, each way
+MOST_FILES = 1 << 16  # that a process with a router may have open
 HEARTBEAT_MS = 5_000  # ZMTP's own heartbeat: detects a dead host without traffic
 HEARTBEAT_TIMEOUT_MS = 30_000
 
@@ -76,6 +78,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
         endpoint = listen if listen.rpartition(":")[2].isdecimal() else f"{listen}:*"
     else:
         raise InvalidValueError(f"listen must be ipc or tcp://ADDRESS, got {listen!r}")
+    _allow_connections()
     socket = _new_socket(context, zmq.ROUTER, endpoint)
     socket.router_handover = True  # a node that connects again under its name takes it over
     if is_between_hosts(endpoint):
@@ -158,6 +161,17 @@ def _new_socket(context: Context, kind: int, endpoint: str) -> Socket:
     socket.tcp_keepalive = 1
     socket.heartbeat_ivl, socket.heartbeat_timeout = HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
     return socket
+
+
+def _allow_connections() -> None:
+    """Raise the limit of open files as far as this process may: each node that connects takes one.
+
+    A usual limit is 1,024, with a far higher one up to which a process may raise it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def reachable(endpoint: str) -> str:

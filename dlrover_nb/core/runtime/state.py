@@ -290,7 +290,9 @@ class JobState:
             node = self.roster.add(role, plan, at_s)
             if self.change is None:
                 take_size(node, self.mitigations, self.roster.nodes)
-            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib, self._slow_nodes()))
+            gently = role is Role.PS and self.stage is Stage.SERVING  # it joins those that serve
+            avoid = self._slow_nodes()
+            self.orders.append(StartNode(node.id, role, node.cpu, node.memory_mib, avoid, gently))
 
     def _slow_nodes(self) -> tuple[str, ...]:
         """Return the nodes that are replaced as they are slow, not for another size."""

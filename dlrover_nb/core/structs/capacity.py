@@ -116,13 +116,18 @@ def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None
     """Return the CPU steps and MiB of each machine that a placement leaves; None where there is none."""
     free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
     total_cpu, total_mib = (max(sum(column), 1) for column in zip(*free, strict=True)) if free else (1, 1)
-    nodes = [(in_steps(cpu), memory_mib) for cpu, memory_mib in needs]
-    for cpu, memory_mib in sorted(nodes, key=lambda n: max(n[0] / total_cpu, n[1] / total_mib), reverse=True):
-        machine = next((m for m in free if cpu <= m[0] and memory_mib <= m[1]), None)
-        if machine is None:
+    runs = [((in_steps(cpu), mib), len(list(run))) for (cpu, mib), run in groupby(needs)]
+    for (cpu, mib), n_node in sorted(
+        runs, key=lambda run: max(run[0][0] / total_cpu, run[0][1] / total_mib), reverse=True
+    ):
+        left = n_node  # a thousand nodes are a few runs of the same size: each fills machine after machine
+        for machine in free:
+            n = min(machine[0] // cpu if cpu else left, machine[1] // mib if mib else left, left)
+            machine[0] -= n * cpu
+            machine[1] -= n * mib
+            left -= n
+        if left:
             return None
-        machine[0] -= cpu
-        machine[1] -= memory_mib
     return free
 
 

@@ -17,7 +17,8 @@ class NodeConfig:
     say Hello to; `public_key`/`secret_key` the job's CURVE pair (Z85), used on tcp. `listen` is the
     prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
     that holds the master's endpoint when that may change; empty: it does not. `avoid` names nodes of the job
-    that are too slow where they stand: this one had better stand elsewhere.
+    that are too slow where they stand: this one had better stand elsewhere. One that `starts_gently` leaves
+    cores to others while it imports its program, where the backend can do that.
     """
 
     node: str
@@ -33,3 +34,4 @@ class NodeConfig:
     secret_key: str = field(repr=False)
     master_file: str = ""
     avoid: tuple[str, ...] = ()
+    starts_gently: bool = False

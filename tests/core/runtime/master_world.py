@@ -566,7 +566,7 @@ class World:
             while busy := self.network.busy:
                 self.deliver(busy[0])
             for name in self.living(Role.PS):
-                if self.ps[name].migration.is_busy and not self.nodes[name].inbox:
+                if self.ps[name].migration.wait_s(self.at_s) == 0 and not self.nodes[name].inbox:
                     self.turn(name)
         for name in list(self.nodes):
             if self.nodes[name].is_alive:

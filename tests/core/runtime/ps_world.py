@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MODEL = ModelSpec(embedding_dim=1, hidden=(1,), optimizer=Optimizer.SGD, learning_rate=1.0)
 N_DENSE = 7
-SIZES = Sizes(chunk_bytes=16 * 20, ready_bytes=16 * 5)  # 20 rows; 5 rows
+SIZES = Sizes(chunk_bytes=16 * 20, ready_bytes=16 * 5, rest=0.0)  # 20 rows; 5 rows
 
 
 class Network:

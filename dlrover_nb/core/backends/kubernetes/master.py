@@ -13,7 +13,6 @@ still holds the run folder) end this process, and the kubelet restarts it.
 from __future__ import annotations
 
 import base64
-import gc
 import logging
 import os
 import queue
@@ -70,6 +69,7 @@ from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.node_logs import left_lines
 from dlrover_nb.core.rundir.pruning import prune
+from dlrover_nb.core.runtime.lasting_imports import collect_rarely
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
@@ -351,7 +351,7 @@ def exit_code_of(start: Callable[[], int], *, owner: str = JOB.name) -> int:
     An error of the cluster, or of a volume, may pass: the code says that another master should begin.
     DLRover's operator fails its job at once by the code 1, a Job begins again by any but 0.
     """
-    gc.freeze()  # what imports made, which lasts as long as this process: see `runtime.lasting_imports`
+    collect_rarely()
     log_lines()
     again = TERMINATED if owner == ELASTIC_JOB.name else 1
     try:

@@ -29,7 +29,7 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.detached import has_started_at, start_time
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
-from dlrover_nb.core.runtime import spare
+from dlrover_nb.core.runtime import gentle_start, spare
 from dlrover_nb.core.runtime.flash import sweep_memory
 from dlrover_nb.core.runtime.limits import sweep_groups
 from dlrover_nb.core.runtime.output import STREAMS, output_path
@@ -258,9 +258,12 @@ class LocalBackend:
         self, config: NodeConfig, path: Path, outputs: tuple[Path, Path]
     ) -> subprocess.Popen[bytes]:
         launch = [] if self._outlive else _launcher()
+        command = self._command(path)
+        if config.starts_gently:
+            command = [command[0], "-m", gentle_start.__name__, *command[1:]]
         with outputs[0].open("ab") as out, outputs[1].open("ab") as err:
             return subprocess.Popen(
-                [*launch, *self._command(path)],
+                [*launch, *command],
                 cwd=self._cwd,
                 env=self._environment(config),
                 stdin=subprocess.DEVNULL,

@@ -26,7 +26,7 @@ from dlrover_nb.core.backends.local.load import local_load
 from dlrover_nb.core.backends.local.record import (
     SUBMISSION,
     Submission,
-    read_end,
+    has_ended,
     read_master,
     write_private,
 )
@@ -49,7 +49,7 @@ from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.summary import JobSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
@@ -166,22 +166,17 @@ class LocalCluster(OfThisAccount):
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a master, those whose master was killed, past ones."""
-        live = {summary.name: summary for summary in self.live_jobs()}
-        for name, folder in _newest_runs().items():
-            if name not in live and read_end(folder) is None:
+        runs = _newest_runs()
+        live = {summary.name: summary for summary in _live(runs)}
+        for name, folder in runs.items():
+            if name not in live and not has_ended(folder):
                 live[name] = _without_answer(name, folder)
         past = [summary for summary in past_jobs() if summary.name not in live]
         return tuple(sorted([*live.values(), *past], key=lambda s: s.started_at_s, reverse=True))
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
         """Return the jobs whose masters answer at once, newest first."""
-        alive = [(name, folder) for name, folder in _newest_runs().items() if _is_alive(folder)]
-        if not alive:
-            return ()
-        with ThreadPoolExecutor(min(_AT_ONCE, len(alive))) as pool:
-            answers = pool.map(lambda run: _summary(*run), alive)
-        summaries = (summary for summary in answers if summary is not None)
-        return tuple(sorted(summaries, key=lambda s: s.started_at_s, reverse=True))
+        return _live(_newest_runs())
 
     def job(self, name: str) -> JobHandle:
         """Find a job by name: its newest run, ended ones included."""
@@ -193,7 +188,7 @@ class LocalCluster(OfThisAccount):
     def delete(self, name: str, *, force: bool = False) -> str:
         """Remove a job: its processes and its run folders; see `Cluster.delete`."""
         folder = _newest_runs().get(name)
-        if folder is not None and read_end(folder) is None:
+        if folder is not None and not has_ended(folder):
             self._stop_to_delete(name, folder, force=force)
         if folder is not None:
             _end_master(folder)
@@ -243,7 +238,7 @@ class LocalCluster(OfThisAccount):
         folder = _newest_runs().get(name)
         if folder is None:
             return
-        if read_end(folder) is None:
+        if not has_ended(folder):
             phase = self._handle(name, folder).snapshot().phase
             if not phase.is_final:
                 raise InvalidValueError(name_taken(name, phase))
@@ -269,6 +264,17 @@ def connect_local(cpus: float | None = None) -> LocalCluster:
 def _newest_runs() -> dict[str, Path]:
     """Return the newest run folder of each local job."""
     return newest_runs(jobs_folder(), SUBMISSION)
+
+
+def _live(runs: Mapping[str, Path]) -> tuple[JobSummary, ...]:
+    """Return the jobs among these whose masters answer at once, newest first."""
+    alive = [(name, folder) for name, folder in runs.items() if _is_alive(folder)]
+    if not alive:
+        return ()
+    with ThreadPoolExecutor(min(_AT_ONCE, len(alive))) as pool:
+        answers = pool.map(lambda run: _summary(*run), alive)
+    summaries = (summary for summary in answers if summary is not None)
+    return tuple(sorted(summaries, key=lambda s: s.started_at_s, reverse=True))
 
 
 def _is_alive(folder: Path) -> bool:

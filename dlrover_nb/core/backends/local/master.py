@@ -12,7 +12,6 @@ which home folders exceed.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import queue
@@ -42,7 +41,7 @@ from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
-from dlrover_nb.core.runtime.lasting_imports import lasting_imports
+from dlrover_nb.core.runtime.lasting_imports import collect_rarely, lasting_imports
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
 
@@ -165,7 +164,7 @@ def run(folder: Path) -> int:
 
 def main() -> int:
     """Run the master of the run folder that the command line names."""
-    gc.freeze()  # what imports made, which lasts as long as this process: see `runtime.lasting_imports`
+    collect_rarely()
     log_lines()
     try:
         return run(Path(sys.argv[1]))

@@ -92,6 +92,11 @@ def read_end(folder: Path) -> JobSnapshot | None:
         return None
 
 
+def has_ended(folder: Path) -> bool:
+    """Whether the last snapshot of a run is written; it is not read for that, as lists have many runs."""
+    return (folder / END).exists()
+
+
 def write_end(folder: Path, snapshot: JobSnapshot) -> None:
     """Write the last snapshot of a run."""
     write_private(folder / END, pack_snapshot(snapshot, most_bytes=MOST_BYTES))

@@ -30,6 +30,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
+from dlrover_nb.core.runtime.lasting_imports import collect_rarely
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
@@ -94,6 +95,7 @@ class RayMaster(MasterActor):
         from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415 - see above
         from dlrover_nb.core.driver import own_job  # noqa: PLC0415 - see above
 
+        collect_rarely()
         spec, path = from_json(spec_json, JobSpec), Path(folder)
         backend = RayBackend(spec.name, one_host=one_host)
         setup = own_job.RunSetup(backend, path, history_url=None, clock=SystemClock())

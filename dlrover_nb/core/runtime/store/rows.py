@@ -216,15 +216,9 @@ class RowTable:
             found.append(here)
         return np.concatenate(found)
 
-    def mark(self, buckets: Buckets, between: Callable[[], None]) -> int:
-        """Mark the rows of `buckets`, and no other; return how many. `between` is called every few MiB."""
-        n_marked = 0
-        for start in range(0, self.n, _CHUNK):
-            chunk = slice(start, min(start + _CHUNK, self.n))
-            self.marked[chunk] = buckets[self.ids[chunk] % N_BUCKET]
-            n_marked += int(np.count_nonzero(self.marked[chunk]))
-            between()
-        return n_marked
+    def mark(self, buckets: Buckets, slots: slice) -> None:
+        """Mark the rows of `buckets` at these slots, and no other of them."""
+        self.marked[slots] = buckets[self.ids[slots] % N_BUCKET]
 
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)

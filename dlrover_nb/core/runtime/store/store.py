@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
 _DROP = 1 << 13  # rows scanned in one step of a drop
-_SCAN = 1 << 20  # marks scanned at a time
+_SCAN = 1 << 16  # marks scanned at a time
+_NO_SLOT = np.empty(0, np.int64)
 
 
 def _nothing() -> None:
@@ -70,6 +71,7 @@ class ParameterStore:
         self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
+        self._unmarked = range(0)  # slots at which rows are pending without a mark
         self._scan_from = 0
         self._cut_dense = np.empty((0, 0), np.float32)  # kept: new memory costs more than the copy
         self.n_pending = 0
@@ -238,11 +240,15 @@ class ParameterStore:
         """Hold the dense slice of PS `index` of `n_ps` from now on; the overlap is kept."""
         self._dense.place(index, n_ps)
 
-    def begin_move(self, buckets: Buckets, between: Callable[[], None] = _nothing) -> int:
-        """Mark all rows of `buckets` as pending, now and whenever they change; return how many."""
+    def begin_move(self, buckets: Buckets) -> int:
+        """Make all rows of `buckets` pending, now and whenever they change; return how many.
+
+        They are marked as `take_pending` comes to them: to mark all at once would stop the service for 40 ms
+        with each GiB.
+        """
         self._moving = buckets.copy()
-        self.n_pending = self._rows.mark(buckets, between)
-        self._scan_from = 0
+        self.n_pending = int(self._rows.n_held[buckets].sum())
+        self._scan_from, self._unmarked = 0, range(self._rows.n)
         return self.n_pending
 
     def take_pending(self, limit: int) -> StorePart:
@@ -258,10 +264,12 @@ class ParameterStore:
         self._moving[:] = False
         self._rows.marked[: self._rows.n] = False
         self.n_pending = self._scan_from = 0
+        self._unmarked = range(0)
 
     def drop(self, buckets: Buckets, between: Callable[[], None] = _nothing) -> int:
         """Free the rows of `buckets`; return how many. Rows of other buckets may still be pending."""
         n_before = self._rows.n
+        self._mark_up_to(n_before)
         self.begin_drop(buckets)
         while self.drop_some():
             between()
@@ -321,8 +329,9 @@ class ParameterStore:
     def _mark(self, ids: Ids, slots: NDArray[np.int32]) -> None:
         """Make changed rows of moving buckets pending again."""
         if self._moving.any():
-            changed = slots[self._moving[ids % N_BUCKET]]
-            marked = self._rows.marked
+            changed, marked = slots[self._moving[ids % N_BUCKET]], self._rows.marked
+            if self._unmarked:  # their rows are pending already
+                changed = changed[(changed < self._unmarked.start) | (changed >= self._unmarked.stop)]
             self.n_pending += len(changed) - int(np.count_nonzero(marked[changed]))
             marked[changed] = True
 
@@ -331,13 +340,22 @@ class ParameterStore:
         found: list[NDArray[np.int64]] = []
         while wanted:
             stop = min(self._scan_from + _SCAN, self._rows.n)
-            here = np.flatnonzero(self._rows.marked[self._scan_from : stop])[:wanted] + self._scan_from
+            self._mark_up_to(stop)
+            marks = self._rows.marked[self._scan_from : stop]
+            here = np.flatnonzero(marks)[:wanted] + self._scan_from if marks.any() else _NO_SLOT
             found.append(here)
             wanted -= len(here)
             self._scan_from = 0 if stop == self._rows.n and wanted else stop
             if not wanted and len(here):
                 self._scan_from = int(here[-1]) + 1
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        return np.concatenate(found) if found else _NO_SLOT
+
+    def _mark_up_to(self, stop: int) -> None:
+        """Mark the rows below `stop` that are pending and have no mark yet."""
+        start, end = self._unmarked.start, min(stop, self._unmarked.stop)
+        if start < end:
+            self._rows.mark(self._moving, slice(start, end))
+            self._unmarked = range(end, self._unmarked.stop)
 
 
 def _chunks(n: int) -> Iterator[slice]:
