@@ -219,7 +219,7 @@ def test_what_is_dropped_frees_its_memory(model):
     ids = all_ids(model)
     store.push(ids, np.ones((N_TABLE, 4), np.float32))
     full, n_row = store.n_byte, store.n_row
-    row = 4 * store.export().table.shape[1] + 8 + 1
+    row = 4 * store.export().table.shape[1] + 8 + 2
     assert full - empty >= n_row * row
     kept = held(store)
     gone = np.arange(N_BUCKET) >= 16
@@ -326,7 +326,7 @@ def test_pulling_allocates_nothing_and_pushing_only_what_is_touched():
     before = store.n_byte
     store.push(np.arange(N_TABLE), np.zeros((N_TABLE, 4), np.float32))
     assert store.n_row == N_TABLE
-    row = 8 * 4 + 8 + 1
+    row = 8 * 4 + 8 + 2
     assert store.n_byte - before == N_TABLE * row
     np.testing.assert_array_equal(store.pull(np.arange(N_TABLE)), make().pull(np.arange(N_TABLE)))
 

@@ -12,7 +12,7 @@ and hashed ids a row takes 158 bytes at most: 136 of parameters, its id, two mar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class RowTable:
     @property
     def n_byte(self) -> int:
         """Bytes of rows, ids, marks and the map."""
-        return self._map.n_byte + sum(part.n_byte for part in (*self._parts, self._changed))
+        return self._map.n_byte + sum(part.n_byte for part in self._parts)
 
     @property
     def table(self) -> Floats:
@@ -222,7 +222,7 @@ class RowTable:
 
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)
-        for part in (*self._parts, self._changed):
+        for part in self._parts:
             part.reach(stop)
         if fill:
             self.table[start:stop, : self.width] = self._kernel.initial_rows(ids, self.width, self._seed)
@@ -235,8 +235,8 @@ class RowTable:
         return np.arange(start, stop, dtype=np.int32)
 
     @property
-    def _parts(self) -> tuple[Reserved[np.float32], Reserved[np.int64], Reserved[np.bool_]]:
-        return self._table, self._ids, self._marked
+    def _parts(self) -> tuple[Reserved[Any], ...]:
+        return self._table, self._ids, self._marked, self._changed
 
     def _new_map(self) -> Map:
         if self._n_id is None:

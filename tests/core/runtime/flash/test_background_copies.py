@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import CheckpointError
@@ -107,6 +107,7 @@ def test_copies_are_freed_for_parameters_but_not_the_one_that_is_being_made(shm,
     flash.copy(1, {"n": 1}, arrays(1))
     gate = Gate(arrays(2))
     flash.begin(2, {"n": 2}, arrays(0), gate)
+    until(lambda: flash._buffers.is_busy and not flash._buffers.is_choosing)
     most[0] = 0
     flash.give_way()
     assert len(list(shm.iterdir())) == 1
