@@ -300,7 +300,8 @@ def test_a_hot_ps_is_relieved_of_what_makes_it_hot(job: Job) -> None:
     job.check()
     load = sum(rows_per_s(each) for each in job.loads())
     table = assign_by_load(job.group.bucket_owner, load.tolist(), [1.0, 1.0])
-    assert sum(a != b for a, b in zip(table, job.group.bucket_owner, strict=True)) <= 10
+    n_moved = sum(a != b for a, b in zip(table, job.group.bucket_owner, strict=True))
+    assert 0 < n_moved <= 2 * N_HOT  # half of the hot ones, and what evens out a sample of the others
     job.do(job.master.rebalance(table, job.at_s))
     job.run_until(lambda: job.trains() and job.group.bucket_owner == table)
     job.check()
