@@ -38,6 +38,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import psutil
 import zmq
+from handed_out import HandedOut, percentile_ms
 
 from dlrover_nb.core import codec
 from dlrover_nb.core.clock import SystemClock
@@ -48,7 +49,7 @@ from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.capacity import NodeShape
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode
 from dlrover_nb.core.structs.messages import (
@@ -65,7 +66,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from dlrover_nb.core.structs.node_config import NodeConfig
@@ -89,11 +90,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", type=Path, help="folder of the peers' scripts")
     parser.add_argument("--venv", type=Path, help="virtual environment of DLRover")
     return parser.parse_args()
-
-
-def percentile_ms(seconds: list[float], fraction: float) -> float:
-    ordered = sorted(seconds)
-    return round(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))] * 1e3, 4)
 
 
 # in process
@@ -147,46 +143,6 @@ def tally(n_client: int, answers_s: list[float], took_s: float) -> dict[str, Any
 # a job master in a separate process
 
 
-class HandedOut:
-    """A backend that starts nothing: it passes the requested nodes to the clients' process."""
-
-    def __init__(self, n_worker: int, clients: Connection) -> None:
-        self._n_worker, self._clients = n_worker, clients
-
-    def capacity(self) -> Capacity:
-        return Capacity((NodeShape(2.0, 4096, self._n_worker + 1),))
-
-    def room(self) -> Capacity:
-        return self.capacity()
-
-    def listen(self) -> str:
-        return "ipc"
-
-    def start_node(self, config: NodeConfig) -> None:
-        self._clients.send(config)
-
-    def adopt(self, nodes: Collection[str]) -> None:
-        raise AssertionError(nodes)
-
-    def stop_node(self, node: str) -> None:
-        """Do nothing: the clients end with the measurement."""
-
-    def poll(self) -> tuple[()]:
-        return ()
-
-    def meet(self, endpoint: str) -> None:
-        raise AssertionError(endpoint)
-
-    def waiting(self) -> dict[str, str]:
-        return {}
-
-    def denied(self) -> str:
-        return ""
-
-    def close(self) -> None:
-        """Close nothing."""
-
-
 def run_master(n_worker: int, clients: Connection) -> None:
     """Run the master of a job until the clients end it."""
     logging.disable(logging.WARNING)
@@ -208,7 +164,7 @@ def run_master(n_worker: int, clients: Connection) -> None:
             spec,
             rows,
             own_job.RunSetup(
-                HandedOut(n_worker, clients),
+                HandedOut(NodeShape(2.0, 4096, n_worker + 1), "ipc", clients),
                 Path(folder) / "run",
                 history_url=f"sqlite:///{folder}/history.db",
                 clock=SystemClock(),
