@@ -71,6 +71,7 @@ class PsMigration:
         self._over = -1  # chunks of this and earlier moves are refused
         self._completed = -1
         self._source: MigrationSource | None = None
+        self._waiting: MoveOut | None = None  # until the rows of the last move are freed
         self._receiving: int | None = None
         self._end: MoveEnd | None = None
         self._sequences: dict[str, int] = {}
@@ -82,17 +83,23 @@ class PsMigration:
     def hold(self, store: ParameterStore | None, owned: Buckets | None, epoch: int) -> None:
         """Hold a loaded store, or none; a move in progress has ended."""
         self.store, self.owned, self._over = store, owned, max(self._over, epoch)
-        self._source = self._end = self._receiving = None
+        self._source = self._waiting = self._end = self._receiving = None
         self._is_untidy = False
         self._clear_received()
 
     def start_sending(self, order: MoveOut, at_s: float) -> None:
-        """Start to send buckets to other PS."""
+        """Start to send buckets to other PS, once the rows of the last move are freed."""
         if self.store is None or order.move <= self._over:
             return
-        self.tidy()
-        self._source = self._new_source(order.move, self.store)
-        self._source.begin(order, at_s)
+        self._waiting = order
+        if not self._is_untidy:
+            self._begin_sending(at_s)
+
+    def _begin_sending(self, at_s: float) -> None:
+        if self._waiting is not None and self.store is not None:
+            self._source = self._new_source(self._waiting.move, self.store)
+            self._source.begin(self._waiting, at_s)
+            self._waiting = None
 
     def end(self, order: MoveEnd, at_s: float) -> None:
         """Send the rest and wait for that of others; the store must not change from now on."""
@@ -101,6 +108,9 @@ class PsMigration:
         self._end = order
         if self.owned is not None:  # it served until now
             assert self.store is not None
+            if self._waiting is not None:
+                self.tidy()
+                self._begin_sending(at_s)
             self._source = self._source or self._new_source(order.move, self.store)
             self._source.end(order, at_s)
 
@@ -112,7 +122,7 @@ class PsMigration:
         if self._source is not None and self.store is not None:
             self.store.cancel_move()
         self._forget_received()
-        self._source = self._end = None
+        self._source = self._waiting = self._end = None
 
     def has_ended(self, move: int) -> bool:
         """Whether the PS serves what this move led to."""
@@ -120,6 +130,8 @@ class PsMigration:
 
     def receive(self, chunk: MoveChunk, part: StorePart) -> ChunkTaken:
         """Accept a chunk if it is the next of its sender; answer the last sequence number received.
+
+        None is accepted before the rows of the last move are freed, in steps that leave time for workers.
 
         Raises
         ------
@@ -135,7 +147,8 @@ class PsMigration:
         if self._receiving != chunk.move:
             self._forget_received()
             self._receiving = chunk.move
-        if chunk.sequence == self._sequences.get(chunk.source, 0) + 1:
+        must_wait = self._is_untidy and self._end is None and len(part.ids) > 0
+        if chunk.sequence == self._sequences.get(chunk.source, 0) + 1 and not must_wait:
             self._sequences[chunk.source] = chunk.sequence
             self._absorb(chunk, part)
         return ChunkTaken(chunk.move, self._sequences.get(chunk.source, 0))
@@ -146,13 +159,12 @@ class PsMigration:
             self._source.acknowledge(endpoint, answer.sequence, at_s)
 
     def step(self, at_s: float) -> list[AddressedChunk]:
-        """Return the chunks to send now; without a move, free some rows that were sent before."""
-        if self._source is None:
-            if self._is_untidy and at_s >= self._tidy_at_s:
-                self._tidy_some()
-                self._tidy_at_s = at_s + TIDY_EVERY_S
-            return []
-        return self._source.step(at_s)
+        """Return the chunks to send now; before the first one, free rows that an earlier move sent."""
+        if self._source is None and self._is_untidy and at_s >= self._tidy_at_s:
+            self._tidy_at_s = at_s + TIDY_EVERY_S
+            if not self._tidy_some():
+                self._begin_sending(at_s)
+        return [] if self._source is None else self._source.step(at_s)
 
     def progress_report(self, at_s: float) -> Moved | None:
         """Return the report that is due to the master; None: none is."""
@@ -183,19 +195,20 @@ class PsMigration:
 
     def stay(self) -> None:
         """Cancel a move that the master has lost, as it never saves during one; keep own rows only."""
-        giving = -1 if self._source is None else self._source.move
+        source = self._source or self._waiting
+        giving = -1 if source is None else source.move
         taking = -1 if self._receiving is None else self._receiving
         self.cancel(max(giving, taking))
         self.tidy()
 
     def tidy(self) -> None:
         """Free the remaining rows that other PS own."""
-        while self._is_untidy:
-            self._tidy_some()
+        while self._is_untidy and self._tidy_some():
             self._between()
 
-    def _tidy_some(self) -> None:
+    def _tidy_some(self) -> bool:
         self._is_untidy = self.store is not None and self.store.drop_some()
+        return self._is_untidy
 
     def _new_source(self, move: int, store: ParameterStore) -> MigrationSource:
         return MigrationSource(self._node, move, store, dense_length=self._dense_length, sizes=self._sizes)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
 
 _MOST_ROWS = (1 << 31) - 1  # slots are int32
+_GIVE_BACK = 1 << 18  # rows that are gone, when their memory is given back
 _CHUNK = 1 << 15  # rows processed at a time, to avoid a copy of all
 
 
@@ -191,10 +192,13 @@ class RowTable:
         self._map.move(self.ids[stay], stay.astype(np.int32), places.astype(np.int32))
         for part in self._parts:
             part.array[places] = part.array[stay]
-        if len(holes) == len(stay) and self._front < self.n:
+        is_scanned = len(holes) < len(stay) or self._front >= self.n
+        has_more = not is_scanned and bool(self.n_held[self._gone].any())
+        if not has_more or self._ids.n_byte // self._ids.array.itemsize >= self.n + _GIVE_BACK:
+            for part in self._parts:  # not all at the end: it takes the system a tenth of a second per GiB
+                part.give_back(self.n)
+        if has_more:
             return True
-        for part in self._parts:
-            part.give_back(self.n)
         self._gone = np.zeros(N_BUCKET, np.bool_)
         return False
 
