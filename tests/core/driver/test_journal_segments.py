@@ -167,6 +167,7 @@ def test_a_restart_from_snapshot_and_tail_equals_a_full_replay_and_no_restart(
 ) -> None:
     root = fresh(tmp_path)
     root.mkdir()
+    monkeypatch.setattr(journal, "EVENT_SHARE", 0)
     life, steady, killed = Life(seed, mode), opened(root / "a"), opened(root / "b")
 
     def both(event: Event) -> None:
@@ -266,6 +267,7 @@ def test_a_policy_that_no_snapshot_can_hold_costs_room_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(journal, "SEGMENT_BYTES", SMALL)
+    monkeypatch.setattr(journal, "EVENT_SHARE", 0)
     recorded = submitted(tmp_path)
     recorded.controller._advisor._unexplained = open
     life = Life(0, Mode.MANUAL)

@@ -21,7 +21,7 @@ KILL = """
 import os
 from dlrover_nb.core.rundir import journal
 
-journal.SEGMENT_BYTES = %d
+journal.SEGMENT_BYTES, journal.EVENT_SHARE = %d, 0
 moment, put, write, delete = "%s", journal.replace_synced, os.open, journal.Segment.delete
 
 def die():

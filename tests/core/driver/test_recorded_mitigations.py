@@ -58,6 +58,7 @@ def recorded(folder: Path, events) -> RecordedController:
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 20_000])
 def test_a_master_that_continues_a_job_knows_the_action_under_way(tmp_path, monkeypatch, segment_bytes):
     monkeypatch.setattr(journal, "SEGMENT_BYTES", segment_bytes)
+    monkeypatch.setattr(journal, "EVENT_SHARE", 0)
     job = lived()
     first = recorded(tmp_path, job.journal)
     history = HistoryStore(f"sqlite:///{tmp_path / 'history.db'}")

@@ -131,6 +131,7 @@ def monkeypatch_every(monkeypatch):
 
 def test_a_running_job_is_read_on_and_older_segments_may_go(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "SEGMENT_BYTES", SMALL)
+    monkeypatch.setattr(journal, "EVENT_SHARE", 0)
     recorded, _, life = live(tmp_path, 3, Mode.MANUAL, 3)
     replay = Replay(tmp_path)
     replay.read_on()
