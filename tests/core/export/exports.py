@@ -188,7 +188,9 @@ pods = st.builds(
     linger_s=st.floats(1, 3600),
     ttl_s=st.none() | st.integers(0, 1 << 20),
 )
-programs = st.builds(ExternalRole, st.lists(arguments, min_size=1, max_size=3).map(tuple), image=texts, env=pairs)
+programs = st.builds(
+    ExternalRole, st.lists(arguments, min_size=1, max_size=3).map(tuple), image=texts, env=pairs
+)
 fixed_roles = st.just(()) | st.lists(
     st.builds(
         FixedRole,
