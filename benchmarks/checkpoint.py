@@ -134,7 +134,7 @@ class Speeds:
     def first(self) -> None:
         """Save once into each buffer: one allocated beforehand, and a new one."""
         self.flash.expect(sum(array.nbytes for array in self.image.arrays.values()))
-        while self.flash._buffers.is_busy:  # noqa: SLF001 - a PS trains meanwhile
+        while self.flash._buffers.is_busy:  # noqa: SLF001 - memory is taken; a PS trains meanwhile
             time.sleep(0.01)
         for name in ("first_blocking_s", "unexpected_blocking_s"):
             self.note(name, seconds(self.save))

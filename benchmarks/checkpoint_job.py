@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LIMIT_S = 600.0
 QUIET_S = 3.0  # before each checkpoint, with nothing on its way to the disk
 SETTLED_S = 4.0  # before that, for each GiB: memory for the copy is reserved
-LOOK_EVERY_S = 0.02
+LOOK_EVERY_S = 0.02  # CPU times of processes are counted in hundredths of a second
 MOST_COPIES = (
     2.6  # memory of the PS, over its parameters: them, one copy and the map; a second copy if it fits
 )

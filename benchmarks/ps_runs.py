@@ -135,7 +135,7 @@ def worker(
         keys=keys,
         identity=f"worker-{index}",
         slabs=SlabPlace(run_name("benchmark", folder)) if run.carrier == "slab" else None,
-        agent=ps_processes.Waiter(),  # type: ignore[arg-type]
+        agent=ps_processes.Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
         train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),
         patience_s=lambda: float("inf"),

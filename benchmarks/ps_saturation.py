@@ -123,7 +123,7 @@ def client(
         keys=keys,
         identity=f"worker-{index}",
         slabs=place if load.carrier == "slab" else None,
-        agent=Waiter(),  # type: ignore[arg-type]
+        agent=Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
         train=Train(0, (endpoint,), (0,) * N_BUCKET),
         dense_length=N_DENSE,
         patience_s=lambda: float("inf"),

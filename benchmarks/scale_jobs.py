@@ -52,7 +52,7 @@ def write_jobs(n_job: int) -> None:
     spec, cluster = JobSpec("scale"), connect("sim")
     handle = cluster.submit(spec)
     while (snapshot := handle.snapshot()).samples_per_s == 0:
-        time.sleep(0.05)
+        time.sleep(0.05)  # a simulated job reports some times a second
     snapshot = replace(snapshot, phase=JobPhase.SUCCEEDED, ended_at_s=snapshot.at_s, series=handle.series())
     cluster.shutdown(force=True)
     store, first = HistoryStore(None), new_run_folder("scale-0")

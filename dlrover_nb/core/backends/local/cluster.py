@@ -300,7 +300,7 @@ def _without_answer(name: str, folder: Path) -> JobSummary:
 def _end_nodes(folder: Path) -> None:
     """End what a killed master left running: nodes, or programs of an external job."""
     # few masters are lost for good, and the modules of programs are many
-    from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415
+    from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415 - see above
 
     backend = LocalBackend(folder, outlive=True)
     with contextlib.suppress(OSError, WireError):  # damaged: that may be why it cannot be continued
