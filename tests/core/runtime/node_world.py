@@ -46,6 +46,8 @@ from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 MODEL = ModelSpec(embedding_dim=4, hidden=(16, 8), hash_size=2048, seed=3)
 SPEC = JobSpec("test", model=MODEL, batch_size=64, shard_batches=10, seed=1, overlap=False)
 FEATURES = make_features(SPEC.data, SPEC.model)
+# Of each node: they are threads of the tests' process, so that what all tests before them hold counts as theirs.
+MEMORY_MIB = 64 * 1024
 
 
 def shard(number, n_batch=SPEC.shard_batches, offset=0, grant=1):
@@ -108,7 +110,7 @@ class World:
 
     def config(self, node, role):
         return NodeConfig(
-            node, role, self.spec, FEATURES, 2.0, 512, self.endpoint, self.listen, str(self.folder),
+            node, role, self.spec, FEATURES, 2.0, MEMORY_MIB, self.endpoint, self.listen, str(self.folder),
             self.keys.public, self.keys.secret, str(self.master_file),
         )  # fmt: skip
 

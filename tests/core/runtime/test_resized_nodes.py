@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from node_world import World
+from node_world import MEMORY_MIB, World
 
 from dlrover_nb.core.runtime import node as module
 from dlrover_nb.core.runtime.limits import Enforced
@@ -47,7 +47,7 @@ def test_a_node_applies_another_size_and_tells_a_later_master_what_is_enforced(r
             assert (hello.cpu_enforced, hello.memory_enforced) == (True, False)
     finally:
         torch.set_num_threads(threads)
-    assert limits.applied == [(2.0, 512), (3.0, 700), (1.0, 64)]
+    assert limits.applied == [(2.0, MEMORY_MIB), (3.0, 700), (1.0, 64)]
     if role is Role.WORKER:
         assert limits.threads == [2, 3, 1]
 
