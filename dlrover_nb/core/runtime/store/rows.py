@@ -153,9 +153,20 @@ class RowTable:
             self.cut = None
         return self.cut is not None
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a copy that is being made tells by the ids which rows stay."""
+        return self.is_cut and self.cut is not None and self.cut.chooses
+
+    @property
+    def going(self) -> tuple[Buckets | None, int]:
+        """The buckets whose rows are being removed, and how many rows stay; None: none are."""
+        n_going = int(self.n_held[self._gone].sum())
+        return (self._gone.copy() if n_going else None), self.n - n_going
+
     def take_changed(self) -> NDArray[np.bool_] | None:
-        """Return which rows have changed since the last call; None: all, or they have other slots."""
-        changed, has_moved = self._changed.array[: self.n], self._has_moved
+        """Return which rows have changed since the last call; None: all, or they get other slots."""
+        changed, has_moved = self._changed.array[: self.n], self._has_moved or self.going[0] is not None
         self._changed = Reserved(self._most, (), np.bool_)  # pages come when touched
         self._changed.reach(self.n)
         self._has_moved = False
@@ -172,11 +183,13 @@ class RowTable:
         self._gone, self._front = self._gone | buckets, 0
 
     def remove_some(self, most: int) -> bool:
-        """Take one step of a removal, over the last `most` rows; whether there is more to do.
+        """Take one step of a removal, over the last `most` rows, unless a copy chooses; whether it goes on.
 
         Those that stay go to the places of rows that do not, so each step leaves a whole table. So many more
         rows are searched for such places and no others: a step takes as long in a table of any size.
         """
+        if self.is_chosen:
+            return True
         if self.n_held[self._gone].any():
             self._remove(most)
         has_more = bool(self.n_held[self._gone].any())
@@ -194,7 +207,7 @@ class RowTable:
         left = np.concatenate([self._holes(len(stay), start), ends])
         n = self.n - len(left)
         moved, places = stay[stay >= n], left[left < n]
-        if self.cut is not None:
+        if self.is_cut and self.cut is not None:
             self.cut.save_moved(self.table, self.ids, np.concatenate([left, moved]))
         self._map.move(self.ids[left], left.astype(np.int32), np.full(len(left), -1, np.int32))
         self.n_held -= bucket_counts(self.ids[left])
