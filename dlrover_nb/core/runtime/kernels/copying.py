@@ -78,6 +78,12 @@ class Choice:
     def __init__(self, gone: Marks, n_row: int) -> None:
         self.gone, self.place = gone, np.empty(n_row, np.int32)
 
+    def taken(self, of: Rows, here: slice, at: int) -> Rows:
+        """Return those rows of a chunk that stay, and note that they go to places from `at` on."""
+        stays = ~self.gone[of[0][here] % len(self.gone)]
+        self.place[here] = np.where(stays, at - 1 + np.cumsum(stays), -1)
+        return of[0][here][stays], of[1][here][stays]
+
     def placed(self, slots: Slots, rows: Floats) -> tuple[Slots, Floats]:
         """Return where those rows of `slots` went that went anywhere, and them."""
         at = self.place[slots]
@@ -124,15 +130,13 @@ class NumpyCopying:
             if progress.numbers[_STOP]:
                 return STOPPED
             here = slice(start, min(start + chunk, n))
-            stays = _chosen(of[0][here], choice)
-            there = slice(at, at + int(np.count_nonzero(stays)))
+            ids, rows = (of[0][here], of[1][here]) if choice is None else choice.taken(of, here, at)
+            there = slice(at, at + len(ids))
             at = there.stop
             if at > len(to[0]):  # rows moved: nobody waits for this copy any more
                 return STOPPED
-            if choice is not None:
-                choice.place[here] = np.where(stays, there.start - 1 + np.cumsum(stays), -1)
-            np.copyto(to[0][there], of[0][here][stays])
-            np.copyto(to[1][there], of[1][here][stays])
+            np.copyto(to[0][there], ids)
+            np.copyto(to[1][there], rows)
             is_finite &= bool(np.isfinite(to[1][there]).all())
             progress.numbers[_DONE] = here.stop
             if here.stop < n and pause_s:
@@ -205,11 +209,6 @@ def is_built() -> bool:
 @functools.cache
 def _compiled() -> CompiledCopying:
     return CompiledCopying()
-
-
-def _chosen(ids: Ids, choice: Choice | None) -> Marks:
-    """Return which rows are copied."""
-    return np.ones(len(ids), np.bool_) if choice is None else ~choice.gone[ids % len(choice.gone)]
 
 
 def _at(array: NDArray[Any]) -> int:
