@@ -68,14 +68,20 @@ def pytest_collection_finish() -> None:
 class PartTimes:
     """Seconds and tests of each part, summed over all workers from their reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.seconds: Counter[str] = Counter()
         self.tests: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a report; name what failed at once, as a run that is cut at its limit has no summary."""
         part = dict(report.user_properties).get(PART, "unit")
         self.seconds[part] += report.duration
         self.tests[part] += report.when == "call"
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = crash.message.splitlines()[0] if crash else ""
+            self.config.get_terminal_writer().line(f"\n{report.nodeid} failed in {report.when}: {why}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print a table of the parts; tests run side by side, so their sum exceeds the time of the run."""
@@ -93,7 +99,7 @@ class PartTimes:
 def pytest_configure(config: pytest.Config) -> None:
     """Measure in the process that reports, not in the workers."""
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(PartTimes(), "part-times")
+        config.pluginmanager.register(PartTimes(config), "part-times")
 
 
 @pytest.hookimpl(optionalhook=True)
