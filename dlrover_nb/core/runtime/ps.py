@@ -284,10 +284,12 @@ class ParameterServer:
             self._refuse(saved, _NOTHING_TO_SAVE)
             return
         self._migration.stay()
-        saved, is_large = replace(saved, n_row=store.n_row), store.n_byte > _COPY_AT_ONCE_BYTES
+        is_large = store.n_byte > _COPY_AT_ONCE_BYTES
         if is_large and self._begin_copy(save, store, saved):
             self._agent.send(Cut(self._name, save.checkpoint))
             return
+        self._migration.tidy()  # a few rows, or all wait for the file
+        saved = replace(saved, n_row=store.n_row)
         self._changed.on_cut(save.checkpoint, None)
         if store.is_finite(self._agent.tick):
             self._end_copied(save, saved, None if is_large else self._copy(save, store))
@@ -301,14 +303,17 @@ class ParameterServer:
         return self._flash.copy(save.checkpoint, image.header, image.arrays, kept=save.kept, between=tick)
 
     def _begin_copy(self, save: Save, store: ParameterStore, saved: Saved) -> bool:
-        """Begin to copy what `store` holds now; False where there is no memory for it."""
+        """Begin to copy what `store` holds now; False where there is no memory for it.
+
+        Rows of other PS are left out. To write parameters as they lie, these rows have to be freed first.
+        """
         cut = store.cut(is_awaited=save.is_awaited)
         image = checkpoint.image_of(cut.part)
         work = save.checkpoint, image.header, image.arrays, cut.copy_to, cut.stop
         if not self._flash.begin(*work, kept=save.kept):
             cut.stop()
-            return False
-        self._copying = cut, save, saved
+            return self._migration.tidy() and self._begin_copy(save, store, saved)
+        self._copying = cut, save, replace(saved, n_row=len(cut.part.ids))
         self._changed.on_cut(save.checkpoint, cut.changed)
         return True
 

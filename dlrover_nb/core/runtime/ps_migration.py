@@ -194,17 +194,20 @@ class PsMigration:
         return end
 
     def stay(self) -> None:
-        """Cancel a move that the master has lost, as it never saves during one; keep own rows only."""
+        """Cancel a move that the master has lost, as it never saves during one."""
         source = self._source or self._waiting
         giving = -1 if source is None else source.move
         taking = -1 if self._receiving is None else self._receiving
         self.cancel(max(giving, taking))
-        self.tidy()
 
-    def tidy(self) -> None:
-        """Free the remaining rows that other PS own."""
+    def tidy(self) -> bool:
+        """Free the remaining rows that other PS own; whether there were any."""
+        was_untidy = self._is_untidy
+        if self.store is not None:
+            self.store.await_choice(self._between)
         while self._is_untidy and self._tidy_some():
             self._between()
+        return was_untidy
 
     def _tidy_some(self) -> bool:
         self._is_untidy = self.store is not None and self.store.drop_some()

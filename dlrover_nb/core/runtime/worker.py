@@ -220,6 +220,9 @@ class Worker:
             self._expect_answer()
         arrays = () if work.trains else (_concatenate(work.scores), work.labels)
         self._agent.send(ShardFinished(self._config.node, work.shard.lease), arrays)
+        train = self._orders.obeyed
+        if self._client is not None and train is not None and not self._client.interrupted:
+            self._probe_link(self._client, len(train.endpoints))
 
     def _obey(self, order: ToNode) -> None:
         if isinstance(order, Adjust):
@@ -328,12 +331,14 @@ class Worker:
         self._client = self._new_client(train)
         _log.info("%s trains with %d PS, epoch %d", self._config.node, len(train.endpoints), train.ps_epoch)
         self._client.init_dense(self._trainer.learner.values)
-        self._probe_link(self._client, len(train.endpoints))
+        if self._n_client == 1:
+            self._probe_link(self._client, len(train.endpoints))
 
     def _probe_link(self, client: PsClient, n_ps: int) -> None:
         """Measure once what a connection to a PS carries, where the job does not tell.
 
         One worker for each PS does: all at once would measure each other, and delay the start of a large job.
+        That of a PS that joins later is measured after a shard: all wait for each other when it begins.
         """
         named = re.search(r"\d+$", self._config.node)
         number = int(named[0]) if named else n_ps

@@ -104,8 +104,11 @@ class FakePs:
 
     def copy(self) -> StorePart:
         self.migration.stay()
-        part = self.store.export()
-        return StorePart(part.ids.copy(), part.table.copy(), part.dense_offset, part.dense.copy())
+        cut = self.store.cut(is_awaited=True)
+        part = cut.part
+        found = {name: np.empty_like(getattr(part, name)) for name in ("ids", "table", "dense")}
+        cut.copy_to(found)
+        return StorePart(found["ids"], found["table"], part.dense_offset, found["dense"])
 
     def taught(self) -> dict[int, int]:
         """How often each row of its own buckets was trained."""

@@ -96,6 +96,26 @@ def test_a_worker_measures_once_what_its_connection_carries_where_the_job_does_n
         )
 
 
+def test_a_ps_that_joins_later_is_measured_after_a_shard_and_not_while_others_wait_for_it():
+    gate = Gate(at=10)
+    with World() as world:
+        world.start("w1", Role.WORKER, gate)
+        world.send("w1", world.start_ps(1))
+        world.receive(ShardAsked)
+        assert not any(sample.link_gbit_per_s for sample in samples_of(world, "w1"))
+        files = world.save(["ps0"])
+        world.end("ps0")
+        world.send("w1", world.start_ps(2, files, first=1))
+        world.send("w1", Granted(SHARDS[0]))
+        gate.reached()
+        before = len(samples_of(world, "w1"))
+        gate.open()
+        world.receive(ShardFinished)
+        while not samples_of(world, "w1")[-1:] or not samples_of(world, "w1")[-1].link_gbit_per_s:
+            world.receive(Report)
+        assert not any(sample.link_gbit_per_s for sample in samples_of(world, "w1")[:before])
+
+
 def pause(world, gate):
     gate.reached()
     world.send("w0", Pause(world.epoch))

@@ -11,7 +11,7 @@ from node_world import FEATURES, MODEL, World
 from waiting import LIMIT_S
 
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime import ps
+from dlrover_nb.core.runtime import ps, ps_migration
 from dlrover_nb.core.runtime.checkpoint import fill, part_of
 from dlrover_nb.core.runtime.exchange import Exchange, Exchanged, InitDense
 from dlrover_nb.core.runtime.flash import increments, memory_image, read_url
@@ -19,12 +19,24 @@ from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
 from dlrover_nb.core.runtime.flash.pair import BufferPair
 from dlrover_nb.core.runtime.sockets import connect_dealer
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
+from dlrover_nb.core.runtime.store import store as store_module
 from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.copy_messages import Cut
-from dlrover_nb.core.structs.messages import Copied, Load, Loaded, Save, Saved
+from dlrover_nb.core.structs.messages import (
+    Copied,
+    Load,
+    Loaded,
+    Moved,
+    MoveEnd,
+    MoveOut,
+    MoveTarget,
+    Save,
+    Saved,
+)
+from dlrover_nb.core.structs.resources import Role
 
 ROWS = np.arange(40)
 N_DENSE = dense_parameter_count(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))
@@ -174,6 +186,48 @@ def test_without_memory_for_a_copy_training_waits_for_the_file(world, trainer, g
     saved = world.receive(Saved)[0]
     assert n_step(part_of(read_url(path, saved.sha256))) == 2
     trainer.push()
+
+
+def give_half_away(world, endpoint):
+    """Let `ps0` give the rows from the middle on to another PS, and not free them before long."""
+    joins, middle = world.start("ps1", Role.PS).endpoint, len(ROWS) // 2
+    owner = tuple(int(bucket >= middle) for bucket in range(N_BUCKET))
+    move = MoveOut(2, (MoveTarget(joins, tuple(range(middle, N_BUCKET))),))
+    world.send("ps0", move)
+    while not world.receive(Moved)[0].is_ready:
+        pass
+    for index, sources in enumerate(((), ("ps0",))):
+        world.send(f"ps{index}", MoveEnd(2, index, (endpoint, joins), owner, sources))
+    assert {world.receive(Loaded)[0].node for _ in range(2)} == {"ps0", "ps1"}
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_a_checkpoint_amid_freeing_rows_is_cut_at_once_and_holds_its_own(
+    world, gate, monkeypatch, has_memory
+):
+    monkeypatch.setattr(ps_migration, "TIDY_EVERY_S", 1e6)
+    monkeypatch.setattr(store_module, "_DROP", 4)
+    (endpoint,) = world.start_ps(1).endpoints
+    trainer = Trainer(world, endpoint)
+    trainer.push(3)
+    trainer.close()
+    give_half_away(world, endpoint)
+    steps, drop_some = [], ParameterStore.drop_some
+    monkeypatch.setattr(ParameterStore, "drop_some", lambda self: steps.append(1) or drop_some(self))
+    if not has_memory:
+        monkeypatch.setattr(BufferPair, "has_room", lambda *_: False)
+    path = str(world.folder / "1" / "part")
+    world.send("ps0", Save(1, path))
+    if has_memory:
+        assert world.receive(Cut)[0] == Cut("ps0", 1)
+        assert len(steps) <= 1  # the one that was due
+        gate.set()
+    assert (world.receive(Copied)[0].memory is not None) == has_memory
+    saved = world.receive(Saved)[0]
+    assert (saved.error, saved.n_row) == ("", len(ROWS) // 2)
+    part = part_of(read_url(path, saved.sha256))
+    assert sorted(part.ids.tolist()) == ROWS[: len(ROWS) // 2].tolist()
+    assert n_step(part) == 3
 
 
 def test_a_stop_amid_a_copy_leaves_no_memory(world, trainer, gate):

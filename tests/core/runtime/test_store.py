@@ -16,6 +16,7 @@ from dlrover_nb.core.runtime.store import (
     dense_slice,
     even_bucket_owner,
     owned_buckets,
+    rows,
 )
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
@@ -153,8 +154,22 @@ def test_rows_that_move_during_training_arrive_as_if_they_had_stayed(model, befo
 
 @models
 @laws
-@given(before=SEEDS, during=SEEDS, gone=BUCKETS, most=st.integers(1, 150))
-def test_rows_dropped_little_by_little_are_out_of_the_way_at_each_step(model, before, during, gone, most):
+@given(
+    before=SEEDS,
+    during=SEEDS,
+    gone=BUCKETS,
+    most=st.integers(1, 150),
+    searched=st.sampled_from((1, 60, 9999)),
+)
+def test_rows_dropped_little_by_little_are_out_of_the_way_at_each_step(
+    model, before, during, gone, most, searched
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_MOST_SEARCHED", searched)
+        drop_by_steps(model, before, during, gone, most)
+
+
+def drop_by_steps(model, before, during, gone, most):
     store, stayed = make(model), make(model)
     for seed in before:
         store.push(*step(seed, model)[:2])
@@ -178,6 +193,28 @@ def test_rows_dropped_little_by_little_are_out_of_the_way_at_each_step(model, be
     stayed.push(ids, gradients)
     assert held(store) == held(stayed)
     np.testing.assert_array_equal(store.pull(ids), stayed.pull(ids))
+
+
+@models
+def test_a_step_of_a_drop_searches_and_moves_few_rows_of_a_large_table(model, monkeypatch):
+    monkeypatch.setattr(rows, "_MOST_SEARCHED", 50)
+    store = make(model)
+    store.push(all_ids(model), np.ones((N_TABLE, 4), np.float32))
+    table, gone = store._rows, np.arange(N_BUCKET) == 9
+    store.begin_drop(gone)
+    has_more, n_step = True, 0
+    while has_more:
+        front, before, ids = table._front, table.n, table.ids[: table.n].copy()
+        has_more = table.remove_some(100)
+        assert table._front <= front + 50
+        assert 0 <= before - table.n <= 100
+        assert np.count_nonzero(table.ids[: table.n] != ids[: table.n]) <= before - table.n
+        n_step += 1
+    assert n_step > 10
+    assert not gone[store.export().ids % N_BUCKET].any()
+    store.begin_drop(gone)  # nothing is left of it
+    assert not table.remove_some(100)
+    assert table._front == 0
 
 
 @models

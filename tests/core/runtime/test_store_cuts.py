@@ -14,6 +14,7 @@ from waiting import LIMIT_S
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoint import image_of
 from dlrover_nb.core.runtime.flash import Layout
+from dlrover_nb.core.runtime.flash.image import parse
 from dlrover_nb.core.runtime.kernels import copying, kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, cut
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -29,10 +30,13 @@ class Stream:
 
     def __init__(self, seed, store):
         self.rng, self.store = np.random.default_rng(seed), store
-        self.is_dropping = False
+        self.is_dropping, self.gone = False, ~ALL  # buckets of others
 
     def ids(self, n=60):
-        return self.rng.choice(N_ID, n, replace=False).astype(np.int64) * 1_844_674_407
+        return self.mine(self.rng.choice(N_ID, n, replace=False).astype(np.int64) * 1_844_674_407)
+
+    def mine(self, ids):
+        return ids[~self.gone[ids % N_BUCKET]]
 
     def push(self):
         ids = self.ids()
@@ -49,7 +53,7 @@ class Stream:
         self.store.absorb(StorePart(ids, table, 0, np.empty((2, 0), np.float32)))
 
     def grow(self):
-        ids = (N_ID + self.rng.choice(1 << 30, 500, replace=False)).astype(np.int64)
+        ids = self.mine((N_ID + self.rng.choice(1 << 30, 500, replace=False)).astype(np.int64))
         self.store.push(ids, np.ones((len(ids), MODEL.row_width), np.float32))
 
     def drop(self):
@@ -57,6 +61,10 @@ class Stream:
         if not self.is_dropping:
             self.store.begin_drop(self.rng.random(N_BUCKET) < 0.2)
         self.is_dropping = self.store._rows.remove_some(300)
+
+    def end_drop(self):
+        while self.is_dropping:
+            self.drop()
 
     def change(self, kinds):
         for kind in kinds:
@@ -114,6 +122,7 @@ def test_changes_at_any_moment_are_not_in_the_copy(seed, monkeypatch):
     monkeypatch.setattr(cut, "PAUSE_S", 1e-4)
     store, stream = make(seed)
     for _ in range(5):
+        stream.end_drop()
         expected = stopped(store)
         _, body, copy = begun(store)
         thread, n_change = threading.Thread(target=copy), 0
@@ -126,11 +135,80 @@ def test_changes_at_any_moment_are_not_in_the_copy(seed, monkeypatch):
         np.testing.assert_array_equal(body, expected)
 
 
+def copied(store):
+    _, body, copy = begun(store)
+    copy()
+    return body
+
+
+def in_order(body):
+    """What an image holds, by id."""
+    arrays = parse(body, "a copy").arrays
+    order = np.argsort(arrays["ids"])
+    return [arrays["ids"][order], arrays["table"][order], arrays["dense"]]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 99), BURSTS, st.sets(st.integers(0, N_BUCKET - 1), min_size=1), st.integers(0, 4))
+def test_a_cut_amid_freeing_rows_is_the_one_after_it(seed, bursts, chosen, n_step):
+    gone = np.isin(np.arange(N_BUCKET), list(chosen))
+    (store, stream), (twin, _) = make(seed), make(seed)
+    copied(store)
+    twin.drop(gone)
+    expected, n_before, waiting = in_order(copied(twin)), store.n_row, list(bursts)
+    store.begin_drop(gone)
+    for _ in range(n_step):
+        store._rows.remove_some(100)
+    is_untidy, stream.gone = gone[store.export().ids % N_BUCKET].any(), gone
+    made, body, copy = begun(store)
+    assert made.chooses == is_untidy
+    assert (made.changed is None) == (is_untidy or store.n_row < n_before)
+
+    def change(_pause_s):
+        n_row = store.n_row
+        assert store.drop_some() == is_untidy  # nothing is freed meanwhile
+        assert store.n_row == n_row
+        stream.change(kind for kind in (waiting.pop() if waiting else ()) if kind != "drop")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copying.time, "sleep", change)
+        made._copying = copying.NumpyCopying()
+        copy()
+    for found, of_twin in zip(in_order(body), expected, strict=True):
+        np.testing.assert_array_equal(found, of_twin)
+    while store.drop_some():  # goes on afterwards
+        pass
+    assert not gone[store.export().ids % N_BUCKET].any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_are_left_out_while_others_change_at_any_moment(seed, monkeypatch):
+    monkeypatch.setattr(cut, "PAUSE_S", 1e-4)
+    store, stream = make(seed)
+    stream.gone = stream.rng.random(N_BUCKET) < 0.5
+    twin, _ = make(seed)
+    twin.drop(stream.gone)
+    expected = in_order(copied(twin))
+    store.begin_drop(stream.gone)
+    store._rows.remove_some(100)
+    _, body, copy = begun(store)
+    thread, n_change = threading.Thread(target=copy), 0
+    thread.start()
+    while thread.is_alive() or not n_change:
+        stream.push()
+        store.drop_some()
+        n_change += 1
+    thread.join(LIMIT_S)
+    for found, of_twin in zip(in_order(body), expected, strict=True):
+        np.testing.assert_array_equal(found, of_twin)
+
+
 def test_cuts_follow_each_other_with_changes_of_the_table_between(monkeypatch):
     store, stream = make()
     monkeypatch.setattr(cut, "PAUSE_S", 0.0)
     for kinds in (("drop", "drop", "push"), ("grow",), ("absorb", "push"), ()):
         stream.change(kinds)
+        stream.end_drop()
         expected = stopped(store)
         _, body, copy = begun(store)
         copy()
@@ -213,8 +291,9 @@ def test_the_loops_in_c_are_those_in_numpy():
             "build the library again: setup.py build_ext"
         )
     rng, n, loops = np.random.default_rng(0), 500, (copying.NumpyCopying(), copying.copying())
-    ids, table = rng.integers(0, 1 << 60, n), rng.random((n, 8), np.float32)
+    ids, table, gone = rng.integers(0, 1 << 60, n), rng.random((n, 8), np.float32), rng.random(N_BUCKET) < 0.3
     slots, saved = rng.permutation(n)[:200].astype(np.int32), rng.random(n - 100) < 0.5
+    n_stay = np.count_nonzero(~gone[ids % N_BUCKET])
     found = []
     for each in loops:
         to = np.zeros(n, np.int64), np.zeros((n, 8), np.float32)
@@ -223,8 +302,16 @@ def test_the_loops_in_c_are_those_in_numpy():
         rows = np.zeros(200, np.int32), np.zeros((200, 8), np.float32)
         n_saved = each.save_rows(rows, table, slots, marks, 50)
         each.put_rows(to[1], rows[0][:n_saved], -rows[1][:n_saved])
-        found.append([*to, *rows, marks, is_finite, n_saved, progress.n_done])
+        few, choice = (np.zeros(n_stay, np.int64), np.zeros((n_stay, 8), np.float32)), copying.Choice(gone, n)
+        assert each.copy_rows(few, (ids, table), 64, 0.0, copying.Progress(), choice) == is_finite
+        small = few[0][1:].copy(), few[1][1:].copy()
+        again = copying.Choice(gone, n)
+        assert each.copy_rows(small, (ids, table), 64, 0.0, copying.Progress(), again) == copying.STOPPED
+        put = choice.placed(rows[0][:n_saved], rows[1][:n_saved])
+        found.append([*to, *rows, *few, *put, choice.place, marks, is_finite, n_saved, progress.n_done])
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
     assert 0 < found[0][-2] < 200
     assert found[0][-1] == n
+    np.testing.assert_array_equal(few[0], ids[~gone[ids % N_BUCKET]])
+    assert 0 < len(put[0]) < n_saved

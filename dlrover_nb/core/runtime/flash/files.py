@@ -176,9 +176,9 @@ def _set_direct(handle: int, flag: int) -> None:
 
 
 def _write(file: BinaryIO, chunks: Iterable[NDArray[np.uint8]], between: Callable[[], None]) -> Written:
-    """Write in pieces of one size from one place, as files around the page cache need them."""
+    """Write in pieces of one size that begin with a page, as files around the page cache need them."""
     digest, n_byte = hashlib.sha256(), 0
-    for piece in _filled(memoryview(mmap.mmap(-1, _WRITE_BYTES)), chunks):
+    for piece in _pieces(memoryview(mmap.mmap(-1, _WRITE_BYTES)), chunks):
         if len(piece) < _WRITE_BYTES and isinstance(file, io.FileIO):
             _set_direct(file.fileno(), 0)  # the last one
         _write_all(file, piece)
@@ -188,11 +188,19 @@ def _write(file: BinaryIO, chunks: Iterable[NDArray[np.uint8]], between: Callabl
     return Written(digest.hexdigest(), n_byte)
 
 
-def _filled(page: memoryview, chunks: Iterable[NDArray[np.uint8]]) -> Iterator[memoryview]:
-    """Yield all bytes of `chunks` in pieces that fill `page`, and the rest; each is void with the next."""
+def _pieces(page: memoryview, chunks: Iterable[NDArray[np.uint8]]) -> Iterator[memoryview]:
+    """Yield all bytes of `chunks` in pieces as long as `page`, and the rest; each is void with the next.
+
+    What does not lie in such pieces, as a copy in shared memory does, is copied to `page`.
+    """
     n = 0
     for chunk in chunks:
         data = chunk.data
+        if not n and chunk.ctypes.data % mmap.PAGESIZE == 0:
+            whole = len(data) // len(page) * len(page)
+            for start in range(0, whole, len(page)):
+                yield data[start : start + len(page)]
+            data = data[whole:]
         while data:
             take = min(len(data), len(page) - n)
             page[n : n + take], data, n = data[:take], data[take:], n + take

@@ -14,7 +14,7 @@ enum { DONE, STOP }; /* places of `progress` */
 /* copying.py takes no other; raise it with each change of a signature. */
 int copying_version(void)
 {
-    return 1;
+    return 2;
 }
 
 static int is_finite(const float *values, int64_t n)
@@ -27,19 +27,41 @@ static int is_finite(const float *values, int64_t n)
     return !found;
 }
 
-/* Returns -1 when it was told to stop, else whether all that was read is finite. */
-int64_t copy_rows(float *table_to, int64_t *ids_to, const float *table, const int64_t *ids, int64_t stride, int64_t n,
-                  int64_t chunk, int64_t pause_ns, int64_t *progress)
+/* Where each row goes: those of buckets that are not `gone` one after the other from `at` on, others to -1. */
+static int64_t place_rows(int32_t *place, const int64_t *ids, int64_t n, const uint8_t *gone, int64_t n_bucket,
+                          int64_t at)
+{
+    for (int64_t i = 0; i < n; i++)
+        place[i] = gone[ids[i] % n_bucket] ? -1 : (int32_t)at++;
+    return at;
+}
+
+/* Without `place` all rows are copied, else as place_rows says, into room for n_to.
+ * Returns -1 when it was told to stop, else whether all that was read is finite. */
+int64_t copy_rows(float *table_to, int64_t *ids_to, int64_t n_to, const float *table, const int64_t *ids,
+                  int64_t stride, int64_t n, int32_t *place, const uint8_t *gone, int64_t n_bucket, int64_t chunk,
+                  int64_t pause_ns, int64_t *progress)
 {
     const struct timespec pause = {pause_ns / 1000000000, pause_ns % 1000000000};
-    int64_t all_finite = 1;
+    int64_t all_finite = 1, at = 0;
     for (int64_t start = 0; start < n; start += chunk) {
-        const int64_t rows = n - start < chunk ? n - start : chunk, at = start * stride;
+        const int64_t rows = n - start < chunk ? n - start : chunk, first = at;
         if (__atomic_load_n(progress + STOP, __ATOMIC_RELAXED))
             return -1;
-        memcpy(ids_to + start, ids + start, (size_t)rows * sizeof(int64_t));
-        memcpy(table_to + at, table + at, (size_t)(rows * stride) * sizeof(float));
-        all_finite &= is_finite(table_to + at, rows * stride);
+        at = place ? place_rows(place + start, ids + start, rows, gone, n_bucket, first) : first + rows;
+        if (at > n_to) /* rows moved: nobody waits for this copy any more */
+            return -1;
+        if (!place) {
+            memcpy(ids_to + start, ids + start, (size_t)rows * sizeof(int64_t));
+            memcpy(table_to + start * stride, table + start * stride, (size_t)(rows * stride) * sizeof(float));
+        } else {
+            for (int64_t i = start; i < start + rows; i++)
+                if (place[i] >= 0) {
+                    ids_to[place[i]] = ids[i];
+                    memcpy(table_to + place[i] * stride, table + i * stride, (size_t)stride * sizeof(float));
+                }
+        }
+        all_finite &= is_finite(table_to + first * stride, (at - first) * stride);
         __atomic_store_n(progress + DONE, start + rows, __ATOMIC_RELEASE);
         if (start + rows < n && pause_ns)
             nanosleep(&pause, NULL);

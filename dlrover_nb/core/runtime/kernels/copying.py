@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     Marks = NDArray[np.bool_]
     Rows = tuple[Ids, Floats]
 
-_VERSION = 1  # of copying.c
+_VERSION = 2  # of copying.c
 _P, _I = c_void_p, c_int64
 _SIGNATURES = {
-    "copy_rows": (_P, _P, _P, _P, _I, _I, _I, _I, _P),
+    "copy_rows": (_P, _P, _I, _P, _P, _I, _I, _P, _P, _I, _I, _I, _P),
     "save_rows": (_P, _P, _P, _I, _P, _I, _P, _I, _I),
     "put_rows": (_P, _I, _P, _P, _I),
 }
@@ -59,13 +59,48 @@ class Progress:
         return bool(self.numbers[_STOP])
 
 
+class Choice:
+    """Which rows of a table are copied, one after the other: those of buckets that are not `gone`.
+
+    Parameters
+    ----------
+    gone
+        Buckets, bool [n_bucket]; an id is of the bucket of its remainder.
+    n_row
+        Of the table.
+
+    Attributes
+    ----------
+    gone, place
+        As given; and where each row went, int32 [n_row], -1: nowhere. The copy fills it.
+    """
+
+    def __init__(self, gone: Marks, n_row: int) -> None:
+        self.gone, self.place = gone, np.empty(n_row, np.int32)
+
+    def taken(self, of: Rows, here: slice, at: int) -> Rows:
+        """Return those rows of a chunk that stay, and note that they go to places from `at` on."""
+        stays = ~self.gone[of[0][here] % len(self.gone)]
+        self.place[here] = np.where(stays, at - 1 + np.cumsum(stays), -1)
+        return of[0][here][stays], of[1][here][stays]
+
+    def placed(self, slots: Slots, rows: Floats) -> tuple[Slots, Floats]:
+        """Return where those rows of `slots` went that went anywhere, and them."""
+        at = self.place[slots]
+        went = at >= 0
+        return at[went], rows[went]
+
+
 class Copying(Protocol):
     """What both kernels do."""
 
-    def copy_rows(self, to: Rows, of: Rows, chunk: int, pause_s: float, progress: Progress) -> int:
+    def copy_rows(
+        self, to: Rows, of: Rows, chunk: int, pause_s: float, progress: Progress, choice: Choice | None = None
+    ) -> int:
         """Copy ids and rows of a table, `chunk` rows at a time with a pause after each.
 
-        Returns whether all numbers that were read are finite, or `STOPPED`.
+        All of them, or a `choice`, for which there is room. Returns whether all numbers that were read are
+        finite, or `STOPPED`.
         """
         ...
 
@@ -86,16 +121,23 @@ class Copying(Protocol):
 class NumpyCopying:
     """The definition."""
 
-    def copy_rows(self, to: Rows, of: Rows, chunk: int, pause_s: float, progress: Progress) -> int:
+    def copy_rows(
+        self, to: Rows, of: Rows, chunk: int, pause_s: float, progress: Progress, choice: Choice | None = None
+    ) -> int:
         """Copy rows; see `Copying`."""
-        n, is_finite = len(to[0]), True
+        n, at, is_finite = len(of[0]), 0, True
         for start in range(0, n, chunk):
             if progress.numbers[_STOP]:
                 return STOPPED
             here = slice(start, min(start + chunk, n))
-            np.copyto(to[0][here], of[0][here])
-            np.copyto(to[1][here], of[1][here])
-            is_finite &= bool(np.isfinite(to[1][here]).all())
+            ids, rows = (of[0][here], of[1][here]) if choice is None else choice.taken(of, here, at)
+            there = slice(at, at + len(ids))
+            at = there.stop
+            if at > len(to[0]):  # rows moved: nobody waits for this copy any more
+                return STOPPED
+            np.copyto(to[0][there], ids)
+            np.copyto(to[1][there], rows)
+            is_finite &= bool(np.isfinite(to[1][there]).all())
             progress.numbers[_DONE] = here.stop
             if here.stop < n and pause_s:
                 time.sleep(pause_s)
@@ -126,12 +168,18 @@ class CompiledCopying:
             function = getattr(self._c, name)
             function.argtypes, function.restype = arguments, None if name == "put_rows" else c_int64
 
-    def copy_rows(self, to: Rows, of: Rows, chunk: int, pause_s: float, progress: Progress) -> int:
+    def copy_rows(
+        self, to: Rows, of: Rows, chunk: int, pause_s: float, progress: Progress, choice: Choice | None = None
+    ) -> int:
         """Copy rows; see `Copying`."""
         (ids_to, table_to), (ids, table) = to, of
-        targets, sources = (_at(table_to), _at(ids_to)), (_at(table), _at(ids), table.shape[1])
+        targets = _at(table_to), _at(ids_to), len(ids_to)
+        sources = _at(table), _at(ids), table.shape[1], len(ids)
+        chosen = (
+            (None, None, 0) if choice is None else (_at(choice.place), _at(choice.gone), len(choice.gone))
+        )
         pause_ns, numbers = round(1e9 * pause_s), _at(progress.numbers)
-        return int(self._c.copy_rows(*targets, *sources, len(ids_to), chunk, pause_ns, numbers))
+        return int(self._c.copy_rows(*targets, *sources, *chosen, chunk, pause_ns, numbers))
 
     def save_rows(
         self, to: tuple[Slots, Floats], table: Floats, slots: Slots, saved: Marks, first: int

@@ -10,6 +10,9 @@ result is the store of that moment, bit for bit:
 
 Ids change only where rows move to other slots. Then they are saved too, each time, and the first counts.
 
+A store that is amid freeing rows of other owners is copied without these. It frees no more of them meanwhile,
+as the copy learns from the ids which rows these are.
+
 Rejected: a lock for each chunk, as its holder, of low priority, may be stopped by the system while workers
 wait; copy-on-write pages (fork), which cost a page fault at every first change, and twice the memory; saved
 rows written into the image, as the copy could overtake them.
@@ -18,19 +21,20 @@ rows written into the image, as the copy could overtake them.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.kernels.copying import STOPPED, Progress, copying
+from dlrover_nb.core.runtime.kernels.copying import STOPPED, Choice, Progress, copying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.store.parts import Floats, Ids, StorePart
+    from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 
     Slots = NDArray[np.int32]
 
@@ -53,17 +57,30 @@ class Cut:
         For each row, whether it has changed since the cut before; None: that is not known.
     is_awaited
         Whether to copy at full speed.
+    gone, n_row
+        Rows of these buckets are left out, and then there are so many; None: all are copied.
 
     Attributes
     ----------
-    part, changed
+    part
+        Arrays of the shapes and types of the copy; without `gone`, what was given.
+    changed
         As given.
+    chooses
+        Whether rows are left out.
     """
 
     def __init__(
-        self, part: StorePart, changed: NDArray[np.bool_] | None = None, *, is_awaited: bool = False
+        self,
+        part: StorePart,
+        changed: NDArray[np.bool_] | None = None,
+        *,
+        is_awaited: bool = False,
+        gone: Buckets | None = None,
+        n_row: int = 0,
     ) -> None:
-        self.part, self.changed = part, changed
+        self._of, self._gone, self.changed, self.chooses = part, gone, changed, gone is not None
+        self.part = replace(part, ids=part.ids[:n_row], table=part.table[:n_row]) if self.chooses else part
         self._pause_s = 0.0 if is_awaited else PAUSE_S
         self._copying, self._progress = copying(), Progress()
         self._saved = np.zeros(len(part.ids), np.bool_)  # pages come when touched
@@ -101,6 +118,10 @@ class Cut:
 
     # both threads
 
+    def wait(self, timeout_s: float) -> None:
+        """Wait until no change matters any more, or for some time."""
+        self._ended.wait(timeout_s)
+
     def stop(self) -> None:
         """Give the copy up: it ends after its chunk, with an error."""
         self._progress.stop()
@@ -116,19 +137,21 @@ class Cut:
         CheckpointError
             When not all parameters are finite, or after `stop`.
         """
-        part, ids, table = self.part, arrays["ids"], arrays["table"]
+        part, ids, table = self._of, arrays["ids"], arrays["table"]
         np.copyto(arrays["dense"], part.dense)
         chunk = max(1, CHUNK_BYTES // (8 + 4 * part.table.shape[1]))
         try:
+            choice = None if self._gone is None else Choice(self._gone, len(part.ids))
             found = self._copying.copy_rows(
-                (ids, table), (part.ids, part.table), chunk, self._pause_s, self._progress
+                (ids, table), (part.ids, part.table), chunk, self._pause_s, self._progress, choice
             )
         finally:
             self._ended.set()
         if found == STOPPED or self._progress.is_stopped:  # maybe too late: nothing was saved from then on
             raise CheckpointError("the PS began to load other parameters before it had copied these")
         for block in self._blocks:
-            self._copying.put_rows(table, *block.used)
+            used = block.used if choice is None else choice.placed(*block.used)
+            self._copying.put_rows(table, *used)
         for slots, before in reversed(self._ids):
             ids[slots] = before
         is_finite = bool(found) and all(_are_finite(block.used[1]) for block in self._blocks)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
 _DROP = 1 << 13  # rows scanned in one step of a drop
 _SCAN = 1 << 16  # marks scanned at a time
+_LOOK_EVERY_S = 0.01
 _NO_SLOT = np.empty(0, np.int64)
 
 
@@ -197,6 +198,7 @@ class ParameterStore:
     def cut(self, *, is_awaited: bool = False) -> Cut:
         """Return all parameters as they are now, to be copied by another thread; see `Cut`.
 
+        Rows that a drop in steps has not freed yet are left out, and none is freed until all are copied.
         One at a time: one that was made before must be copied or stopped.
         """
         part = self.export()
@@ -204,7 +206,8 @@ class ParameterStore:
             self._cut_dense = np.empty_like(part.dense)
         np.copyto(self._cut_dense, part.dense)
         whole, changed = replace(part, dense=self._cut_dense), self._rows.take_changed()
-        self._rows.cut = cut = Cut(whole, changed, is_awaited=is_awaited)
+        gone, n_row = self._rows.going
+        self._rows.cut = cut = Cut(whole, changed, is_awaited=is_awaited, gone=gone, n_row=n_row)
         return cut
 
     def load(self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing) -> None:
@@ -270,6 +273,7 @@ class ParameterStore:
         """Free the rows of `buckets`; return how many. Rows of other buckets may still be pending."""
         n_before = self._rows.n
         self._mark_up_to(n_before)
+        self.await_choice(between)
         self.begin_drop(buckets)
         while self.drop_some():
             between()
@@ -284,8 +288,14 @@ class ParameterStore:
         self._rows.begin_removal(buckets)
 
     def drop_some(self) -> bool:
-        """Take a step of some milliseconds of a drop; whether there is more to do."""
+        """Take a step of a millisecond of a drop, unless a copy needs its rows; whether it goes on."""
         return self._rows.remove_some(_DROP)
+
+    def await_choice(self, between: Callable[[], None] = _nothing) -> None:
+        """Wait until no copy needs rows that are to be freed."""
+        while self._rows.is_chosen and self._rows.cut is not None:
+            self._rows.cut.wait(_LOOK_EVERY_S)
+            between()
 
     def _check_gradients(self, ids: Ids, gradients: Floats) -> None:
         if gradients.shape != (len(ids), self._rows.width):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 
 import fsspec
 import numpy as np
@@ -101,14 +102,20 @@ class Hesitant:
 
 
 @pytest.mark.parametrize("is_hesitant", [False, True])
-@pytest.mark.parametrize("lengths", [(4096,), (8192, 1), (1, 4096, 4095, 9000, 3), (), (0, 5)])
-def test_pieces_around_the_page_cache_are_all_of_the_bytes(tmp_path, monkeypatch, lengths, is_hesitant):
+@pytest.mark.parametrize("first", [0, 8])  # where in a page the bytes begin: those of a page are not copied
+@pytest.mark.parametrize(
+    "lengths", [(4096,), (8192, 1), (1, 4096, 4095, 9000, 3), (), (0, 5), (12293, 4096), (8192, 4096)]
+)
+def test_pieces_around_the_page_cache_are_all_of_the_bytes(
+    tmp_path, monkeypatch, lengths, first, is_hesitant
+):
     monkeypatch.setattr(files, "_WRITE_BYTES", 4096)
     if is_hesitant:
         write_all = files._write_all
         monkeypatch.setattr(files, "_write_all", lambda file, data: write_all(Hesitant(file), data))
         monkeypatch.setattr(files.io, "FileIO", (files.io.FileIO, Hesitant))
-    data = np.random.default_rng(1).integers(0, 256, sum(lengths), np.uint8)
+    data = np.frombuffer(mmap.mmap(-1, 1 << 15), np.uint8)[first : first + sum(lengths)]
+    data[:] = np.random.default_rng(1).integers(0, 256, len(data), np.uint8)
     written = write_url(f"{tmp_path}/part", np.split(data, np.cumsum(lengths)[:-1]) if lengths else [])
     assert (tmp_path / "part").read_bytes() == data.tobytes()
     assert written == files.Written(hashlib.sha256(data).hexdigest(), len(data))
