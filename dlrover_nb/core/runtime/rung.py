@@ -73,9 +73,9 @@ class RungRequests:
         return True
 
     def creates(self, identity: bytes, rows: NDArray[Any], store: ParameterStore, epoch: int) -> bool:
-        """Create rows, if nothing else kept the kernel from a request; whether it has served it then."""
+        """Create rows, if the map kept the kernel from it; whether it has served the request then."""
         bell = self._slabs.bells[identity]
-        if bell.pending != Outcome.ROWS_ARE_NEW:
+        if bell.pending != Outcome.MAP_GROWS:
             return False
         self._accounting.switch(Part.UPDATE)
         store.create_rows(rows)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 8  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 9  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -41,7 +41,7 @@ _SIGNATURES = {
     "update_dense": (_I, _P, _P, _I, _P, _P, _I),
     "direct_find": (_P, _P, _P, _I),
     "slot_find": (_P, _P, _U, _P, _I, _P, _P, _I),
-    "slot_count": (_P, _P, _I, _P, _I),
+    "slot_count": (_P, _P, _I, _P, _I, _I),
     "slot_place": (_P, _U, _P, _I, _P, _P, _I),
     "slot_replace": (_P, _U, _P, _I, _P, _P, _P, _I),
     "distinct": (_P, _P, _P, _U, _P, _I),
@@ -111,7 +111,7 @@ class Compiled:
             return None
         server = PlainServer(self._c, numbers := _numbers(rule))
         server.parameters.kind, server.parameters.rule = _KINDS[rule.optimizer], _at(numbers)
-        server.parameters.amplitude = _AMPLITUDE
+        server.parameters.amplitude, server.parameters.first_state = _AMPLITUDE, rule.first_state
         return server
 
     def direct_map(self, n_id: int) -> maps.DirectMap:
@@ -165,7 +165,7 @@ class _HashMap(maps.HashMap):
 
     def _counted(self, ids: Ids) -> Ids:
         ids, counts = _packed(ids, np.int64), np.zeros_like(self._n_row)
-        self._c.slot_count(_at(counts), _at(self._directory), self._depth, _at(ids), len(ids))
+        self._c.slot_count(_at(counts), _at(self._directory), self._depth, _at(ids), len(ids), 1)
         return counts
 
     def _place(self, ids: Ids, slots: Slots) -> None:

@@ -30,7 +30,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 8;
+    return 9;
 }
 
 INLINE uint64_t splitmix64(uint64_t x)
@@ -250,12 +250,12 @@ void slot_find(int32_t *restrict out, const Line *restrict lines, uint64_t last,
     }
 }
 
-/* `counts`, of each piece, is zero. */
+/* Add `each` to the counts of pieces for each id. */
 void slot_count(int64_t *restrict counts, const int32_t *restrict directory, int64_t depth, const int64_t *restrict ids,
-                int64_t n)
+                int64_t n, int64_t each)
 {
     for (int64_t i = 0; i < n; i++)
-        counts[directory[splitmix64((uint64_t)ids[i]) >> (64 - depth)]]++;
+        counts[directory[splitmix64((uint64_t)ids[i]) >> (64 - depth)]] += each;
 }
 
 void slot_place(Line *restrict lines, uint64_t last, const int32_t *restrict directory, int64_t depth,

@@ -1,7 +1,7 @@
 /* Requests that workers ring for (requests.py), served without Python: serving.py's `_exchange`, with the same bits.
  *
- * What is not plain is left to Python: another epoch, a round or rate of its own, new rows, gradients or places that
- * look wrong. So nothing here answers with an error, and what Python answers does not depend on this file.
+ * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
+ * new rows for which the map grows. So nothing here answers with an error, and what Python answers does not depend on this file.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernel.h"
+#include "store.h"
 
-enum { ANSWERED, ROWS_ARE_NEW, NOT_PLAIN, MALFORMED }; /* requests.py's Outcome */
+enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* requests.py's Outcome */
 enum { LINE_BYTES = 64 };
 
 static const int64_t MOST_ROWS = 1 << 26;
@@ -39,33 +39,6 @@ typedef struct {
     Answer answer;
 } Bell;
 
-/* A store that serves plain requests. */
-typedef struct {
-    int64_t epoch;
-    float *table;
-    int64_t stride, width;
-    const int64_t *held;
-    uint8_t *changed; /* a mark of each row */
-    uint64_t n_id;
-    const int32_t *direct; /* NULL: the map is of `lines` */
-    const Line *lines;
-    uint64_t last;
-    const int32_t *directory;
-    int64_t depth;
-    float *dense;
-    int64_t n_dense;
-    int64_t kind;
-    const Rule *rule;
-    const float *corrections;
-    int64_t n_correction, n_step, most_steps;
-    uint64_t seed_bits;
-    int64_t *served, *sampled; /* numbers of requests and rows, and whether there is a sample; rows by bucket */
-    int64_t n_bucket, sample_below;
-    double update_s, lookup_s;
-    int64_t n_answered;
-    float amplitude;
-} Store;
-
 static double now_s(void)
 {
     struct timespec now;
@@ -92,14 +65,6 @@ static int are_within(const int64_t *ids, int64_t n, uint64_t limit)
     for (int64_t i = 0; i < n; i++)
         most = (uint64_t)ids[i] > most ? (uint64_t)ids[i] : most;
     return !n || most < limit;
-}
-
-static int have_slots(const int32_t *slots, int64_t n)
-{
-    int32_t all = 0;
-    for (int64_t i = 0; i < n; i++)
-        all |= slots[i];
-    return all >= 0;
 }
 
 static int64_t aligned(int64_t n_byte)
@@ -135,14 +100,6 @@ static void count_served(Store *store, const int64_t *ids, int64_t n)
     store->served[2] = 1;
     for (int64_t i = 0; i < n; i++)
         store->sampled[ids[i] & (store->n_bucket - 1)]++;
-}
-
-static void find(const Store *store, int32_t *slots, const int64_t *ids, int64_t n)
-{
-    if (store->direct)
-        direct_find(slots, store->direct, ids, n);
-    else
-        slot_find(slots, store->lines, store->last, store->directory, store->depth, store->held, ids, n);
 }
 
 typedef struct {
@@ -194,11 +151,12 @@ static int serve_with(Store *store, Bell *bell, int64_t *ids, int32_t *slots)
     if (!are_within(ids, n, store->n_id) || !is_usual(at.rows, r->n_push * store->width) ||
         !is_usual(at.dense, r->n_dense))
         return NOT_PLAIN;
-    find(store, slots, ids, n);
-    if (!have_slots(slots, r->n_push))
-        return ROWS_ARE_NEW;
+    find_rows(store, slots, ids, r->n_push);
+    if (!create_rows(store, slots, ids, r->n_push))
+        return MAP_GROWS;
     apply(store, r, &at, ids, slots);
     const double updated_s = now_s();
+    find_rows(store, slots + r->n_push, ids + r->n_push, r->n_pull);
     look_up_rows(store, r, &at, ids + r->n_push, slots + r->n_push);
     const double update_s = updated_s - began_s, lookup_s = now_s() - updated_s;
     bell->answer = (Answer){r->epoch, r->step, r->answer_at, r->n_pull, store->width, store->n_dense, update_s, lookup_s};
