@@ -17,7 +17,8 @@ KERNEL = Extension(
     "dlrover_nb.core.runtime.kernels._kernel",
     [f"{SOURCES}/kernel.c", f"{SOURCES}/serve.c", f"{SOURCES}/store.c", f"{SOURCES}/copying.c"],
     depends=[f"{SOURCES}/kernel.h", f"{SOURCES}/store.h"],
-    extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"],
+    extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
+    extra_link_args=["-pthread"],
     optional=True,
 )
 

@@ -61,6 +61,7 @@ class Bell(Structure):
         ("step", c_int64),
         ("is_open", c_int64),
         ("pending", c_int64),
+        ("is_held", c_int64),
         ("request", Request),
         ("answer", Answer),
     )
@@ -108,6 +109,7 @@ class Parameters(Structure):
         ("n_answered", c_int64),
         ("amplitude", c_float),
         ("first_state", c_float),
+        ("locks", c_void_p),
     )
 
 

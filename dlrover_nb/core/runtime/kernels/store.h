@@ -1,7 +1,18 @@
 /* A store that serves plain requests: `Parameters` of requests.py. */
 #ifndef DLROVER_NB_STORE_H
 #define DLROVER_NB_STORE_H
+#include <pthread.h>
+
 #include "kernel.h"
+
+enum { STRIPES = 64 }; /* a power of two */
+
+/* What threads that serve at the same time hold, never two of them at once. Rows belong to a stripe by their
+ * slot, dense parameters by where they lie. */
+typedef struct {
+    pthread_rwlock_t map; /* and the number of rows */
+    pthread_mutex_t rows[STRIPES], dense[STRIPES], counts;
+} Locks;
 
 typedef struct {
     int64_t epoch;
@@ -29,8 +40,24 @@ typedef struct {
     double update_s, lookup_s;
     int64_t n_answered;
     float amplitude, first_state;
+    Locks *locks; /* NULL: one thread serves */
 } Store;
 
-void find_rows(const Store *store, int32_t *slots, const int64_t *ids, int64_t n);
-int create_rows(Store *store, int32_t *slots, const int64_t *ids, int64_t n);
+/* Distinct rows of a request: their ids, slots, and gradients or room for values. */
+typedef struct {
+    const int64_t *ids;
+    int32_t *slots;
+    int64_t n;
+    int32_t *sorted, *order; /* room for slots by stripe, and where each was; NULL: one thread serves */
+} Rows;
+
+void init_locks(Locks *locks);
+void lock_counts(Store *store);
+void unlock_counts(Store *store);
+void find_rows(Store *store, const Rows *rows);
+int find_or_create_rows(Store *store, const Rows *rows);
+void push_rows(Store *store, const Rows *rows, const float *gradients);
+void pull_rows(Store *store, const Rows *rows, float *out);
+void push_dense(Store *store, const float *gradient);
+void read_dense(Store *store, float *out);
 #endif
