@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import zmq
 from ps_processes import Group, Waiter, servers
 
@@ -55,11 +56,16 @@ NONE = np.empty(0, np.float32)
 
 @dataclass(frozen=True)
 class Load:
-    """So many workers of a PS, and their carrier; `new`: each batch has rows that nobody trained."""
+    """So many workers of a PS, their carrier, and what they wait between exchanges.
+
+    `new`: each batch has rows that nobody trained.
+    """
 
     carrier: str
     n_worker: int
     new: bool = False
+    n_core: int = 1  # of the PS
+    pause_s: float = STEP_S
     seconds: float = 4.0
 
 
@@ -76,7 +82,7 @@ def config_of(index: int, folder: Path, endpoint: str, keys: JobKeys, load: Load
         role=Role.PS,
         spec=JobSpec(name="benchmark", model=MODEL, heartbeat_timeout_s=600),
         features=features,
-        cpu=1,
+        cpu=load.n_core,
         memory_mib=8192,
         master=endpoint,
         listen="tcp://127.0.0.1" if load.carrier == "tcp" else "ipc",
@@ -105,9 +111,9 @@ def prepared(rows: NDArray[np.int64]) -> PreparedBatch:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process (Linux)."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    """Return the CPU time of a process, also of its threads that ended."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def client(
@@ -150,7 +156,7 @@ def client(
     while time.perf_counter() - began_s < load.seconds:
         exchange(N_WARM + n)
         n += 1
-        time.sleep(STEP_S)
+        time.sleep(load.pause_s)
     took_s = time.perf_counter() - began_s
     results.put((n, took_s, cpu_s(pid) - ps_s, time.process_time() - own_s))
     barrier.wait()
@@ -190,6 +196,8 @@ def saturation(n_worker: int, rounds: int) -> dict[str, Any]:
     """Return, for each carrier, medians of runs that take turns, and what follows for one core of a PS."""
     loads = {carrier: Load(carrier, n_worker) for carrier in CARRIERS}
     loads["slab_new_rows"] = Load("slab", n_worker, new=True)
+    for n_core in (1, 2):
+        loads[f"slab_full_{n_core}_threads"] = Load("slab", n_worker, n_core=n_core, pause_s=0.0)
     runs = [{name: measure(load) for name, load in loads.items()} for _ in range(rounds)]
     found = {}
     for name in loads:

@@ -18,7 +18,8 @@ growth_system_ns    the part of it in which the system finds memory: it depends 
 pull_ns, push_ns    CPU time of one row by kind of ids; `push` of `new` rows makes them
 saturation          of a real PS with real clients (`ps_saturation`), by what carries arrays: CPU milliseconds
                     of an exchange on either side, exchanges per second of a core of the PS, and how many
-                    workers of 10 ms steps that is; `slab_new_rows`: each batch has 100 new rows
+                    workers of 10 ms steps that is; `slab_new_rows`: each batch has 100 new rows;
+                    `slab_full_n_threads`: workers compute nothing, and the PS may use n cores
 
     python benchmarks/scale.py [--rows 20e6 --dim 16 --optimizer adagrad --kernel c --clients 6 --rounds 3]
 """

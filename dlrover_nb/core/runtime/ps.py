@@ -20,7 +20,7 @@ from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.changed_rows import ChangedRows
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
 from dlrover_nb.core.runtime.flash import CopyEnded, FlashCheckpoint, Persisted, run_name
-from dlrover_nb.core.runtime.limits import MOST_USED
+from dlrover_nb.core.runtime.limits import MOST_USED, thread_count
 from dlrover_nb.core.runtime.load_window import LoadWindow
 from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.ps_migration import PsMigration
@@ -103,6 +103,7 @@ class ParameterServer:
         self._serving = Serving(
             self._router, accounting, config.node, config.spec, self._slabs, sealed=self._sealed
         )
+        self._serving.rung.n_thread = thread_count(config.cpu)
         features, model = config.features, config.spec.model
         self._n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
         self._migration = PsMigration(config.node, self._n_dense, self._new_store, between=agent.tick)
@@ -191,6 +192,7 @@ class ParameterServer:
     def _resize(self, order: Resize) -> None:
         """Keep within another limit: copies that exceed it are freed first."""
         self._config = replace(self._config, cpu=order.cpu, memory_mib=order.memory_mib)
+        self._serving.rung.n_thread = thread_count(order.cpu)
         self._flash.give_way()
         self._agent.resize(order)
 

@@ -34,10 +34,16 @@ class RungRequests:
         Accounting of the time of the node.
     decoder
         Counts what is no request.
+
+    Attributes
+    ----------
+    n_thread
+        Threads that may serve at the same time, where a kernel serves without Python.
     """
 
     def __init__(self, slabs: AttachedSlabs, accounting: TimeAccounting, decoder: MessageDecoder) -> None:
         self._slabs, self._accounting, self._decoder = slabs, accounting, decoder
+        self.n_thread = 1
 
     def wait(
         self, store: ParameterStore | None, epoch: int, descriptors: Sequence[int], timeout_s: float
@@ -48,7 +54,7 @@ class RungRequests:
         if store is None or server is None:
             wait(bells, descriptors, timeout_s)
             return
-        server.serve(bells, descriptors, timeout_s)
+        server.serve(bells, descriptors, timeout_s, n_thread=self.n_thread)
         self._settle(store, server)
 
     def take(self) -> Iterator[tuple[bytes, Exchange, list[NDArray[Any]]]]:
@@ -73,9 +79,9 @@ class RungRequests:
         return True
 
     def creates(self, identity: bytes, rows: NDArray[Any], store: ParameterStore, epoch: int) -> bool:
-        """Create rows, if nothing else kept the kernel from a request; whether it has served it then."""
+        """Create rows, if the map kept the kernel from it; whether it has served the request then."""
         bell = self._slabs.bells[identity]
-        if bell.pending != Outcome.ROWS_ARE_NEW:
+        if bell.pending != Outcome.MAP_GROWS:
             return False
         self._accounting.switch(Part.UPDATE)
         store.create_rows(rows)

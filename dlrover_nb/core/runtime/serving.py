@@ -116,7 +116,7 @@ class Serving:
         self._router, self._accounting, self._name, self._spec = router, accounting, name, spec
         self._slabs, self._sealed = slabs, sealed
         self._decoder = MessageDecoder(name, ToPs | MoveChunk)
-        self._rung = RungRequests(slabs, accounting, self._decoder)
+        self.rung = RungRequests(slabs, accounting, self._decoder)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
@@ -183,20 +183,20 @@ class Serving:
 
     def wait(self, descriptors: Sequence[int], timeout_s: float) -> None:
         """Wait for a descriptor or what `serve_rung` has to do; serve meanwhile what a kernel can."""
-        self._rung.wait(self.store, self.epoch, descriptors, timeout_s)
+        self.rung.wait(self.store, self.epoch, descriptors, timeout_s)
 
     def serve_rung(self) -> None:
         """Serve the requests that workers rang for and that wait for Python."""
-        for identity, request, arrays in self._rung.take():
+        for identity, request, arrays in self.rung.take():
             if (refusal := self._refusal(identity, request)) is not None:
                 self._send(identity, refusal)
-            elif not self._rung.answers_again(identity, request.step):
+            elif not self.rung.answers_again(identity, request.step):
                 assert self.store is not None
                 self._serve_rung(identity, request, arrays, self.store)
 
     def _serve_rung(self, identity: bytes, request: Exchange, arrays: Arrays, store: ParameterStore) -> None:
         try:
-            if not self._rung.creates(identity, arrays[0], store, self.epoch):
+            if not self.rung.creates(identity, arrays[0], store, self.epoch):
                 self._exchange(identity, request, arrays, store, rung=True)
         except WireError as error:
             self._refuse(identity, error)

@@ -17,8 +17,10 @@ from slab_world import MODEL, N_DENSE, N_ID, World
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import PipeName
-from dlrover_nb.core.runtime.kernels.requests import Request
+from dlrover_nb.core.runtime.kernels import maps
+from dlrover_nb.core.runtime.kernels.requests import Outcome, Request
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError
+from dlrover_nb.core.runtime.rung import RungRequests
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.slab import bell
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -114,6 +116,32 @@ def test_kernel_python_and_messages_give_the_same_bits_and_counts(model, actions
         assert_same_stores(compiled, python, frames)
 
 
+HASHED = [model for model in MODELS if model.embedding is Embedding.HASH]
+
+
+@pytest.mark.parametrize("model", HASHED, ids=lambda m: f"{m.optimizer}")
+@settings(deadline=None, max_examples=6)
+@given(
+    actions=st.lists(ACTIONS, min_size=4, max_size=8),
+    early=st.sampled_from([0, 30, 90]), most=st.sampled_from([90, 240]),
+)  # fmt: skip
+def test_a_map_is_split_at_the_same_rows_whoever_creates_them(model, actions, early, most):
+    """A kernel leaves it to Python: so the maps are the same, with other lines at most."""
+    with pytest.MonkeyPatch.context() as patch, worlds(1, model) as (compiled, python, frames):
+        patch.setattr(maps, "_EARLY", (early + 0.5) / (12 * maps.N_LINE))
+        patch.setattr(maps, "_MOST_USED", (most + 0.5) / (12 * maps.N_LINE))
+        for action in actions:
+            found = [act(world, action) for world in (compiled, python, frames)]
+            np.testing.assert_array_equal(found[0], found[1])
+            np.testing.assert_array_equal(found[0], found[2])
+        assert_same_stores(compiled, python, frames)
+        mine, *others = [world.stores[0]._rows._map for world in (compiled, python, frames)]
+        for other in others:
+            for name in ("_directory", "_n_row", "_start", "_stop"):
+                np.testing.assert_array_equal(getattr(mine, name), getattr(other, name))
+        assert len(mine._n_row) > 1 or compiled.stores[0].n_row <= most
+
+
 def exchanges(world, seeds, n=50):
     return [act(world, ("same", seed, "w0", n, n)) for seed in seeds]
 
@@ -130,7 +158,7 @@ def test_plain_requests_need_no_python_and_others_do(monkeypatch):
         for world in (compiled, python, frames):
             exchanges(world, range(3))
             served.clear()
-            exchanges(world, [3, *range(4)])  # new rows, then known ones
+            exchanges(world, [*range(4), 17])  # known rows, then new ones
             act(world, ("halved", 1, "w0", 50, 50))
             expected = {
                 compiled: [(9, True)],
@@ -138,6 +166,42 @@ def test_plain_requests_need_no_python_and_others_do(monkeypatch):
                 frames: [(step, False) for step in range(4, 10)],
             }
             assert served == expected[world]
+        assert_same_stores(compiled, python, frames)
+
+
+def test_only_a_growing_map_keeps_a_kernel_from_new_rows(monkeypatch):
+    """As the rows have room for the memory of the machine."""
+    left = []
+    creates = RungRequests.creates
+
+    def noted(self, identity, rows, store, epoch):
+        left.append(pending := self._slabs.bells[identity].pending)
+        done = creates(self, identity, rows, store, epoch)
+        assert done == (pending == Outcome.MAP_GROWS)
+        return done
+
+    monkeypatch.setattr(RungRequests, "creates", noted)
+    monkeypatch.setattr(maps, "_EARLY", 500 / (12 * maps.N_LINE))
+    with worlds(model=replace(MODEL, embedding=Embedding.HASH)) as (compiled, python, frames):
+        exchanges(compiled, range(20))
+        n_piece = len(compiled.stores[0]._rows._map._n_row)
+        assert n_piece > 1
+        assert left == [Outcome.MAP_GROWS] * (n_piece - 1)
+        exchanges(python, range(20))
+        exchanges(frames, range(20))
+        assert_same_stores(compiled, python, frames)
+
+
+def test_rows_beyond_the_room_are_left_to_python():
+    with worlds() as (compiled, python, frames):
+        for world in (compiled, python, frames):
+            exchanges(world, [0, 1])
+        rows = compiled.stores[0]._rows
+        for part in rows._parts:
+            part.array = part.array[: rows.n + 70]
+        for world in (compiled, python, frames):
+            exchanges(world, range(2, 9))
+        assert rows.n > 300
         assert_same_stores(compiled, python, frames)
 
 

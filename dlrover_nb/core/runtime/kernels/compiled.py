@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 8  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 10  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
 _SIGNATURES = {
     "initial_rows": (_P, _I, _P, _I, _I, _U, _F),
-    "gather": (_P, _P, _I, _P, _P, _I, _I, _U, _F),
-    "update_rows": (_I, _P, _I, _P, _P, _I, _I, _P, _P, _I),
-    "update_dense": (_I, _P, _P, _I, _P, _P, _I),
+    "gather": (_P, _P, _I, _P, _P, _P, _I, _I, _U, _F),
+    "update_rows": (_I, _P, _I, _P, _P, _P, _I, _I, _P, _P, _I),
+    "update_dense": (_I, _P, _I, _P, _I, _P, _P, _I),
     "direct_find": (_P, _P, _P, _I),
     "slot_find": (_P, _P, _U, _P, _I, _P, _P, _I),
-    "slot_count": (_P, _P, _I, _P, _I),
+    "slot_count": (_P, _P, _I, _P, _I, _I),
     "slot_place": (_P, _U, _P, _I, _P, _P, _I),
     "slot_replace": (_P, _U, _P, _I, _P, _P, _P, _I),
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
-    "serve": (_P, _P, _I, _P, _I, c_double),
+    "serve": (_P, _P, _I, _P, _I, c_double, _I),
     "serve_one": (_P, _P),
 }
 
@@ -75,10 +75,9 @@ class Compiled:
 
     def gather(self, table: Floats, slots: Slots, ids: Ids, out: Floats, seed: int) -> None:
         """Write the values of rows into `out`; first values where a slot is -1."""
-        ids, width = _packed(ids, np.int64), out.shape[1]
-        start = numpy_kernel.seed_bits(seed)
-        stride = table.shape[1]
-        self._c.gather(_at(out), _at(table), stride, _at(slots), _at(ids), len(ids), width, start, _AMPLITUDE)
+        ids, start = _packed(ids, np.int64), numpy_kernel.seed_bits(seed)
+        (n, width), stride = out.shape, table.shape[1]
+        self._c.gather(_at(out), _at(table), stride, _at(slots), None, _at(ids), n, width, start, _AMPLITUDE)
 
     def update_rows(
         self, table: Floats, slots: Slots, gradients: Floats, rule: Rule, corrections: Floats | None
@@ -90,7 +89,7 @@ class Compiled:
         gradients = _packed(gradients, np.float32)
         numbers, (n, width) = _numbers(rule), gradients.shape
         self._c.update_rows(
-            _KINDS[rule.optimizer], _at(table), table.shape[1], _at(slots), _at(gradients), n, width,
+            _KINDS[rule.optimizer], _at(table), table.shape[1], _at(slots), None, _at(gradients), n, width,
             _at(numbers), *_corrections(corrections),
         )  # fmt: skip
 
@@ -101,8 +100,8 @@ class Compiled:
             return
         gradient, numbers = _packed(gradient, np.float32), _numbers(rule)
         self._c.update_dense(
-            _KINDS[rule.optimizer], _at(dense), _at(gradient), len(gradient), _at(numbers),
-            *_corrections(corrections),
+            _KINDS[rule.optimizer], _at(dense), dense.shape[1], _at(gradient), len(gradient),
+            _at(numbers), *_corrections(corrections),
         )  # fmt: skip
 
     def plain_server(self, rule: Rule) -> PlainServer | None:
@@ -111,7 +110,7 @@ class Compiled:
             return None
         server = PlainServer(self._c, numbers := _numbers(rule))
         server.parameters.kind, server.parameters.rule = _KINDS[rule.optimizer], _at(numbers)
-        server.parameters.amplitude = _AMPLITUDE
+        server.parameters.amplitude, server.parameters.first_state = _AMPLITUDE, rule.first_state
         return server
 
     def direct_map(self, n_id: int) -> maps.DirectMap:
@@ -165,7 +164,7 @@ class _HashMap(maps.HashMap):
 
     def _counted(self, ids: Ids) -> Ids:
         ids, counts = _packed(ids, np.int64), np.zeros_like(self._n_row)
-        self._c.slot_count(_at(counts), _at(self._directory), self._depth, _at(ids), len(ids))
+        self._c.slot_count(_at(counts), _at(self._directory), self._depth, _at(ids), len(ids), 1)
         return counts
 
     def _place(self, ids: Ids, slots: Slots) -> None:

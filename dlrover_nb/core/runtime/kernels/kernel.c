@@ -30,7 +30,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 8;
+    return 10;
 }
 
 INLINE uint64_t splitmix64(uint64_t x)
@@ -67,16 +67,18 @@ void initial_rows(float *out, int64_t stride, const int64_t *ids, int64_t n, int
         initial_row(out + r * stride, ids[r], width, seed_bits, amplitude);
 }
 
-void gather(float *restrict out, const float *restrict table, int64_t stride, const int32_t *slots, const int64_t *ids,
-            int64_t n, int64_t width, uint64_t seed_bits, float amplitude)
+/* `order`: which ids and places in `out` the slots belong to; NULL: each to its own. */
+void gather(float *restrict out, const float *restrict table, int64_t stride, const int32_t *slots,
+            const int32_t *order, const int64_t *ids, int64_t n, int64_t width, uint64_t seed_bits, float amplitude)
 {
     for (int64_t r = 0; r < n; r++) {
         if (r + AHEAD < n && slots[r + AHEAD] >= 0)
             PREFETCH(table + slots[r + AHEAD] * stride, width, 0);
+        const int64_t to = order ? order[r] : r;
         if (slots[r] >= 0)
-            memcpy(out + r * width, table + slots[r] * stride, (size_t)width * sizeof(float));
+            memcpy(out + to * width, table + slots[r] * stride, (size_t)width * sizeof(float));
         else
-            initial_row(out + r * width, ids[r], width, seed_bits, amplitude);
+            initial_row(out + to * width, ids[to], width, seed_bits, amplitude);
     }
 }
 
@@ -123,14 +125,19 @@ INLINE void adam_row(float *restrict row, const float *restrict grad, int64_t n,
         row[i] -= adam(m + i, v + i, grad[i], step, root, rule);
 }
 
-FAST void update_rows(int64_t kind, float *table, int64_t stride, const int32_t *slots, const float *grad, int64_t n,
-                      int64_t width, const Rule *rule, const float *corrections, int64_t n_correction)
+/* `order`: which gradients the slots belong to; NULL: each to its own. */
+FAST void update_rows(int64_t kind, float *table, int64_t stride, const int32_t *slots, const int32_t *order,
+                      const float *grad, int64_t n, int64_t width, const Rule *rule, const float *corrections,
+                      int64_t n_correction)
 {
     for (int64_t r = 0; r < n; r++) {
-        if (r + AHEAD < n)
+        if (r + AHEAD < n) {
             PREFETCH(table + slots[r + AHEAD] * stride, stride, 1);
+            if (order)
+                PREFETCH(grad + order[r + AHEAD] * width, width, 0);
+        }
         float *row = table + slots[r] * stride;
-        const float *g = grad + r * width;
+        const float *g = grad + (order ? order[r] : r) * width;
         switch (kind) {
         case SGD:
             sgd(row, g, width, rule);
@@ -144,7 +151,8 @@ FAST void update_rows(int64_t kind, float *table, int64_t stride, const int32_t 
     }
 }
 
-FAST void update_dense(int64_t kind, float *dense, const float *grad, int64_t n, const Rule *rule,
+/* n elements, whose states lie `stride` elements apart. */
+FAST void update_dense(int64_t kind, float *dense, int64_t stride, const float *grad, int64_t n, const Rule *rule,
                        const float *corrections, int64_t n_correction)
 {
     switch (kind) {
@@ -152,12 +160,12 @@ FAST void update_dense(int64_t kind, float *dense, const float *grad, int64_t n,
         sgd(dense, grad, n, rule);
         break;
     case ADAGRAD:
-        adagrad(dense, dense + n, grad, n, rule);
+        adagrad(dense, dense + stride, grad, n, rule);
         break;
     default:
         for (int64_t i = 0; i < n; i++) {
-            const float *at = correction(dense + 3 * n + i, corrections, n_correction);
-            dense[i] -= adam(dense + n + i, dense + 2 * n + i, grad[i], at[0], at[1], rule);
+            const float *at = correction(dense + 3 * stride + i, corrections, n_correction);
+            dense[i] -= adam(dense + stride + i, dense + 2 * stride + i, grad[i], at[0], at[1], rule);
         }
     }
 }
@@ -250,12 +258,12 @@ void slot_find(int32_t *restrict out, const Line *restrict lines, uint64_t last,
     }
 }
 
-/* `counts`, of each piece, is zero. */
+/* Add `each` to the counts of pieces for each id. */
 void slot_count(int64_t *restrict counts, const int32_t *restrict directory, int64_t depth, const int64_t *restrict ids,
-                int64_t n)
+                int64_t n, int64_t each)
 {
     for (int64_t i = 0; i < n; i++)
-        counts[directory[splitmix64((uint64_t)ids[i]) >> (64 - depth)]]++;
+        counts[directory[splitmix64((uint64_t)ids[i]) >> (64 - depth)]] += each;
 }
 
 void slot_place(Line *restrict lines, uint64_t last, const int32_t *restrict directory, int64_t depth,

@@ -102,9 +102,11 @@ class HashMap:
         return self._lines.n_byte + self._directory.nbytes + 3 * self._n_row.nbytes
 
     def describe(self, parameters: Parameters) -> None:
-        """Say where the map lies, until the next insertion, to a kernel that serves without Python."""
+        """Say where the map lies, and when it splits a piece, to a kernel that inserts until then."""
         parameters.lines, parameters.last = self._lines.array.ctypes.data, N_LINE - 1
         parameters.directory, parameters.depth = self._directory.ctypes.data, self._depth
+        parameters.n_in_piece, parameters.n_piece = self._n_row.ctypes.data, len(self._n_row)
+        parameters.early, parameters.most_in_piece = _most(_EARLY), _most(_MOST_USED)
 
     def find(self, ids: Ids, held: Ids) -> Slots:
         """Return the slot of each id, -1 where it has none; `held`: the id of each slot."""

@@ -55,15 +55,19 @@ class PlainServer:
         self.parameters.update_s = self.parameters.lookup_s = 0.0
         self.parameters.n_answered = 0
 
-    def serve(self, bells: Sequence[Bell], others: Sequence[int], timeout_s: float) -> None:
-        """Serve until a request waits for Python, another descriptor is ready, or the time is over."""
+    def serve(self, bells: Sequence[Bell], others: Sequence[int], timeout_s: float, *, n_thread: int) -> None:
+        """Serve until a request waits for Python, another descriptor is ready, or the time is over.
+
+        With several threads, its times are the mean of all: so they are shares of what the PS may use.
+        """
         named = (POINTER(Bell) * len(bells))(*map(pointer, bells))
-        descriptors = (_PollDescriptor * (len(bells) + len(others)))()
-        for each, other in zip(descriptors[len(bells) :], others, strict=True):
+        descriptors = (_PollDescriptor * (len(bells) + 1 + len(others)))()
+        for each, other in zip(descriptors[len(bells) + 1 :], others, strict=True):
             each.descriptor, each.events = other, select.POLLIN
-        self._c.serve(
-            addressof(self.parameters), named, len(bells), descriptors, len(others), max(0.0, timeout_s)
-        )
+        at, timeout_s = addressof(self.parameters), max(0.0, timeout_s)
+        self._c.serve(at, named, len(bells), descriptors, len(others), timeout_s, n_thread)
+        self.parameters.update_s /= n_thread
+        self.parameters.lookup_s /= n_thread
 
     def serve_one(self, bell: Bell) -> None:
         """Serve the request of a bell that was read."""

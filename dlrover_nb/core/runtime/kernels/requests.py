@@ -1,7 +1,7 @@
 """Requests that workers ring for, as both kernels and both ends of a bell lay them out (`serve.c`).
 
 A plain request is the one of almost every iteration in asynchronous training: gradients at the model's own
-learning rate for rows that are there, rows to return, and all arrays in the worker's slab, one after another.
+learning rate, rows to return, and all arrays in the worker's slab, one after another.
 A compiled kernel serves it without Python; `wait` is what is left to do where there is none.
 """
 
@@ -21,7 +21,7 @@ class Outcome(IntEnum):
     """What became of a request; all but the first are left to Python."""
 
     ANSWERED = 0  # or there is none
-    ROWS_ARE_NEW = 1
+    MAP_GROWS = 1  # for rows that are new
     NOT_PLAIN = 2
     MALFORMED = 3
 
@@ -61,13 +61,14 @@ class Bell(Structure):
         ("step", c_int64),
         ("is_open", c_int64),
         ("pending", c_int64),
+        ("is_held", c_int64),
         ("request", Request),
         ("answer", Answer),
     )
 
 
 class Parameters(Structure):
-    """What the compiled kernel needs of a store (`Store` of serve.c), and what it did for it."""
+    """What the compiled kernel needs of a store (`Store` of store.h), and what it did for it."""
 
     _fields_ = (
         ("epoch", c_int64),
@@ -76,12 +77,20 @@ class Parameters(Structure):
         ("width", c_int64),
         ("held", c_void_p),
         ("changed", c_void_p),
+        ("marked", c_void_p),
+        ("n_row", c_int64),
+        ("most_rows", c_int64),
+        ("n_held", c_void_p),
         ("n_id", c_uint64),
         ("direct", c_void_p),
         ("lines", c_void_p),
         ("last", c_uint64),
         ("directory", c_void_p),
         ("depth", c_int64),
+        ("n_in_piece", c_void_p),
+        ("n_piece", c_int64),
+        ("early", c_int64),
+        ("most_in_piece", c_int64),
         ("dense", c_void_p),
         ("n_dense", c_int64),
         ("kind", c_int64),
@@ -99,6 +108,8 @@ class Parameters(Structure):
         ("lookup_s", c_double),
         ("n_answered", c_int64),
         ("amplitude", c_float),
+        ("first_state", c_float),
+        ("locks", c_void_p),
     )
 
 

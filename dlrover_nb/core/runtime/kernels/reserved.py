@@ -47,7 +47,7 @@ class Reserved(Generic[Number]):
     Attributes
     ----------
     array
-        [capacity, *row]; only rows that `reach` was called for may be touched.
+        [capacity, *row]; `reach` is called for rows that are touched, before anything else is.
     """
 
     def __init__(self, most: int, row: tuple[int, ...], dtype: type[Number]) -> None:

@@ -1,18 +1,23 @@
 /* Requests that workers ring for (requests.py), served without Python: serving.py's `_exchange`, with the same bits.
  *
- * What is not plain is left to Python: another epoch, a round or rate of its own, new rows, gradients or places that
- * look wrong. So nothing here answers with an error, and what Python answers does not depend on this file.
+ * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
+ * new rows for which the map grows. So nothing here answers with an error, and what Python answers does not depend on this file.
+ *
+ * Where the PS may use several cores, the calling thread gets help while more requests than one are there at a
+ * time, until it returns: so Python, which moves rows and cuts checkpoints, never meets a thread of these. Each
+ * thread waits for all bells that no other one is at; the kernel's own queue is the only one.
  */
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "kernel.h"
+#include "store.h"
 
-enum { ANSWERED, ROWS_ARE_NEW, NOT_PLAIN, MALFORMED }; /* requests.py's Outcome */
-enum { LINE_BYTES = 64 };
+enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* requests.py's Outcome */
+enum { LINE_BYTES = 64, MOST_HELPERS = 63 };
 
 static const int64_t MOST_ROWS = 1 << 26;
 static const uint32_t USUAL = 0x501502F9u; /* bits of 1e10f: so many numbers of this size have a usable norm */
@@ -35,36 +40,10 @@ typedef struct {
     int64_t step;         /* the last one that was answered by bell */
     int64_t is_open;      /* whether the worker is served */
     int64_t pending;      /* why a request waits for Python; 0: none does */
+    int64_t is_held;      /* whether a thread is at it */
     Request request;
     Answer answer;
 } Bell;
-
-/* A store that serves plain requests. */
-typedef struct {
-    int64_t epoch;
-    float *table;
-    int64_t stride, width;
-    const int64_t *held;
-    uint8_t *changed; /* a mark of each row */
-    uint64_t n_id;
-    const int32_t *direct; /* NULL: the map is of `lines` */
-    const Line *lines;
-    uint64_t last;
-    const int32_t *directory;
-    int64_t depth;
-    float *dense;
-    int64_t n_dense;
-    int64_t kind;
-    const Rule *rule;
-    const float *corrections;
-    int64_t n_correction, n_step, most_steps;
-    uint64_t seed_bits;
-    int64_t *served, *sampled; /* numbers of requests and rows, and whether there is a sample; rows by bucket */
-    int64_t n_bucket, sample_below;
-    double update_s, lookup_s;
-    int64_t n_answered;
-    float amplitude;
-} Store;
 
 static double now_s(void)
 {
@@ -94,14 +73,6 @@ static int are_within(const int64_t *ids, int64_t n, uint64_t limit)
     return !n || most < limit;
 }
 
-static int have_slots(const int32_t *slots, int64_t n)
-{
-    int32_t all = 0;
-    for (int64_t i = 0; i < n; i++)
-        all |= slots[i];
-    return all >= 0;
-}
-
 static int64_t aligned(int64_t n_byte)
 {
     return (n_byte + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
@@ -124,55 +95,38 @@ static int is_plain(const Store *store, const Bell *bell)
 }
 
 /* served.py's ServedRows.count */
-static void count_served(Store *store, const int64_t *ids, int64_t n)
+static void count_served(Store *store, const Rows *rows)
 {
-    if (!n)
+    if (!rows->n)
         return;
-    store->served[1] += n;
+    store->served[1] += rows->n;
     const uint32_t turn = (uint32_t)++store->served[0] * 2654435769u;
     if (store->served[2] && turn >= store->sample_below)
         return;
     store->served[2] = 1;
-    for (int64_t i = 0; i < n; i++)
-        store->sampled[ids[i] & (store->n_bucket - 1)]++;
+    for (int64_t i = 0; i < rows->n; i++)
+        store->sampled[rows->ids[i] & (store->n_bucket - 1)]++;
 }
 
-static void find(const Store *store, int32_t *slots, const int64_t *ids, int64_t n)
+/* Take n steps of those for which there are step sizes; whether there are so many. */
+static int take_steps(Store *store, int64_t n)
 {
-    if (store->direct)
-        direct_find(slots, store->direct, ids, n);
-    else
-        slot_find(slots, store->lines, store->last, store->directory, store->depth, store->held, ids, n);
+    lock_counts(store);
+    const int fits = store->n_step + n <= store->most_steps;
+    store->n_step += fits ? n : 0;
+    unlock_counts(store);
+    return fits;
 }
 
-typedef struct {
-    const float *rows, *dense;
-    float *row_answer, *dense_answer;
-} Places;
-
-static void apply(Store *store, const Request *r, const Places *at, const int64_t *ids, const int32_t *slots)
+static void count(Store *store, const Rows *pushed, const Rows *pulled, const Answer *answer)
 {
-    if (r->n_push) {
-        count_served(store, ids, r->n_push);
-        store->n_step++;
-        for (int64_t i = 0; i < r->n_push; i++)
-            store->changed[slots[i]] = 1;
-        update_rows(store->kind, store->table, store->stride, slots, at->rows, r->n_push, store->width, store->rule,
-                    store->corrections, store->n_correction);
-    }
-    if (r->n_dense) {
-        store->n_step++;
-        update_dense(store->kind, store->dense, at->dense, r->n_dense, store->rule, store->corrections,
-                     store->n_correction);
-    }
-}
-
-static void look_up_rows(Store *store, const Request *r, const Places *at, const int64_t *ids, const int32_t *slots)
-{
-    count_served(store, ids, r->n_pull);
-    gather(at->row_answer, store->table, store->stride, slots, ids, r->n_pull, store->width, store->seed_bits,
-           store->amplitude);
-    memcpy(at->dense_answer, store->dense, (size_t)store->n_dense * sizeof(float));
+    lock_counts(store);
+    count_served(store, pushed);
+    count_served(store, pulled);
+    store->update_s += answer->update_s;
+    store->lookup_s += answer->lookup_s;
+    store->n_answered++;
+    unlock_counts(store);
 }
 
 static int serve_with(Store *store, Bell *bell, int64_t *ids, int32_t *slots)
@@ -186,24 +140,31 @@ static int serve_with(Store *store, Bell *bell, int64_t *ids, int32_t *slots)
         !lies_in(bell, dense_at, r->n_dense * 4) || !lies_in(bell, pull_at, r->n_pull * 8) ||
         !lies_in(bell, r->answer_at, r->n_pull * row_bytes) || !lies_in(bell, dense_answer_at, store->n_dense * 4))
         return NOT_PLAIN;
-    const Places at = {(const float *)(bell->slab + rows_at), (const float *)(bell->slab + dense_at),
-                       (float *)(bell->slab + r->answer_at), (float *)(bell->slab + dense_answer_at)};
+    const float *gradients = (const float *)(bell->slab + rows_at), *dense = (const float *)(bell->slab + dense_at);
     const double began_s = now_s();
     memcpy(ids, bell->slab + r->at, (size_t)r->n_push * 8); /* the worker could change them after the check */
     memcpy(ids + r->n_push, bell->slab + pull_at, (size_t)r->n_pull * 8);
-    if (!are_within(ids, n, store->n_id) || !is_usual(at.rows, r->n_push * store->width) ||
-        !is_usual(at.dense, r->n_dense))
+    if (!are_within(ids, n, store->n_id) || !is_usual(gradients, r->n_push * store->width) ||
+        !is_usual(dense, r->n_dense))
         return NOT_PLAIN;
-    find(store, slots, ids, n);
-    if (!have_slots(slots, r->n_push))
-        return ROWS_ARE_NEW;
-    apply(store, r, &at, ids, slots);
+    int32_t *sorted = store->locks ? slots + n : NULL, *order = store->locks ? slots + 2 * n : NULL;
+    const Rows pushed = {ids, slots, r->n_push, sorted, order};
+    const Rows pulled = {ids + r->n_push, slots + r->n_push, r->n_pull, sorted, order};
+    if (!find_or_create_rows(store, &pushed))
+        return MAP_GROWS;
+    if (!take_steps(store, !!r->n_push + !!r->n_dense))
+        return NOT_PLAIN;
+    if (r->n_push)
+        push_rows(store, &pushed, gradients);
+    if (r->n_dense)
+        push_dense(store, dense);
     const double updated_s = now_s();
-    look_up_rows(store, r, &at, ids + r->n_push, slots + r->n_push);
-    const double update_s = updated_s - began_s, lookup_s = now_s() - updated_s;
-    bell->answer = (Answer){r->epoch, r->step, r->answer_at, r->n_pull, store->width, store->n_dense, update_s, lookup_s};
-    store->update_s += update_s;
-    store->lookup_s += lookup_s;
+    find_rows(store, &pulled);
+    pull_rows(store, &pulled, (float *)(bell->slab + r->answer_at));
+    read_dense(store, (float *)(bell->slab + dense_answer_at));
+    bell->answer = (Answer){r->epoch,       r->step,        r->answer_at,         r->n_pull,
+                            store->width,   store->n_dense, updated_s - began_s,  now_s() - updated_s};
+    count(store, &pushed, &pulled, &bell->answer);
     return ANSWERED;
 }
 
@@ -224,18 +185,17 @@ void serve_one(Store *store, Bell *bell)
         ring(bell);
         return;
     }
-    if (!is_plain(store, bell) || store->n_step + 2 > store->most_steps)
+    if (!is_plain(store, bell))
         return;
     const size_t n = (size_t)(r->n_push + r->n_pull) + 1;
     int64_t *ids = malloc(n * sizeof *ids);
-    int32_t *slots = malloc(n * sizeof *slots);
+    int32_t *slots = malloc((store->locks ? 3 : 1) * n * sizeof *slots);
     if (ids && slots)
         bell->pending = serve_with(store, bell, ids, slots);
     free(ids);
     free(slots);
     if (bell->pending == ANSWERED) {
         bell->step = r->step;
-        store->n_answered++;
         ring(bell);
     }
 }
@@ -250,24 +210,122 @@ static int read_request(Bell *bell)
     return 0;
 }
 
-/* Serve plain requests for at most `timeout_s`, until another one waits for Python or one of the last `n_other`
- * descriptors is ready. `fds` has room for both kinds; its last ones are filled in. */
-void serve(Store *store, Bell *const *bells, int64_t n_bell, struct pollfd *fds, int64_t n_other, double timeout_s)
+/* ---- one thread or several ---- */
+
+typedef struct {
+    Store *store;
+    Bell *const *bells;
+    int64_t n_bell;
+    int is_over, over[2]; /* whether all threads are to end, and a pipe that is readable then */
+    int64_t n_helper, most_helpers;
+    pthread_t helpers[MOST_HELPERS];
+    Locks locks;
+} Team;
+
+static int is_over(const Team *team)
+{
+    return __atomic_load_n(&team->is_over, __ATOMIC_RELAXED);
+}
+
+static void end(Team *team)
+{
+    if (!__atomic_exchange_n(&team->is_over, 1, __ATOMIC_RELAXED) && team->n_helper && write(team->over[1], "", 1) < 0)
+        return; /* never: it has room for a byte */
+}
+
+/* Wait for bells that no other thread is at, and for others that follow in `fds`; how many are ready. */
+static int wait_for(const Team *team, struct pollfd *fds, int64_t n_other, int timeout_ms)
+{
+    for (int64_t i = 0; i < team->n_bell; i++) {
+        const int is_held = __atomic_load_n(&team->bells[i]->is_held, __ATOMIC_RELAXED) != 0;
+        fds[i] = (struct pollfd){is_held ? -1 : team->bells[i]->ask, POLLIN, 0};
+    }
+    fds[team->n_bell] = (struct pollfd){team->over[0], POLLIN, 0};
+    return poll(fds, (nfds_t)(team->n_bell + 1 + n_other), timeout_ms);
+}
+
+/* Serve the requests that were seen, but for those that another thread has taken. */
+static void serve_ready(Team *team, const struct pollfd *fds)
+{
+    for (int64_t i = 0; i < team->n_bell; i++) {
+        Bell *bell = team->bells[i];
+        if (!fds[i].revents || __atomic_exchange_n(&bell->is_held, 1, __ATOMIC_ACQUIRE))
+            continue;
+        if (bell->pending == ANSWERED && read_request(bell))
+            serve_one(team->store, bell);
+        if (bell->pending != ANSWERED)
+            end(team);
+        __atomic_store_n(&bell->is_held, 0, __ATOMIC_RELEASE);
+    }
+}
+
+static void *help(void *of)
+{
+    Team *team = of;
+    struct pollfd *fds = malloc(((size_t)team->n_bell + 1) * sizeof *fds);
+    while (fds && !is_over(team))
+        if (wait_for(team, fds, 0, -1) > 0)
+            serve_ready(team, fds);
+    free(fds);
+    return NULL;
+}
+
+/* Start another thread; it gets no signals, as Python handles them. Where none is to be had, fewer serve. */
+static void start_helper(Team *team)
+{
+    sigset_t all, before;
+    if (team->over[0] < 0 && pipe(team->over)) {
+        team->most_helpers = 0;
+        return;
+    }
+    if (!team->store->locks) {
+        init_locks(&team->locks);
+        team->store->locks = &team->locks;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(team->helpers + team->n_helper, NULL, help, team))
+        team->most_helpers = team->n_helper;
+    else
+        team->n_helper++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Let a thread help with each request but one. */
+static void find_help(Team *team, const struct pollfd *fds)
+{
+    int64_t n_ready = 0;
+    for (int64_t i = 0; i < team->n_bell; i++)
+        n_ready += fds[i].revents != 0;
+    while (team->n_helper < n_ready - 1 && team->n_helper < team->most_helpers)
+        start_helper(team);
+}
+
+/* Serve plain requests for at most `timeout_s` with at most `n_thread` threads, until another request waits for
+ * Python or one of the last `n_other` descriptors is ready. `fds` has room for both kinds and one between them;
+ * its last ones are filled in. */
+void serve(Store *store, Bell *const *bells, int64_t n_bell, struct pollfd *fds, int64_t n_other, double timeout_s,
+           int64_t n_thread)
 {
     const double until_s = now_s() + timeout_s;
-    for (int64_t i = 0; i < n_bell; i++)
-        fds[i] = (struct pollfd){bells[i]->ask, POLLIN, 0};
-    for (int is_over = 0; !is_over;) {
+    Team team = {.store = store, .bells = bells, .n_bell = n_bell, .over = {-1, -1}};
+    team.most_helpers = n_thread - 1 < MOST_HELPERS ? n_thread - 1 : MOST_HELPERS;
+    while (!is_over(&team)) {
         const double left_s = until_s - now_s();
-        is_over = left_s <= 0;
-        if (poll(fds, (nfds_t)(n_bell + n_other), is_over ? 0 : (int)(left_s * 1e3) + 1) <= 0)
+        if (left_s <= 0)
+            end(&team);
+        if (wait_for(&team, fds, n_other, left_s <= 0 ? 0 : (int)(left_s * 1e3) + 1) <= 0)
             continue;
-        for (int64_t i = 0; i < n_bell; i++) {
-            if (fds[i].revents && read_request(bells[i]))
-                serve_one(store, bells[i]);
-            is_over |= bells[i]->pending != ANSWERED;
-        }
-        for (int64_t i = n_bell; i < n_bell + n_other; i++)
-            is_over |= fds[i].revents != 0;
+        if (!is_over(&team))
+            find_help(&team, fds);
+        serve_ready(&team, fds);
+        for (int64_t i = n_bell + 1; i < n_bell + 1 + n_other; i++)
+            if (fds[i].revents)
+                end(&team);
     }
+    for (int64_t i = 0; i < team.n_helper; i++)
+        pthread_join(team.helpers[i], NULL);
+    store->locks = NULL;
+    for (int i = 0; i < 2 && team.over[i] >= 0; i++)
+        close(team.over[i]);
 }

@@ -116,12 +116,19 @@ class RowTable:
         return self._map.find(ids, self.ids)
 
     def describe(self, parameters: Parameters) -> None:
-        """Say where rows lie; until the next one is created or removed."""
+        """Say where rows lie, and how many there may be, until one is created or removed."""
         parameters.table, parameters.held = self.table.ctypes.data, self.ids.ctypes.data
-        parameters.changed = self._changed.array.ctypes.data
+        parameters.changed, parameters.marked = self._changed.array.ctypes.data, self.marked.ctypes.data
+        parameters.n_row, parameters.n_held = self.n, self.n_held.ctypes.data
+        parameters.most_rows = min(_MOST_ROWS, *(len(part.array) for part in self._parts))
         parameters.stride, parameters.width = self.table.shape[1], self.width
         parameters.n_id, parameters.seed_bits = self._limit, seed_bits(self._seed)
         self._map.describe(parameters)
+
+    def take_over(self, n: int) -> None:
+        """Note that a kernel has created rows; there are `n` now."""
+        self.n = n
+        self._reach(n)
 
     @property
     def _limit(self) -> int:
@@ -241,8 +248,7 @@ class RowTable:
 
     def _create(self, ids: Ids, *, fill: bool) -> Slots:
         start, stop = self.n, self.n + len(ids)
-        for part in self._parts:
-            part.reach(stop)
+        self._reach(stop)
         if fill:
             self.table[start:stop, : self.width] = self._kernel.initial_rows(ids, self.width, self._seed)
             self.table[start:stop, self.width :] = self._first_state
@@ -252,6 +258,10 @@ class RowTable:
         self.n = stop
         self.n_held += bucket_counts(ids)
         return np.arange(start, stop, dtype=np.int32)
+
+    def _reach(self, n: int) -> None:
+        for part in self._parts:
+            part.reach(n)
 
     @property
     def _parts(self) -> tuple[Reserved[Any], ...]:

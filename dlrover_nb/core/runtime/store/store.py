@@ -161,6 +161,7 @@ class ParameterStore:
     def settle(self, server: PlainServer) -> None:
         """Take over what was served."""
         self._rates.made_steps(server.parameters.n_step)
+        self._rows.take_over(server.parameters.n_row)
 
     def create_rows(self, ids: Ids) -> None:
         """Create those of distinct rows that are new."""

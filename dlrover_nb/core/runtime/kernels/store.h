@@ -1,0 +1,63 @@
+/* A store that serves plain requests: `Parameters` of requests.py. */
+#ifndef DLROVER_NB_STORE_H
+#define DLROVER_NB_STORE_H
+#include <pthread.h>
+
+#include "kernel.h"
+
+enum { STRIPES = 64 }; /* a power of two */
+
+/* What threads that serve at the same time hold, never two of them at once. Rows belong to a stripe by their
+ * slot, dense parameters by where they lie. */
+typedef struct {
+    pthread_rwlock_t map; /* and the number of rows */
+    pthread_mutex_t rows[STRIPES], dense[STRIPES], counts;
+} Locks;
+
+typedef struct {
+    int64_t epoch;
+    float *table;
+    int64_t stride, width;
+    int64_t *held;             /* the id of each row */
+    uint8_t *changed, *marked; /* marks of each row */
+    int64_t n_row, most_rows, *n_held; /* rows, how many there may be, and of each bucket */
+    uint64_t n_id;
+    int32_t *direct; /* NULL: the map is of `lines` */
+    Line *lines;
+    uint64_t last;
+    const int32_t *directory;
+    int64_t depth, *n_in_piece, n_piece;
+    int64_t early, most_in_piece; /* rows of a piece from which the map may split it, and must */
+    float *dense;
+    int64_t n_dense;
+    int64_t kind;
+    const Rule *rule;
+    const float *corrections;
+    int64_t n_correction, n_step, most_steps;
+    uint64_t seed_bits;
+    int64_t *served, *sampled; /* numbers of requests and rows, and whether there is a sample; rows by bucket */
+    int64_t n_bucket, sample_below;
+    double update_s, lookup_s;
+    int64_t n_answered;
+    float amplitude, first_state;
+    Locks *locks; /* NULL: one thread serves */
+} Store;
+
+/* Distinct rows of a request: their ids, slots, and gradients or room for values. */
+typedef struct {
+    const int64_t *ids;
+    int32_t *slots;
+    int64_t n;
+    int32_t *sorted, *order; /* room for slots by stripe, and where each was; NULL: one thread serves */
+} Rows;
+
+void init_locks(Locks *locks);
+void lock_counts(Store *store);
+void unlock_counts(Store *store);
+void find_rows(Store *store, const Rows *rows);
+int find_or_create_rows(Store *store, const Rows *rows);
+void push_rows(Store *store, const Rows *rows, const float *gradients);
+void pull_rows(Store *store, const Rows *rows, float *out);
+void push_dense(Store *store, const float *gradient);
+void read_dense(Store *store, float *out);
+#endif
