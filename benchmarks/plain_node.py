@@ -31,7 +31,7 @@ class Unsealed:
 
 def unseal() -> None:
     """Let this process encrypt nothing."""
-    sealed.Seal = Unsealed  # type: ignore[assignment,misc]  # that is the point
+    sealed.SEALS = dict.fromkeys(sealed.SEALS, Unsealed)  # type: ignore[arg-type]  # that is the point
 
 
 if __name__ == "__main__":

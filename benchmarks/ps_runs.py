@@ -35,6 +35,7 @@ from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, Num
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.messages import Train
 from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.packing import PLAIN, Encryption, ExchangeSpec
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Run:
     max_steps: int | None = None
     initial: tuple[PartSource, ...] = ()
     n_thread: int = 1
-    carrier: str = "slab"  # or frames, tcp, tcp_plain, tcp_curve
+    carrier: str = "slab"  # or frames, tcp, tcp_trusted, tcp_plain, tcp_curve
 
     @property
     def bucket_owner(self) -> tuple[int, ...]:
@@ -200,10 +201,12 @@ def feature_spec() -> FeatureSpec:
 
 
 def server_config(index: int, run: Run, folder: Path, endpoint: str, keys: JobKeys) -> NodeConfig:
+    exchange = ExchangeSpec(encryption=Encryption.NONE) if run.carrier == "tcp_trusted" else PLAIN
+    model = model_spec(run.model)
     return NodeConfig(
         node=f"ps-{index}",
         role=Role.PS,
-        spec=JobSpec(name="benchmark", model=model_spec(run.model), heartbeat_timeout_s=600),
+        spec=JobSpec(name="benchmark", model=model, heartbeat_timeout_s=600, exchange=exchange),
         features=feature_spec(),
         cpu=os.cpu_count() or 1,
         memory_mib=8192,

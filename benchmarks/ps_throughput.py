@@ -5,8 +5,9 @@ memory, no messages: the limit), one process without any communication, a parame
 (`torch_rpc.py`, one PS), and TensorFlow's parameter servers (where `--venv-tf` names its environment). Ours
 is measured by the peers' own training loop on their own torch modules (`--own-model`: on ours), which calls
 real PS processes through our client, once through shared memory and once through messages (`frames`); no CPU
-limits. With `--tcp` messages also go over TCP as between hosts: in sealed sessions (`tcp`), in such that do
-not encrypt (`tcp_plain`, which no job does), and under CURVE (`tcp_curve`). All take turns within one run.
+limits. With `--tcp` messages also go over TCP as between hosts: in sealed sessions (`tcp`), in such that
+authenticate only (`tcp_trusted`), in such that do neither (`tcp_plain`, which no job does), and under CURVE
+(`tcp_curve`). All take turns within one run.
 The results are medians of the ratios within a round, and CPU milliseconds per step (all processes).
 
 Hogwild and the single process multiply with the same library as ours (`limit_site`), so they stay the limit.
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE.parent.parent / "shared" / "peers"
-TCP = ("tcp", "tcp_plain", "tcp_curve")
+TCP = ("tcp", "tcp_trusted", "tcp_plain", "tcp_curve")
 EXACT_STEPS = {"wide_deep": 150, "dcnv2": 40, "xdeepfm": 20}
 NOT_MEASURED = "not measured"
 # Each step of xDeepFM in torch allocates new large tensors: page faults double the time of the peers. Ours

@@ -315,7 +315,8 @@ class SubmittedView(Shown):
         lines = (f"{self.spec.plan}; mode {self.spec.mode}", self._bounds, self.follow)
         taken = () if self.schema is None else schema_blocks(self.schema)
         paragraphs = (*(Paragraph(line) for line in lines if line), *self._deadline())
-        return View(f"Submitted {self.spec.name}", (*paragraphs, *taken))
+        readable = [Paragraph(text, Tone.WARNING) for text in [self.spec.exchange.warning] if text]
+        return View(f"Submitted {self.spec.name}", (*paragraphs, *readable, *taken))
 
     def tables(self) -> Tables:
         """Return it as data."""

@@ -13,9 +13,11 @@ from cluster_double import MemoryCluster
 
 from dlrover_nb.api import Cluster
 from dlrover_nb.api.submission import job_of, settings_of
+from dlrover_nb.api.views import SubmittedView
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.start_from import StartFrom
 from dlrover_nb.magics.verbs.start import SUBMIT_FLAGS
 
@@ -179,3 +181,10 @@ def test_a_start_is_a_run_by_its_name_alone_and_overrides_that_of_a_file(tmp_pat
     file.write_text("name: next\nstart_from: daily\n")
     given = [("start_from.source", "weekly"), ("start_from.rows", True)]
     assert job_of(file, given).start_from == StartFrom("weekly", rows=True)
+
+
+def test_a_submit_warns_of_a_network_that_may_read_what_it_carries() -> None:
+    trusted = JobSpec("one", exchange=ExchangeSpec(encryption=Encryption.NONE))
+    text = " ".join(str(SubmittedView(trusted)).split())
+    assert "whoever can read the network between hosts can read gradients" in text
+    assert "network" not in str(SubmittedView(JobSpec("one")))

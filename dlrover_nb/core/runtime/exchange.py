@@ -36,7 +36,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.packing import Precision  # noqa: TC001 - read when messages are decoded
+from dlrover_nb.core.structs.packing import Encryption, Precision
 
 NO_SLAB = -1
 
@@ -243,12 +243,16 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """PS to node, over CURVE: a session, the port that carries it, its password, and its key in base64."""
+    """PS to node, over CURVE: a session, the port that carries it, its password, and its key in base64.
+
+    `encryption` says what the key is used for.
+    """
 
     endpoint: str
     password: str
     session: str
     key: str
+    encryption: Encryption = Encryption.AES_GCM
 
     def __repr__(self) -> str:
         return f"SessionOpened(endpoint={self.endpoint!r}, session={self.session!r}, key=...)"

@@ -24,9 +24,10 @@ from dlrover_nb.core.runtime.limits import MOST_USED, thread_count
 from dlrover_nb.core.runtime.load_window import LoadWindow
 from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.ps_migration import PsMigration
+from dlrover_nb.core.runtime.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
-from dlrover_nb.core.runtime.sockets import JobKeys, bind_router, is_between_hosts
+from dlrover_nb.core.runtime.sockets import JobKeys, bind_router
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.cut import NOT_FINITE
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.flash import PersistFailed
-    from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.sockets import Context
     from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
     from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
@@ -98,7 +98,7 @@ class ParameterServer:
         self._keys = keys = JobKeys(config.public_key, config.secret_key)
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
-        self._sealed = _sealed_router(context, config.listen) if is_between_hosts(self.endpoint) else None
+        self._sealed = sealed_router(context, config, self.endpoint)
         self._slabs = AttachedSlabs(SlabPlace(run_name(job, config.folder)))
         self._serving = Serving(
             self._router, accounting, config.node, config.spec, self._slabs, sealed=self._sealed
@@ -362,12 +362,6 @@ class ParameterServer:
                     self._end_copied(save, saved, result.memory)
             elif (written := self._files.pop(result.number, None)) is not None:
                 self._agent.send(_outcome(written, result))
-
-
-def _sealed_router(context: Context, listen: str) -> SealedRouter:
-    from dlrover_nb.core.runtime.sealed import SealedRouter  # noqa: PLC0415 - one host needs no cipher
-
-    return SealedRouter(context, listen)
 
 
 def _outcome(saved: Saved, result: Persisted | PersistFailed) -> Saved:

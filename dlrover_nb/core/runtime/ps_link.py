@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import zmq
 
@@ -22,13 +22,13 @@ from dlrover_nb.core.runtime.slab import OfferedSlab
 from dlrover_nb.core.runtime.slab.bell import read_answer, rung_request
 from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer, connect_plain_dealer, is_between_hosts
 from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.structs.packing import Encryption
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.exchange import Exchange
     from dlrover_nb.core.runtime.sealed import Seal
     from dlrover_nb.core.runtime.slab import SlabPlace
@@ -39,6 +39,18 @@ if TYPE_CHECKING:
 Asked: TypeAlias = "list[Any] | bytes"  # frames of a message, or what is rung
 
 _log = logging.getLogger(__name__)
+
+_CARRIERS = {Encryption.AES_GCM: "TCP with AES-GCM", Encryption.NONE: "TCP, authenticated and not encrypted"}
+
+
+class Watcher(Protocol):
+    """Polls sockets, as an agent does."""
+
+    def watch(self, socket: Socket | int) -> None:
+        """Poll a socket, or a descriptor, from now on."""
+
+    def unwatch(self, socket: Socket | int) -> None:
+        """Undo `watch`."""
 
 
 class PsLink:
@@ -68,7 +80,7 @@ class PsLink:
         *,
         identity: str,
         keys: JobKeys,
-        agent: Agent,
+        agent: Watcher,
         slabs: SlabPlace | None = None,
         number: int = 0,
     ) -> None:
@@ -76,6 +88,7 @@ class PsLink:
         self._context, self._agent = context, agent
         self._socket = connect_dealer(context, endpoint, identity, keys)
         self._sealed: tuple[Seal, Socket] | None = None
+        self._encryption = Encryption.AES_GCM  # of its session
         self._bell: WorkersBell | None = None
         agent.watch(self._socket)
         self.is_between_hosts = is_between_hosts(endpoint)
@@ -98,7 +111,7 @@ class PsLink:
         if self.slab.is_used:
             return "shared memory"
         if self.is_between_hosts:
-            return "TCP with AES-GCM" if self.is_sealed else "TCP with CURVE"
+            return _CARRIERS[self._encryption] if self.is_sealed else "TCP with CURVE"
         return "unix socket"
 
     def share(self, arrays: Sequence[NDArray[Any]], answer_bytes: int | None) -> tuple[Parts, int]:
@@ -197,7 +210,7 @@ class PsLink:
 
         self.unseal()
         socket = connect_plain_dealer(self._context, opened.endpoint, opened.session, opened.password)
-        self._sealed = seal_of_worker(opened), socket
+        self._sealed, self._encryption = (seal_of_worker(opened), socket), opened.encryption
         self._agent.watch(socket)
 
 

@@ -1,8 +1,12 @@
-"""Sealed connections: what workers and PS of different hosts exchange, encrypted by AES-256-GCM.
+"""Sealed connections: what nodes of different hosts exchange, encrypted by AES-256-GCM.
 
 CURVE encrypts with XSalsa20, which no processor has instructions for: 3.3 of the 5.2 ms of an exchange over
 TCP. AES-GCM of OpenSSL takes a small part of that where a processor has AES instructions, as those of servers
 do. ZeroMQ offers no other cipher, so messages are sealed here and sent over a second, plain connection.
+
+On a network that the job declares to be trusted (`exchange: {encryption: none}`) a session authenticates its
+messages and encrypts none (`Mark`). To send without a check of each message was rejected: whoever can write
+to that network could then change parameters.
 
 Nothing about who may talk changes. A worker asks for a session over its CURVE connection (`OpenSession`), so
 only holders of the job's key get one, and the keys of a session are as secret as what CURVE carries, also
@@ -30,16 +34,19 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import SessionOpened
 from dlrover_nb.core.runtime.sockets import bind_plain_router
 from dlrover_nb.core.runtime.wire import MAX_FRAMES
+from dlrover_nb.core.structs.packing import Encryption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dlrover_nb.core.runtime.sockets import Context
 
 _KEY_BITS = 256
 _TO_PS, _TO_WORKER = 1, 2  # directions
 _NUMBER = struct.Struct("<Q")
-_NONCE = struct.Struct("<BxHQ")  # direction, place of the frame, number of the message: 12 bytes
+_NONCE = struct.Struct("<BBHQ")  # direction, number of frames, place of the frame, number of the message
+_TAG_BYTES = 16  # of AES-GCM
+_IN_PLACE = hasattr(AESGCM, "decrypt_into")  # older releases of `cryptography` lack it
 
 
 class Seal:
@@ -53,22 +60,21 @@ class Seal:
         The directions.
     """
 
+    n_tag_byte = 0  # of each frame, beside the number of a message
+
     def __init__(self, key: bytes, *, sends: int, receives: int) -> None:
         self._cipher, self._sends, self._receives = AESGCM(key), sends, receives
         self._n_sealed = self._last_opened = 0
 
-    def seal(self, frames: Sequence[Any]) -> list[bytes]:
+    def seal(self, frames: Sequence[Any]) -> list[Any]:
         """Return a message's number and its frames, encrypted."""
         self._n_sealed += 1
-        number, beside = self._n_sealed, bytes([len(frames)])
-        sealed = (
-            self._cipher.encrypt(_NONCE.pack(self._sends, at, number), frame, beside)
-            for at, frame in enumerate(frames)
-        )
-        return [_NUMBER.pack(number), *sealed]
+        nonces = _nonces(self._sends, self._n_sealed, len(frames))
+        tags, sealed = self._close(nonces, frames)
+        return [_NUMBER.pack(self._n_sealed) + tags, *sealed]
 
-    def open(self, message: Sequence[Any]) -> list[bytes]:
-        """Return the frames of a message that the other end has sealed.
+    def open(self, message: Sequence[Any]) -> list[Any]:
+        """Return the frames of a message that the other end has sealed, which may lie in the same memory.
 
         Raises
         ------
@@ -76,25 +82,59 @@ class Seal:
             When it was not, or was changed, or is not newer than all before.
         """
         head, *sealed = (memoryview(getattr(frame, "buffer", frame)) for frame in message or (b"",))
-        if not 1 <= len(sealed) <= MAX_FRAMES or head.nbytes != _NUMBER.size:
+        expected = _NUMBER.size + self.n_tag_byte * len(sealed)
+        if not 1 <= len(sealed) <= MAX_FRAMES or head.nbytes != expected:
             raise WireError(
                 f"expected a number and 1 to {MAX_FRAMES} sealed frames, got {len(message)} frames"
             )
-        (number,) = _NUMBER.unpack(head)
+        (number,) = _NUMBER.unpack_from(head)
         if number <= self._last_opened:
             raise WireError(
                 f"expected a message after number {self._last_opened}, got {number}: a repetition"
             )
-        beside = bytes([len(sealed)])
+        nonces = _nonces(self._receives, number, len(sealed))
         try:
-            frames = [
-                self._cipher.decrypt(_NONCE.pack(self._receives, at, number), frame, beside)
-                for at, frame in enumerate(sealed)
-            ]
+            frames = self._read(nonces, head[_NUMBER.size :], sealed)
         except (InvalidTag, ValueError) as error:
             raise WireError("a message is not of this session, or was changed on its way") from error
         self._last_opened = number
         return frames
+
+    def _close(self, nonces: Iterable[bytes], frames: Sequence[Any]) -> tuple[bytes, list[Any]]:
+        """Return tags that stand apart, and the frames as they are sent."""
+        return b"", [self._cipher.encrypt(*each, None) for each in zip(nonces, frames, strict=True)]
+
+    def _read(self, nonces: Iterable[bytes], _tags: memoryview, sealed: list[memoryview]) -> list[Any]:
+        return [self._decrypted(*each) for each in zip(nonces, sealed, strict=True)]
+
+    def _decrypted(self, nonce: bytes, frame: memoryview) -> Any:  # noqa: ANN401 - bytes or memory of the frame
+        """Decrypt in place where the memory may be written, as that of ZeroMQ's messages may."""
+        if frame.readonly or not _IN_PLACE:
+            return self._cipher.decrypt(nonce, frame, None)
+        plain = frame[:-_TAG_BYTES]
+        self._cipher.decrypt_into(nonce, frame, None, plain)
+        return plain
+
+
+class Mark(Seal):
+    """Authenticates messages in the same way, and leaves them readable: GMAC, which is AES-GCM of no text.
+
+    The tags of its frames follow the number of a message, and frames are sent and read where they lie.
+    """
+
+    n_tag_byte = _TAG_BYTES
+
+    def _close(self, nonces: Iterable[bytes], frames: Sequence[Any]) -> tuple[bytes, list[Any]]:
+        each = zip(nonces, frames, strict=True)
+        return b"".join(self._cipher.encrypt(nonce, b"", frame) for nonce, frame in each), list(frames)
+
+    def _read(self, nonces: Iterable[bytes], tags: memoryview, sealed: list[memoryview]) -> list[Any]:
+        for at, (nonce, frame) in enumerate(zip(nonces, sealed, strict=True)):
+            self._cipher.decrypt(nonce, tags[at * _TAG_BYTES : (at + 1) * _TAG_BYTES], frame)
+        return list(sealed)
+
+
+SEALS: Mapping[Encryption, type[Seal]] = {Encryption.AES_GCM: Seal, Encryption.NONE: Mark}
 
 
 class SealedRouter:
@@ -106,6 +146,8 @@ class SealedRouter:
         Of the socket.
     listen
         ``tcp://ADDRESS``, as of the router beside it.
+    encryption
+        Of its sessions.
 
     Attributes
     ----------
@@ -113,7 +155,8 @@ class SealedRouter:
         To be polled; `receive` reads it.
     """
 
-    def __init__(self, context: Context, listen: str) -> None:
+    def __init__(self, context: Context, listen: str, encryption: Encryption = Encryption.AES_GCM) -> None:
+        self._encryption = encryption
         self._password = secrets.token_hex(16)
         self.socket, self._endpoint = bind_plain_router(context, listen, self._password)
         self._sessions: dict[bytes, tuple[bytes, Seal]] = {}  # (peer, seal) of each name
@@ -132,8 +175,10 @@ class SealedRouter:
         }
         self.answer_in_clear(peer)
         session, key = secrets.token_hex(16), AESGCM.generate_key(_KEY_BITS)
-        self._sessions[session.encode()] = peer, Seal(key, sends=_TO_WORKER, receives=_TO_PS)
-        return SessionOpened(self._endpoint, self._password, session, b64encode(key).decode())
+        seal = SEALS[self._encryption](key, sends=_TO_WORKER, receives=_TO_PS)
+        self._sessions[session.encode()] = peer, seal
+        key_text = b64encode(key).decode()
+        return SessionOpened(self._endpoint, self._password, session, key_text, self._encryption)
 
     def unseal(self, session: bytes, message: Sequence[Any]) -> tuple[bytes, list[bytes]]:
         """Return the peer and the frames of a message; answers to this peer are sealed from now on.
@@ -170,7 +215,12 @@ class SealedRouter:
 
 def seal_of_worker(opened: SessionOpened) -> Seal:
     """Return the worker's end of a session."""
-    return Seal(b64decode(opened.key), sends=_TO_PS, receives=_TO_WORKER)
+    return SEALS[opened.encryption](b64decode(opened.key), sends=_TO_PS, receives=_TO_WORKER)
+
+
+def _nonces(direction: int, number: int, n_frame: int) -> Iterator[bytes]:
+    """Return the nonce of each frame of a message: no two of a session are alike."""
+    return (_NONCE.pack(direction, n_frame, at, number) for at in range(n_frame))
 
 
 def _owner(peer: bytes) -> bytes:

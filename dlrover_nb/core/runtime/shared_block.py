@@ -63,5 +63,6 @@ def aligned(n_byte: int) -> int:
 
 def carried_bytes(asked: list[Any] | bytes, arrays: Iterable[NDArray[Any] | SharedArray]) -> int:
     """Return how many bytes a request holds, as frames or as it is rung, and the arrays wherever they lie."""
-    head = asked if isinstance(asked, bytes) else asked[0]
-    return len(head) + sum(array.nbytes for array in arrays)
+    frames = [asked] if isinstance(asked, bytes) else asked
+    n_shared = sum(array.nbytes for array in arrays if isinstance(array, SharedArray))
+    return n_shared + sum(memoryview(frame).nbytes for frame in frames)

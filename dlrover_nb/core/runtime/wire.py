@@ -1,9 +1,12 @@
 """Frames: how records and arrays travel between the processes of a job, through the sockets of `sockets`.
 
 A message is a list of frames. The first holds a magic number, the version of this format, the headers of the
-arrays and the record; each further frame is the memory of one array, sent and read without a copy. `decode`
-returns only records of the closed unions and the listed array types: nothing in a message is ever executed,
-so there is no pickle here.
+arrays and the record; each further frame is the memory of one array, sent and read without a copy. A small
+array lies in the first frame, between headers and record, at a multiple of 8 bytes: a frame of its own costs
+more than its copy, in Python and in ZeroMQ at both ends, and one more seal (`sealed`).
+
+`decode` returns only records of the closed unions and the listed array types: nothing in a message is ever
+executed, so there is no pickle here.
 
 An array may lie in memory that both ends map instead (`SharedBlock`): it has no frame then, and its header
 says where it lies. Each place is checked against the memory. Integers, which become addresses, are copied
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -51,7 +54,11 @@ _DTYPES = tuple(np.dtype(name) for name in ("<f4", "<f8", "<i4", "<i8", "|u1", "
 _CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _MAX_DIMENSIONS = 4
 _SHARED = 0x80  # added to the type of an array in shared memory
+_ALIGNMENT = 8  # of arrays in the first frame
+_INLINE = 0x40  # and to that of one in the first frame
+INLINE_BYTES = 16 << 10  # a larger array has a frame; pyzmq copies less than 64 KiB anyway
 _PLACE = struct.Struct("<IQ")  # number of the block, offset
+_Header: TypeAlias = tuple[int, tuple[int, ...], tuple[int, int]]  # type, shape, place in shared memory
 _RECORDS: Tagged[Any] = Tagged(
     FromNode,
     LinesWritten,
@@ -72,25 +79,33 @@ _RECORDS: Tagged[Any] = Tagged(
 def encode(message: object, arrays: Iterable[NDArray[Any] | SharedArray] = ()) -> list[Any]:
     """Return the frames of a record and the arrays beside it.
 
-    Arrays are not copied: with ``send_multipart(frames, copy=False)`` their memory must not change until
-    the answer has arrived.
+    Larger arrays are not copied: with ``send_multipart(frames, copy=False)`` their memory must not change
+    until the answer has arrived.
 
     Raises
     ------
     WireError
         When an array's type is not one of the wire's, or it is too large.
     """
-    headers, frames = [], []
+    headers: list[bytes] = []
+    frames: list[memoryview | bytes] = []
+    inline: list[memoryview | bytes] = []
     for array in arrays:
         if isinstance(array, SharedArray):
             headers.append(_array_header(array.array, _SHARED) + _PLACE.pack(array.number, array.offset))
         else:
             part = np.asarray(array, order="C")
-            headers.append(_array_header(part))
-            frames.append(_memory(part))
+            is_small = part.nbytes <= INLINE_BYTES
+            headers.append(_array_header(part, _INLINE if is_small else 0))
+            (inline if is_small else frames).append(_memory(part))
     if len(headers) >= MAX_FRAMES:
         raise WireError(f"a message holds at most {MAX_FRAMES - 1} arrays, got {len(headers)}")
-    first = b"".join((_HEAD.pack(_MARK, _VERSION, len(headers)), *headers, _RECORDS.pack(message)))
+    parts: list[memoryview | bytes] = [b"".join((_HEAD.pack(_MARK, _VERSION, len(headers)), *headers))]
+    at = len(parts[0])
+    for each in inline:
+        parts += bytes(_padded(at) - at), each
+        at = _padded(at) + len(each)
+    first = b"".join((*parts, _RECORDS.pack(message)))
     if len(first) > MAX_HEAD_BYTES:
         raise WireError(f"a record has at most {MAX_HEAD_BYTES >> 10} KiB, got {len(first) >> 10}")
     return [first, *frames]
@@ -132,13 +147,16 @@ def _decode(frames: list[memoryview], shared: SharedBlock | None) -> tuple[Any, 
             f"expected version {_VERSION} of the wire, got version {version}; run one release on all nodes"
         )
     arrays: list[NDArray[Any]] = []
-    at, unread = _HEAD.size, iter(frames[1:])
-    for _ in range(min(n_array, MAX_FRAMES)):
-        code, shape, at = _read_array_header(frames[0], at)
+    headers, at = _read_array_headers(frames[0], min(n_array, MAX_FRAMES))
+    unread = iter(frames[1:])
+    for code, shape, place in headers:
         if code & _SHARED:
-            number, offset = _PLACE.unpack_from(frames[0], at)
-            at += _PLACE.size
-            arrays.append(_shared(shared, number, offset, dtype=_dtype(code & ~_SHARED), shape=shape))
+            arrays.append(_shared(shared, *place, dtype=_dtype(code & ~_SHARED), shape=shape))
+        elif code & _INLINE:
+            dtype = _dtype(code & ~_INLINE)
+            begin = _padded(at)
+            at = begin + math.prod(shape) * dtype.itemsize
+            arrays.append(_array(frames[0][begin:at], dtype, shape))
         elif (frame := next(unread, None)) is not None:
             arrays.append(_array(frame, _dtype(code), shape))
     n_unread = len(list(unread))
@@ -155,6 +173,19 @@ def _array_header(array: NDArray[Any], mark: int = 0) -> bytes:
             f"and <= {MAX_FRAME_BYTES >> 20} MiB, got {array.dtype} {array.shape}; use more PS"
         )
     return _ARRAY.pack(code | mark, array.ndim) + struct.pack(f"<{array.ndim}Q", *array.shape)
+
+
+def _read_array_headers(head: memoryview, n: int) -> tuple[list[_Header], int]:
+    """Return the headers of arrays, and where what follows them begins."""
+    headers, at = [], _HEAD.size
+    for _ in range(n):
+        code, shape, at = _read_array_header(head, at)
+        place = (0, 0)
+        if code & _SHARED:
+            place = _PLACE.unpack_from(head, at)
+            at += _PLACE.size
+        headers.append((code, shape, place))
+    return headers, at
 
 
 def _read_array_header(head: memoryview, at: int) -> tuple[int, tuple[int, ...], int]:
@@ -189,6 +220,10 @@ def _array(frame: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> N
     if not frame.nbytes:
         return np.empty(shape, dtype)  # numpy reads no empty buffers
     return np.frombuffer(frame, dtype).reshape(shape)
+
+
+def _padded(n_byte: int) -> int:
+    return -(-n_byte // _ALIGNMENT) * _ALIGNMENT
 
 
 def _memory(array: NDArray[Any]) -> memoryview | bytes:

@@ -1,4 +1,4 @@
-"""How gradients and parameters are written for the way to another host: fewer bytes for less precision."""
+"""What gradients and parameters are on the way to another host: how precise, and who can read them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ class Precision(StrEnum):
     FLOAT16 = "float16"  # 11 bits of precision; arrays are scaled into its range
 
 
+class Encryption(StrEnum):
+    """What protects messages between hosts; where it is `NONE`, they are authenticated all the same."""
+
+    AES_GCM = "aes-gcm"
+    NONE = "none"  # on a trusted network: it may read them
+
+
 @dataclass(frozen=True, slots=True)
 class ExchangeSpec:
     """What a job's exchanges between hosts carry; on one host all is float32.
@@ -29,11 +36,15 @@ class ExchangeSpec:
         Of rows and of their gradients.
     dense_every
         Dense gradients of so many batches travel as their sum, and dense parameters come with it.
+    encryption
+        Of gradients, parameters, moves and copies of checkpoints between hosts. Messages to and from the
+        master are always encrypted.
     """
 
     dense: Precision = Precision.FLOAT32
     rows: Precision = Precision.FLOAT32
     dense_every: int = 1
+    encryption: Encryption = Encryption.AES_GCM
 
     def __post_init__(self) -> None:
         for name in ("dense", "rows"):
@@ -42,11 +53,20 @@ class ExchangeSpec:
                     f"exchange {name} must be {', '.join(Precision)}, got {getattr(self, name)!r}"
                 )
         _check.at_least("exchange dense_every", self.dense_every, 1)
+        if self.encryption not in set(Encryption):
+            raise InvalidValueError(
+                f"exchange encryption must be {', '.join(Encryption)}, got {self.encryption!r}"
+            )
 
     @property
     def is_plain(self) -> bool:
         """Whether all is sent as it is, with every batch."""
-        return self == PLAIN
+        return self.dense == self.rows == Precision.FLOAT32 and self.dense_every == 1
+
+    @property
+    def warning(self) -> str:
+        """What a person who submits such a job should know; empty: nothing."""
+        return "" if self.encryption is Encryption.AES_GCM else _READABLE
 
     @property
     def words(self) -> str:
@@ -56,4 +76,9 @@ class ExchangeSpec:
         return ", ".join([*parts, *([f"rows {self.rows}"] if self.rows is not Precision.FLOAT32 else [])])
 
 
+_READABLE = (
+    "exchange: {encryption: none}: whoever can read the network between hosts can read gradients, parameters "
+    "and copies of checkpoints of this job. Nobody without its key can connect, or change or forge a "
+    "message. Leave it out unless you trust that network."
+)
 PLAIN = ExchangeSpec()

@@ -36,7 +36,7 @@ from dlrover_nb.core.structs.job import (
     Sync,
 )
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.packing import ExchangeSpec, Precision
+from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec, Precision
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
@@ -265,7 +265,11 @@ _jobs = st.builds(
     migration=st.sampled_from(Migration),
     peer_copies=st.sampled_from(PeerCopies),
     exchange=st.builds(
-        ExchangeSpec, st.sampled_from(Precision), st.sampled_from(Precision), st.integers(1, 9)
+        ExchangeSpec,
+        st.sampled_from(Precision),
+        st.sampled_from(Precision),
+        st.integers(1, 9),
+        st.sampled_from(Encryption),
     ),
     start_from=st.none()
     | st.builds(StartFrom, st.sampled_from(["daily", "s3://bucket/daily/4"]), st.booleans()),

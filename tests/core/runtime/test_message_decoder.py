@@ -22,7 +22,7 @@ from dlrover_nb.core.runtime import sockets, wire
 from dlrover_nb.core.runtime.exchange import DenseReady, Exchange, Exchanged, ExchangeRefused, InitDense
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.sockets import bind_router, connect_dealer, new_keys
-from dlrover_nb.core.runtime.wire import MAX_FRAMES, decode, encode
+from dlrover_nb.core.runtime.wire import INLINE_BYTES, MAX_FRAMES, decode, encode
 from dlrover_nb.core.structs.messages import Drain, FromNode, Report, ShardAsked, ShardFinished, Stop
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose
@@ -127,7 +127,7 @@ def test_of_a_message_with_many_frames_few_are_kept_and_the_next_one_is_whole(
 def junk(seed: int, n: int) -> list[list[bytes]]:
     """Return messages that no node would send, and some that only a node of another kind would."""
     noise = random.Random(seed)
-    good = encode(ShardFinished("worker-0", Lease(Purpose.TRAIN, 0, 1)), [np.zeros(3)])
+    good = encode(ShardFinished("worker-0", Lease(Purpose.TRAIN, 0, 1)), [np.zeros(INLINE_BYTES)])
     kinds = [
         lambda: [noise.randbytes(noise.randrange(300)) for _ in range(noise.randrange(1, 20))],
         lambda: [good[0][: noise.randrange(len(good[0]))], good[1]],

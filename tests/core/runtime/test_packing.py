@@ -25,11 +25,11 @@ from dlrover_nb.core.runtime.packing import (
     unpack_answer,
     unpack_push,
 )
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.preflight import check_exchange, validate_job
 from dlrover_nb.core.runtime.slab.of_worker import OfferedSlab
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.job import JobSpec, Sync
-from dlrover_nb.core.structs.packing import ExchangeSpec, Precision
+from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec, Precision
 from dlrover_nb.core.structs.resources import Role
 
 SHARDS = [shard(n) for n in (4, 0, 2)]
@@ -185,6 +185,8 @@ def test_wrong_settings_are_refused_with_what_is_possible():
         ExchangeSpec("int8")
     with pytest.raises(InvalidValueError, match=r"dense_every must be >= 1, got 0"):
         ExchangeSpec(dense_every=0)
+    with pytest.raises(InvalidValueError, match="encryption must be aes-gcm, none, got 'off'"):
+        ExchangeSpec(encryption="off")
 
 
 def test_a_job_of_an_earlier_release_packs_nothing():
@@ -197,3 +199,12 @@ def test_what_a_worker_says_of_its_exchanges_names_what_is_packed():
     assert PACKED[-1].words == "dense bfloat16 every 4 batches, rows float16"
     assert ExchangeSpec(dense_every=2).words == "dense float32 every 2 batches"
     assert ExchangeSpec().words == ""
+
+
+@pytest.mark.parametrize("sync", list(Sync))
+def test_a_trusted_network_packs_nothing_and_is_open_to_each_kind_of_synchronization(sync):
+    trusted = from_json(b'{"encryption": "none"}', ExchangeSpec)
+    assert (trusted.encryption, trusted.is_plain, trusted.words) == (Encryption.NONE, True, "")
+    check_exchange(JobSpec("one", sync=sync, exchange=trusted))
+    assert "can read gradients" in trusted.warning
+    assert not any(each.warning for each in (ExchangeSpec(), *PACKED))

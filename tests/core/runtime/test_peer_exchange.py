@@ -17,14 +17,17 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.flash import FlashCheckpoint, memory_image
 from dlrover_nb.core.runtime.flash.names import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.peers import CopyKeeper, CopySender, read_copy, reading
+from dlrover_nb.core.runtime.sealed import SEALS, Seal
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
 from dlrover_nb.core.structs.copy_messages import KeepCopy
 from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.packing import Encryption
 from dlrover_nb.core.structs.resources import Role
 
 ARRAYS = {"table": np.random.default_rng(7).random((300_000, 2)), "ids": np.arange(1000)}  # five pieces
 PLENTY = 1 << 40
+BETWEEN_HOSTS = pytest.mark.parametrize("make", ["tcp://127.0.0.1"], indirect=True)
 
 
 class Host(SimpleNamespace):
@@ -269,3 +272,53 @@ def test_a_keeper_that_ends_amid_a_copy_leaves_nothing(make, monkeypatch):
     go.set()
     assert holder.told.get(timeout=LIMIT_S).error == "the node ends"
     holder.keeper = keeper_of(holder)
+
+
+@BETWEEN_HOSTS
+@pytest.mark.parametrize("encryption", list(Encryption))
+def test_pieces_between_hosts_go_in_sessions_alone(make, encryption, monkeypatch):
+    owner, holder = make("ps-0"), make("ps-1")
+    sealings, answers, seal, answer = [], [], Seal.seal, owner.sender._answer
+
+    def sealed(self, frames):
+        sealings.append((type(self), self._sends))
+        return seal(self, frames)
+
+    monkeypatch.setattr(owner.sender._sealed, "_encryption", encryption)
+    monkeypatch.setattr(Seal, "seal", sealed)
+    monkeypatch.setattr(owner.sender, "_answer", lambda request: answers.append(request) or answer(request))
+    told = kept(holder, owner, copied(owner, 1))
+    assert not told.error
+    assert sealings.count((SEALS[encryption], 2)) == len(answers) == 5
+    with memory_image(told.copy.memory, shm=holder.shm) as image:
+        np.testing.assert_array_equal(image.arrays["table"], ARRAYS["table"])
+
+
+@BETWEEN_HOSTS
+@pytest.mark.parametrize("fault", ["no session", "closed port", "spoilt pieces"])
+def test_pieces_go_under_curve_where_a_session_does_not_work(make, fault, monkeypatch):
+    owner, holder = make("ps-0"), make("ps-1")
+    monkeypatch.setattr(reading, "REPEAT_AFTER_S", 0.2)
+    monkeypatch.setattr(reading, "SESSION_WITHIN_S", 0.1)
+    router = owner.sender._sealed
+    opening = router.open_session
+
+    def spoilt(peer, frames):
+        router.socket.send_multipart([router._used[peer], *frames])
+        return True
+
+    match fault:
+        case "no session":
+            monkeypatch.setattr(owner.sender, "_sealed", None)
+        case "closed port":
+            monkeypatch.setattr(
+                router,
+                "open_session",
+                lambda peer: replace(opening(peer), endpoint="tcp://127.0.0.1:9"),
+            )
+        case "spoilt pieces":
+            monkeypatch.setattr(router, "send", spoilt)
+    told = kept(holder, owner, copied(owner, 1))
+    assert not told.error
+    with memory_image(told.copy.memory, shm=holder.shm) as image:
+        np.testing.assert_array_equal(image.arrays["table"], ARRAYS["table"])

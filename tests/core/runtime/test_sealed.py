@@ -18,43 +18,59 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime import ps_client, sealed
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.ps_link import PsLink
-from dlrover_nb.core.runtime.sealed import Seal, SealedRouter, seal_of_worker
+from dlrover_nb.core.runtime.sealed import SEALS, Mark, Seal, SealedRouter, seal_of_worker
 from dlrover_nb.core.runtime.slab import of_ps
 from dlrover_nb.core.runtime.sockets import bind_router, connect_plain_dealer, new_keys
-from dlrover_nb.core.runtime.wire import MAX_FRAMES
+from dlrover_nb.core.runtime.wire import MAX_FRAMES, encode
 from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.resources import Role
 
 FRAMES = st.lists(st.binary(max_size=50), min_size=1, max_size=MAX_FRAMES)
 SHARDS = [shard(n) for n in (4, 0, 2)]
+EVERY_SEAL = pytest.mark.parametrize("kind", SEALS.values())
 
 
-def two_ends():
+def two_ends(kind=Seal):
     key = secrets.token_bytes(32)
-    return Seal(key, sends=1, receives=2), Seal(key, sends=2, receives=1)
+    return kind(key, sends=1, receives=2), kind(key, sends=2, receives=1)
 
 
+@EVERY_SEAL
 @settings(deadline=None, max_examples=50)
 @given(messages=st.lists(FRAMES, max_size=5), lost=st.sets(st.integers(0, 4)))
-def test_what_one_end_seals_the_other_opens_also_when_messages_before_were_lost(messages, lost):
-    one, other = two_ends()
+def test_what_one_end_seals_the_other_opens_also_when_messages_before_were_lost(kind, messages, lost):
+    one, other = two_ends(kind)
     for number, frames in enumerate(messages):
         message = one.seal(frames)
-        assert not any(len(frame) > 16 and frame in message[1:] for frame in frames)
+        assert kind is Mark or not any(len(frame) > 16 and frame in message[1:] for frame in frames)
         if number not in lost:
+            if number % 2:
+                message = [bytearray(frame) for frame in message]  # as ZeroMQ's, which may be written
             assert other.open(message) == frames
             assert one.open(other.seal(frames[::-1])) == frames[::-1]
 
 
+def test_a_trusted_network_reads_the_frames_and_their_memory_is_used_at_both_ends():
+    one, other = two_ends(Mark)
+    array = np.arange(100.0)
+    message = one.seal([b"head", array.data.cast("B")])
+    assert len(message[0]) == 8 + 2 * 16
+    assert np.shares_memory(np.frombuffer(message[2]), array)
+    assert np.shares_memory(np.frombuffer(other.open(message)[1]), array)
+
+
+@EVERY_SEAL
 @settings(deadline=None, max_examples=200)
 @given(frames=FRAMES, data=st.data())
-def test_no_changed_message_is_opened_and_the_right_one_still_is(frames, data):
-    one, other = two_ends()
+def test_no_changed_message_is_opened_and_the_right_one_still_is(kind, frames, data):
+    one, other = two_ends(kind)
     message = one.seal(frames)
     changed = list(message)
     at = data.draw(st.integers(0, len(message) - 1))
     match data.draw(st.sampled_from(["bit", "drop", "double", "swap"])):
         case "bit":
+            at = at if message[at] else 0  # an empty frame has none
             bit = data.draw(st.integers(0, len(message[at]) * 8 - 1))
             spoilt = bytearray(message[at])
             spoilt[bit // 8] ^= 1 << bit % 8
@@ -67,20 +83,25 @@ def test_no_changed_message_is_opened_and_the_right_one_still_is(frames, data):
             to = data.draw(st.integers(0, len(message) - 1))
             changed[at], changed[to] = changed[to], changed[at]
     if changed != message:
+        if data.draw(st.booleans()):
+            changed = [bytearray(frame) for frame in changed]
         with pytest.raises(WireError):
             other.open(changed)
     assert other.open(message) == frames
 
 
+@EVERY_SEAL
 @settings(deadline=None, max_examples=100)
 @given(noise=st.lists(st.binary(max_size=60), max_size=MAX_FRAMES + 3))
-def test_noise_is_refused(noise):
-    with pytest.raises(WireError):
-        two_ends()[0].open(noise)
+def test_noise_is_refused(kind, noise):
+    for message in (noise, [bytearray(frame) for frame in noise]):
+        with pytest.raises(WireError):
+            two_ends(kind)[0].open(message)
 
 
-def test_a_message_counts_once_in_its_direction_and_its_session_alone():
-    one, other = two_ends()
+@EVERY_SEAL
+def test_a_message_counts_once_in_its_direction_and_its_session_alone(kind):
+    one, other = two_ends(kind)
     first, second = one.seal([b"first"]), one.seal([b"second"])
     assert other.open(second) == [b"second"]
     for old in (first, second):
@@ -89,7 +110,15 @@ def test_a_message_counts_once_in_its_direction_and_its_session_alone():
     with pytest.raises(WireError, match="not of this session"):
         one.open(one.seal([b"back to its sender"]))
     with pytest.raises(WireError, match="not of this session"):
-        two_ends()[1].open(one.seal([b"of another session"]))
+        two_ends(kind)[1].open(one.seal([b"of another session"]))
+
+
+def test_the_two_kinds_do_not_open_each_others_messages():
+    key = secrets.token_bytes(32)
+    for kind, other in ((Seal, Mark), (Mark, Seal)):
+        message = kind(key, sends=1, receives=2).seal([b"x" * 40])
+        with pytest.raises(WireError):
+            other(key, sends=2, receives=1).open(message)
 
 
 @pytest.fixture
@@ -98,9 +127,9 @@ def context():
         yield context
 
 
-@pytest.fixture
-def router(context):
-    router = SealedRouter(context, "tcp://127.0.0.1:5")  # the port is that of the other router
+@pytest.fixture(params=list(Encryption))
+def router(context, request):
+    router = SealedRouter(context, "tcp://127.0.0.1:5", request.param)  # the port is that of the other router
     yield router
     router.close()
 
@@ -159,12 +188,12 @@ def test_the_key_of_a_session_is_not_shown(router):
 
 @pytest.fixture
 def sealed_requests(monkeypatch):
-    """Count the messages that each end sealed."""
+    """List how messages were sealed, and in which direction."""
     sealings = []
     seal = Seal.seal
 
     def counted(self, frames):
-        sealings.append(self._sends)
+        sealings.append((type(self), self._sends))
         return seal(self, frames)
 
     monkeypatch.setattr(Seal, "seal", counted)
@@ -181,10 +210,13 @@ def without_shared_memory(monkeypatch):
     monkeypatch.setattr(of_ps, "open_slab", open_slab)
 
 
+@pytest.mark.parametrize("encryption", list(Encryption))
 @pytest.mark.parametrize("sync", list(Sync))
 @pytest.mark.usefixtures("without_shared_memory")
-def test_training_between_hosts_is_sealed_and_gives_the_losses_of_one_process(sync, sealed_requests):
-    spec = replace(SPEC, sync=sync)
+def test_training_between_hosts_is_sealed_and_gives_the_losses_of_one_process(
+    sync, encryption, sealed_requests
+):
+    spec = replace(SPEC, sync=sync, exchange=ExchangeSpec(encryption=encryption))
     single = train_single(SPEC, FEATURES, shards=SHARDS)
     losses = []
     with World(spec=spec, listen="tcp://127.0.0.1") as world:
@@ -193,9 +225,10 @@ def test_training_between_hosts_is_sealed_and_gives_the_losses_of_one_process(sy
         world.train("w0", SHARDS)
         assert not world.errors
     np.testing.assert_allclose(losses, single.losses, rtol=1e-6)
-    n_step = len(losses)
-    assert sealed_requests.count(1) >= 2 * n_step, "two PS"
-    assert sealed_requests.count(2) >= 2 * n_step
+    kind, n_step = SEALS[encryption], len(losses)
+    assert sealed_requests.count((kind, 1)) >= 2 * n_step, "two PS"
+    assert sealed_requests.count((kind, 2)) >= 2 * n_step
+    assert {each for each, _ in sealed_requests} == {kind}
 
 
 def test_within_one_host_nothing_is_sealed(sealed_requests):
@@ -262,3 +295,22 @@ def test_a_link_within_a_host_asks_for_no_session(context, tmp_path):
         assert router.poll(LIMIT_S * 1000)
         assert router.recv_multipart() == [b"w/1/1", b"question"]
         link.close()
+
+
+def test_a_link_between_hosts_says_whether_its_session_is_encrypted(context, router, tmp_path):
+    keys = new_keys()
+    under_curve, endpoint = bind_router(context, "tcp://127.0.0.1", tmp_path, keys)
+    with (
+        under_curve,
+        contextlib.closing(PsLink(context, endpoint, identity="w/1/1", keys=keys, agent=Idle())) as link,
+    ):
+        assert link.carrier == "TCP with CURVE"
+        assert under_curve.poll(LIMIT_S * 1000)
+        identity, *_ = under_curve.recv_multipart()
+        opened = router.open_session(identity)
+        under_curve.send_multipart([identity, *encode(opened)])
+        (socket,) = link.sockets
+        assert socket.poll(LIMIT_S * 1000)
+        assert link.read(socket) is None
+        assert ("not encrypted" in link.carrier) == (opened.encryption is Encryption.NONE)
+        assert ("AES-GCM" in link.carrier) == (opened.encryption is Encryption.AES_GCM)

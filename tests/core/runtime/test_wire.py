@@ -12,9 +12,10 @@ from hypothesis.extra import numpy as hnp
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
+from dlrover_nb.core.runtime import wire
 from dlrover_nb.core.runtime.exchange import Exchange, Form
 from dlrover_nb.core.runtime.sockets import bind_router, connect_dealer, new_keys
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.wire import INLINE_BYTES, decode, encode
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.messages import Drain, Granted, Load, ShardAsked
 from dlrover_nb.core.structs.packing import Precision
@@ -62,12 +63,13 @@ def test_noise_is_a_wire_error_and_nothing_else(noise):
 @settings(deadline=None, max_examples=200)
 @given(data=st.data())
 def test_a_damaged_message_is_refused_or_still_a_known_record(data):
-    frames = [bytes(f) for f in encode(MESSAGES[3], [np.arange(4)])]
+    arrays = [np.arange(4)] * data.draw(st.booleans()) + [np.zeros(INLINE_BYTES)] * data.draw(st.booleans())
+    frames = [bytes(f) for f in encode(MESSAGES[3], arrays)]
     at = data.draw(st.integers(0, len(frames[0]) - 1))
     head = bytearray(frames[0])
     head[at] ^= data.draw(st.integers(1, 255))
     try:
-        message, _ = decode([bytes(head), frames[1]])
+        message, _ = decode([bytes(head), *frames[1:]])
     except WireError:
         return
     assert isinstance(message, Granted)
@@ -85,7 +87,7 @@ def test_arrays_of_other_types_are_not_sent():
 
 
 def test_a_shape_that_lies_about_its_frame_is_refused():
-    frames = [bytes(f) for f in encode(Drain(), [np.zeros((2, 3), np.float32)])]
+    frames = [bytes(f) for f in encode(Drain(), [np.zeros((INLINE_BYTES, 3), np.float32)])]
     with pytest.raises(WireError, match="does not fit"):
         decode([frames[0], frames[1][:-4]])
     with pytest.raises(WireError, match="arrays"):
@@ -93,10 +95,48 @@ def test_a_shape_that_lies_about_its_frame_is_refused():
 
 
 def test_arrays_are_read_without_a_copy():
-    frame = np.arange(8.0).tobytes()
-    head = encode(Drain(), [np.zeros(8)])[0]
-    _, (array,) = decode([head, frame])
+    large = np.arange(2.0 * INLINE_BYTES)
+    frame = large.tobytes()
+    _, (array,) = decode([encode(Drain(), [large])[0], frame])
     assert np.shares_memory(array, np.frombuffer(frame))
+    (head,) = encode(Drain(), [np.arange(8.0)])
+    _, (array,) = decode([head])
+    assert np.shares_memory(array, np.frombuffer(head, np.uint8))
+
+
+@settings(deadline=None, max_examples=100)
+@given(sizes=st.lists(st.integers(0, 3 * INLINE_BYTES), max_size=4), data=st.data())
+def test_small_arrays_travel_in_the_first_frame_with_the_bits_that_frames_of_their_own_carry(sizes, data):
+    noise = np.random.default_rng(data.draw(st.integers(0, 9)))
+    arrays = [np.frombuffer(noise.bytes(size), np.uint8) for size in sizes]
+    frames = [bytes(frame) for frame in encode(MESSAGES[5], arrays)]
+    assert len(frames) == 1 + sum(size > INLINE_BYTES for size in sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "INLINE_BYTES", -1)
+        apart = [bytes(frame) for frame in encode(MESSAGES[5], arrays)]
+    assert len(apart) == 1 + len(sizes)
+    for message, got in (decode(frames), decode(apart)):
+        assert message == MESSAGES[5]
+        assert [array.tobytes() for array in got] == [array.tobytes() for array in arrays]
+
+
+def test_arrays_in_the_first_frame_lie_at_multiples_of_eight():
+    arrays = [np.arange(n, dtype=kind) for n, kind in ((3, "<u2"), (5, "<f4"), (7, "<i8"), (1, "u1"))]
+    head = np.frombuffer(encode(Drain(), arrays)[0], np.uint8)
+    base = head.__array_interface__["data"][0]
+    for array in decode([head.data])[1]:
+        assert (array.__array_interface__["data"][0] - base) % 8 == 0
+
+
+def test_an_array_that_ends_behind_the_first_frame_is_refused():
+    (head,) = encode(Drain(), [np.arange(8.0)])
+    for n_byte in range(len(head)):
+        with pytest.raises(WireError):
+            decode([head[:n_byte]])
+
+
+def test_messages_without_arrays_are_as_those_of_earlier_releases():
+    assert encode(Drain()) == [b"DN\x01\x00\x92\xa5Drain\x81\xa7at_once\xc2"]
 
 
 @pytest.mark.parametrize("listen", ["ipc", "tcp://127.0.0.1", *IPV6])

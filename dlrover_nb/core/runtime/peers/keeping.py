@@ -130,7 +130,8 @@ class CopyKeeper:
         self._reserve(buffer, part.n_byte)
         body = buffer.begin()
         source = order.endpoint, part
-        sha256 = read_into(body, self._context, self._keys, self._name, source, between=self._go_on)
+        reader = f"{self._name}.keeps"
+        sha256 = read_into(body, self._context, self._keys, reader, source, between=self._go_on)
         memory = buffer.complete(part.number, part.n_byte)
         buffer.seal(sha256)
         copy = PeerCopy(self._name, memory, sha256)

@@ -1,7 +1,8 @@
-"""Reads a copy in the memory of another node over the job's encrypted transport.
+"""Reads a copy in the memory of another node; one of another host in a sealed session (`ps_link`).
 
-The reader asks for pieces, a few at a time, and asks again for what did not arrive. Each piece has its
-checksum; the whole has one that its keeper computed, where a peer keeps it.
+The reader asks for pieces, a few at a time, and asks again for what did not arrive: over CURVE, as the port
+of sessions may be closed between the two. Each piece has its checksum; the whole has one that its keeper
+computed, where a peer keeps it.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import logging
 import os
 import time
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zmq
 
-from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.exchange import ExchangeRefused
 from dlrover_nb.core.runtime.flash.buffer import nothing
-from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.sockets import connect_dealer
+from dlrover_nb.core.runtime.ps_link import PsLink
 from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.copy_messages import CopyRead, ReadCopy
 
@@ -36,9 +37,11 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 WINDOW = 3  # pieces that were asked for and have not arrived
 REPEAT_AFTER_S = 5.0  # far above any response time: only lost pieces are asked for again
+SESSION_WITHIN_S = 2.0  # else pieces are asked for over CURVE
 GIVE_UP_AFTER_S = 20.0  # without any piece: the other node is gone
 _POLL_MS = 50
 
+_log = logging.getLogger(__name__)
 _numbers = itertools.count()
 
 
@@ -63,7 +66,8 @@ def read_copy(
         body = np.empty(source.memory.n_byte, np.uint8)
     except (MemoryError, ValueError) as error:
         raise CheckpointError(f"no memory for a copy of {source.memory.n_byte >> 20} MiB") from error
-    found = read_into(body, context, keys, name, (source.endpoint, source.memory), between=between)
+    where = source.endpoint, source.memory
+    found = read_into(body, context, keys, f"{name}.restores", where, between=between)
     if source.sha256 and found != source.sha256:
         raise CheckpointError(
             f"the copy of checkpoint {source.memory.number} at {source.endpoint} is damaged: expected "
@@ -81,30 +85,53 @@ def read_into(
     *,
     between: Callable[[], None] = nothing,
 ) -> str:
-    """Read an image into memory; return its SHA-256. See `read_copy`."""
+    """Read an image into memory; return its SHA-256. See `read_copy`.
+
+    One name reads one image at a time, since a session ends the earlier ones of its name.
+    """
     endpoint, part = source
-    identity = f"{name}/{os.getpid()}/copy-{next(_numbers)}"
-    with contextlib.closing(connect_dealer(context, endpoint, identity, keys)) as socket:
-        return _Reading(socket, part, body[: part.n_byte], endpoint).run(between)
+    identity, poller = f"{name}/{os.getpid()}/copy-{next(_numbers)}", _Poller()
+    with contextlib.closing(PsLink(context, endpoint, identity=identity, keys=keys, agent=poller)) as link:
+        return _Reading(link, poller, part, body[: part.n_byte], endpoint).run(between)
+
+
+class _Poller:
+    """Polls the sockets of a link, as an agent does."""
+
+    def __init__(self) -> None:
+        self._poller = zmq.Poller()
+
+    def watch(self, socket: Socket | int) -> None:
+        self._poller.register(socket, zmq.POLLIN)
+
+    def unwatch(self, socket: Socket | int) -> None:
+        self._poller.unregister(socket)
+
+    def ready(self) -> list[Socket | int]:
+        """Return the sockets that have a message, after a short time at most."""
+        return [socket for socket, _ in self._poller.poll(_POLL_MS)]
 
 
 class _Reading:
     """One copy on its way."""
 
-    def __init__(self, socket: Socket, part: MemoryPart, body: NDArray[np.uint8], endpoint: str) -> None:
-        self._socket, self._part, self._body, self._endpoint = socket, part, body, endpoint
-        self._decoder = MessageDecoder(endpoint, CopyRead | ExchangeRefused)
+    def __init__(
+        self, link: PsLink, poller: _Poller, part: MemoryPart, body: NDArray[np.uint8], endpoint: str
+    ) -> None:
+        self._link, self._poller = link, poller
+        self._part, self._body, self._endpoint = part, body, endpoint
         self._n_asked = self._n_done = 0
         self._digest = hashlib.sha256()
 
     def run(self, between: Callable[[], None]) -> str:
         n_byte = self._part.n_byte
         arrived_s = asked_s = time.monotonic()
+        asks_at_s = arrived_s + SESSION_WITHIN_S if self._link.is_between_hosts else arrived_s
         while self._n_done < n_byte:
-            self._ask()
+            if self._n_asked or self._link.is_sealed or time.monotonic() >= asks_at_s:
+                self._ask()
             before = self._n_done
-            if self._socket.poll(_POLL_MS):
-                self._take()
+            self._take(self._poller.ready())
             between()
             now_s = time.monotonic()
             if self._n_done > before:
@@ -112,22 +139,28 @@ class _Reading:
             elif now_s > arrived_s + GIVE_UP_AFTER_S:
                 raise CheckpointError(f"{self._endpoint} sent nothing for {GIVE_UP_AFTER_S:g} s")
             elif now_s > asked_s + REPEAT_AFTER_S:
+                self._link.unseal()
                 self._n_asked, asked_s = self._n_done, now_s
         return self._digest.hexdigest()
 
     def _ask(self) -> None:
         while self._n_asked < min(self._part.n_byte, self._n_done + WINDOW * PIECE_BYTES):
             request = ReadCopy(self._part, self._n_asked, PIECE_BYTES)
-            self._socket.send_multipart(encode(request), zmq.NOBLOCK)
+            self._link.send(encode(request))
             self._n_asked = min(self._part.n_byte, self._n_asked + PIECE_BYTES)
 
-    def _take(self) -> None:
-        decoded = self._decoder.read(receive(self._socket), self._endpoint)
-        if decoded is None:
-            return
-        answer, arrays = decoded
+    def _take(self, ready: list[Socket | int]) -> None:
+        try:
+            for answer, arrays in self._link.answers(ready):
+                self._accept(answer, arrays)
+        except WireError as error:
+            _log.warning("an answer of %s was dropped: %s", self._endpoint, error)
+
+    def _accept(self, answer: object, arrays: list[NDArray[Any]]) -> None:
         if isinstance(answer, ExchangeRefused):
             raise CheckpointError(answer.why)
+        if not isinstance(answer, CopyRead):
+            return
         if (answer.token, answer.start) != (self._part.token, self._n_done):
             return  # of a piece that was asked for twice
         (piece,) = arrays

@@ -1,31 +1,36 @@
 """Sends copies in the shared memory of this host to other nodes of the job, piece by piece.
 
+To nodes of other hosts it sends them in sealed sessions (`sealed`), for which they ask.
+
 Any buffer of the run is sent, also that of a dead PS of this host. The token of a copy is checked before and
 after each piece is read, so no reader gets a mixture of two copies.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.exchange import ExchangeRefused
+from dlrover_nb.core.errors import CheckpointError, WireError
+from dlrover_nb.core.runtime.exchange import ExchangeRefused, OpenSession
 from dlrover_nb.core.runtime.flash import read_piece, run_name
 from dlrover_nb.core.runtime.flash.background import lower_priority
 from dlrover_nb.core.runtime.flash.names import SHM, is_buffer_of
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.peers.reading import PIECE_BYTES
+from dlrover_nb.core.runtime.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.sockets import bind_router, without_port
 from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.copy_messages import CopyRead, CopyTraffic, ReadCopy
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.sealed import SealedRouter
     from dlrover_nb.core.runtime.sockets import Context, JobKeys
     from dlrover_nb.core.structs.node_config import NodeConfig
 
@@ -50,7 +55,8 @@ class CopySender:
         self._run, self._shm = run_name(config.spec.name, config.folder), shm
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}.copies"
         self._router, self.endpoint = bind_router(context, without_port(config.listen), self._path, keys)
-        self._decoder = MessageDecoder(config.node, CopyTraffic)
+        self._sealed = sealed_router(context, config, self.endpoint)
+        self._decoder = MessageDecoder(config.node, CopyTraffic | OpenSession)
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._serve, name="copies sent", daemon=True)
         self._thread.start()
@@ -60,6 +66,8 @@ class CopySender:
         os.write(self._wake, b"1")
         self._thread.join()
         self._router.close(linger=0)
+        if self._sealed is not None:
+            self._sealed.close()
         os.close(self._woken)
         os.close(self._wake)
         self._path.unlink(missing_ok=True)
@@ -69,16 +77,38 @@ class CopySender:
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._woken, zmq.POLLIN)
-        while self._woken not in dict(poller.poll()):
-            try:
-                identity, *frames = receive(self._router)
-            except zmq.Again:
-                continue
+        if self._sealed is not None:
+            poller.register(self._sealed.socket, zmq.POLLIN)
+        while self._woken not in (ready := dict(poller.poll())):
+            if self._router in ready:
+                self._serve_one()
+            if self._sealed is not None and self._sealed.socket in ready:
+                self._serve_sealed(self._sealed)
+
+    def _serve_one(self) -> None:
+        with contextlib.suppress(zmq.Again):
+            identity, *frames = receive(self._router)
             request = (self._decoder.read(frames, identity) or (None,))[0]
-            if isinstance(request, ReadCopy):
+            if isinstance(request, OpenSession) and self._sealed is not None:
+                self._router.send_multipart([identity, *encode(self._sealed.open_session(identity))])
+            elif isinstance(request, ReadCopy):
+                if self._sealed is not None:
+                    self._sealed.answer_in_clear(identity)
                 self._router.send_multipart([identity, *self._answer(request)])
 
-    def _answer(self, request: ReadCopy) -> list[bytes]:
+    def _serve_sealed(self, sealed: SealedRouter) -> None:
+        with contextlib.suppress(zmq.Again):
+            session, *message = receive(sealed.socket)
+            try:
+                identity, frames = sealed.unseal(session, message)
+            except WireError as error:
+                self._decoder.drop(str(error), session)
+                return
+            request = (self._decoder.read(frames, identity) or (None,))[0]
+            if isinstance(request, ReadCopy):
+                sealed.send(identity, self._answer(request))
+
+    def _answer(self, request: ReadCopy) -> list[Any]:
         part = request.memory
         if not is_buffer_of(self._run, part.name) or request.start < 0:
             return encode(ExchangeRefused(f"{part.name} is no memory of this run"))
