@@ -1,7 +1,8 @@
 """Functions of scipy that decisions use, imported at their first call.
 
 scipy is a third of the time that a master's process takes to start, and nothing of it is needed before a job
-has trained for a while. So modules that a master imports take these functions from here.
+has trained for a while. So modules that a master imports take these functions from here. The first call takes
+.3 s of CPU time in which a job's loop would answer no node: it loads them in a thread once the job trains.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
+
+
+def load() -> None:
+    """Import what the functions need, so that none of them does it at its first call; for any thread."""
+    from scipy import optimize, special  # noqa: F401, PLC0415 - see the module
+    from scipy.linalg import lapack  # noqa: F401, PLC0415 - see the module
 
 
 def nnls(rows: Array, target: Array) -> tuple[Array, float]:

@@ -19,6 +19,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic
 
+from dlrover_nb.core import numerics
 from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.backend import PlacingBackend, QueuedBackend
@@ -100,6 +101,7 @@ class JobLoop(Generic[ActionT]):
         self._broken = self._denied = ""
         self._ticked_at_s = self._second_at_s = self._published_at_s = at_s = self._now_s()
         self._published = PublishedState(self._snapshot(at_s, loss=None), self._recorded.controller.queries())
+        self._loading: threading.Thread | None = None
         self._thread = threading.Thread(target=self._run, name=f"driver-{self._spec.name}", daemon=True)
 
     # for any thread
@@ -244,6 +246,13 @@ class JobLoop(Generic[ActionT]):
         self._record_job(at_s)
         self._persistence.keep()
         self._check_capacity(at_s)
+        self._load_numerics()
+
+    def _load_numerics(self) -> None:
+        """Let a thread import what fits need, once all nodes train: they wait for no import then."""
+        if self._loading is None and self._master.running is not None:
+            self._loading = threading.Thread(target=numerics.load, name="numerics")
+            self._loading.start()
 
     def _note_denied(self, at_s: float) -> None:
         """Tell that a right is missing, though the job trains: it cannot be changed or mended meanwhile."""
@@ -320,6 +329,8 @@ class JobLoop(Generic[ActionT]):
         self._commands.close()
         self._publish_end()
         self._persistence.close()
+        if self._loading is not None:
+            self._loading.join()
         self._held.close()
 
     def _publish_end(self) -> None:

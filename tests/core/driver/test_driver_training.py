@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from real_job import Job, plan, succeeded
 
+from dlrover_nb.core import numerics
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
@@ -29,6 +30,24 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.perf.windows import Samples
     from dlrover_nb.core.structs.features import FeatureSpec
+
+
+def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(
+    start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, threads = numerics.load, []
+
+    def noted_load() -> None:
+        threads.append(threading.current_thread().name)
+        load()
+
+    monkeypatch.setattr(numerics, "load", noted_load)
+    job = start(n_epoch=20)
+    job.until(lambda _: threads)
+    assert job.now.running == job.spec.plan
+    job.driver.stop("ada")
+    job.until_end()
+    assert threads == ["numerics"], "once, and not in the loop's thread"
 
 
 def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(

@@ -1,0 +1,24 @@
+"""What fits need of scipy is imported before they need it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+EACH_ONCE = """
+import sys
+import numpy as np
+from dlrover_nb.core import numerics
+
+numerics.load()
+before = set(sys.modules)
+numerics.nnls(np.eye(2), np.ones(2))
+numerics.dposv(np.eye(2), np.ones(2))
+numerics.ndtr(0.0), numerics.log_ndtr(0.0), numerics.ndtri(0.5), numerics.stdtrit(3.0, 0.5)
+print("scipy" in before, *sorted(set(sys.modules) - before))
+"""
+
+
+def test_once_all_is_loaded_no_function_imports_anything() -> None:
+    done = subprocess.run([sys.executable, "-c", EACH_ONCE], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
