@@ -221,8 +221,11 @@ class Monitor:
     def _slow(self, sums: tuple[Floats, Floats], pace: Pace) -> NDArray[np.bool_]:
         """Return which nodes are slow over the window of a pace, and still over the short one."""
         rule, thresholds = RULES[self._settings.rule], self._settings.thresholds
-        now, window = (_window(sums, self._n_judged(each)) for each in (Pace.TRANSIENT, pace))
-        is_slow = rule.is_slow(window, thresholds) & rule.is_slow(now, thresholds)
+        now = _window(sums, self._n_judged(Pace.TRANSIENT))
+        window = now if pace is Pace.TRANSIENT else _window(sums, self._n_judged(pace))
+        is_slow = rule.is_slow(now, thresholds)
+        if window is not now and is_slow.any():  # mostly no node is, and a master looks often
+            is_slow = is_slow & rule.is_slow(window, thresholds)
         return np.asarray(self._may_be_judged(window, pace) & is_slow)
 
     def _finding(
