@@ -104,6 +104,12 @@ class Gate:
         return ""
 
 
+# A master that has come back is asked by programs before it has read which token is theirs: told so, they try
+# again, where a refusal would end them.
+_OF_PROGRAMS = {REPORT_PATH, TRAINER_PATH, SERVICE_PATH}
+_NOT_YET = Response("503 Service Unavailable", b"the job's master is starting; try again")
+
+
 class MasterService:
     """The application; it answers from its start, before the job has begun.
 
@@ -152,8 +158,13 @@ class MasterService:
         self, environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]
     ) -> Iterable[bytes]:
         """Answer one request; the WSGI entry point."""
-        take = self._takers.get(environ["PATH_INFO"])
-        response = take(environ) if take else respond(environ, gate=self._gate, answer=self._answer)
+        path = environ["PATH_INFO"]
+        if take := self._takers.get(path):
+            response = take(environ)
+        elif path in _OF_PROGRAMS and self._calls is None:
+            response = _NOT_YET
+        else:
+            response = respond(environ, gate=self._gate, answer=self._answer)
         size = str(len(response.body))
         head = [("Content-Type", response.kind), ("Content-Length", size), ("Cache-Control", "no-store")]
         start_response(response.status, head)

@@ -166,7 +166,15 @@ def test_a_report_that_is_none_is_refused(service, heard, body):
 
 
 def test_a_job_of_our_own_takes_no_reports():
-    assert ask(MasterService("the-access-token"), REPORT, "") == 401
+    made = MasterService("the-access-token")
+    made.serve(object())
+    assert ask(made, REPORT, "") == 401
+
+
+def test_a_master_that_has_not_begun_asks_programs_to_try_again(service):
+    assert ask(MasterService("the-access-token"), REPORT, "the-report-token") == 503
+    assert ask(service, b"{}", "the-report-token", path="/v1/service") == 503
+    assert ask(service, b"{}", "", path="/v1/call") == 401
 
 
 @pytest.mark.parametrize(
