@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-LIMIT_S = 400.0  # below pytest's own limit of a test (`timeout` in pyproject.toml)
+LIMIT_S = 600.0  # below pytest's own limit of a test (`timeout` in pyproject.toml)
 POLL_S = 0.05
 
 
