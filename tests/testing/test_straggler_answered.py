@@ -120,8 +120,8 @@ def test_auto_mode_replaces_the_worker_that_stays_slow_and_the_job_is_fast_again
 def test_auto_mode_relieves_the_ps_that_stays_slow(
     start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A PS that serves in C waits for most of the time in which it runs, so most stops count as waiting: it is found
-    # slow after minutes, not windows.
+    # A PS that serves in C waits in most of the time in which it runs, so most stops count as waiting, and it is not
+    # found slow by its own times.
     monkeypatch.setenv(VARIABLE, "numpy")
     job = start(2, 2, mode=Mode.AUTO, sync=Sync.ASP)
     with slow(job.driver, "ps-1", Persistent(DELAY_S / 5)):
