@@ -73,7 +73,7 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
     """
     check_complete(spec)
     _check_deadline(spec)
-    check_exchange(spec)
+    _check_exchange(spec)
     spec, packed = pack_code(spec, model=model, data=data)
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:
@@ -82,8 +82,7 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
     return replace(validated, packed=packed)
 
 
-def check_exchange(spec: JobSpec) -> None:
-    """Refuse to pack what a synchronous round keeps and sums as it is."""
+def _check_exchange(spec: JobSpec) -> None:
     if not spec.exchange.is_plain and spec.sync in {Sync.BSP, Sync.ALLREDUCE}:
         raise InvalidValueError(
             f"exchange ({spec.exchange.words}) needs sync asp or ssp, got {spec.sync}: gradients of a round "
