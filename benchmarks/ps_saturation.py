@@ -156,7 +156,7 @@ def client(
     while time.perf_counter() - began_s < load.seconds:
         exchange(N_WARM + n)
         n += 1
-        time.sleep(load.pause_s)
+        time.sleep(load.pause_s)  # what a worker computes between exchanges
     took_s = time.perf_counter() - began_s
     results.put((n, took_s, cpu_s(pid) - ps_s, time.process_time() - own_s))
     barrier.wait()
