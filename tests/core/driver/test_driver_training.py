@@ -43,8 +43,7 @@ def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(
 
     monkeypatch.setattr(numerics, "load", noted_load)
     job = start(n_epoch=20)
-    job.until(lambda _: threads)
-    assert job.now.running == job.spec.plan
+    job.until(lambda now: threads and now.running == job.spec.plan)
     job.driver.stop("ada")
     job.until_end()
     assert threads == ["numerics"], "once, and not in the loop's thread"
