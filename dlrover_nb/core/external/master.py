@@ -153,6 +153,7 @@ class ExternalMaster(LossState):
             return self._settle(at_s)
         if succeeded and known.role is not Role.PS and (known.id in self._members or self._is_beside(known)):
             known.is_finished = True
+            known.coming = known.asked_size_s = None  # its pod has ended: no cluster resizes it
             self._release(node)
         else:
             told = "it ended before the job did" if succeeded else why

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from external_world import TF, TORCH, plan, running
 from test_elastic_master import Job
@@ -51,6 +53,22 @@ def test_a_node_that_cannot_be_resized_gets_a_successor_and_the_others_stay():
     world.come_up()
     world.train()
     assert sorted(world.pods) == ["ps-0", "worker-1", "worker-2"]
+    assert world.master.running == LARGER
+
+
+@pytest.mark.parametrize("ended", ["worker-0", "worker-1"], ids=["while it is resized", "before its turn"])
+def test_a_node_whose_program_ends_well_is_not_resized_any_more(ended):
+    world = resizing(replace(TF, chief=False))
+    world.do(world.master.set_target(LARGER, world.at_s))
+    world.leave(ended, succeeded=True)
+    world.asked.pop(ended, None)
+    while world.asked:
+        assert ended not in world.asked
+        world.resize()
+    world.later(RESIZE_LIMIT_S + 1)
+    assert ended not in world.asked
+    world.come_up()
+    world.train()
     assert world.master.running == LARGER
 
 
