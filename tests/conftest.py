@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # The parts of the suite, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
 pytest_plugins = ["parts", "chromium", "kube", "postgresql"]
@@ -11,6 +12,10 @@ pytest_plugins = ["parts", "chromium", "kube", "postgresql"]
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.pop("DLROVER_NB_HISTORY", None)  # no test writes to a team's history
+
+# No law depends on the time that an example takes, as the machine may be busy; all else is as Hypothesis has it here.
+settings.register_profile("at any speed", settings.default, deadline=None)
+settings.load_profile("at any speed")
 
 
 @pytest.fixture(scope="session", autouse=True)
