@@ -10,6 +10,7 @@ import contextlib
 import math
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,12 +34,22 @@ from dlrover_nb.core.structs.job import JobSpec, ModelSpec, Sync
 from dlrover_nb.core.structs.messages import Train
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Self
+
+    from dlrover_nb.core.runtime.exchange import BellName
 
 N_ID, N_DENSE = 5000, 1001
 MODEL = ModelSpec(embedding_dim=4, hidden=(2,))
 CLIENTS = {Sync.ASP: PsClient, Sync.BSP: BspClient, Sync.SSP: SspClient}
+
+
+def n_open(bell: BellName) -> int:
+    """Return how many descriptors of this process, in which other tests ran too, are of a bell's pipes."""
+    pipes, found = {f"pipe:[{pipe.inode}]" for pipe in (bell.ask, bell.answers)}, 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the folder, and those of other threads
+            found += str(descriptor.readlink()) in pipes
+    return found
 
 
 class Agent:

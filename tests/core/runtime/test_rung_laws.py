@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_world import needs_c
-from slab_world import MODEL, N_DENSE, N_ID, World
+from slab_world import MODEL, N_DENSE, N_ID, World, n_open
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import PipeName
@@ -346,20 +346,18 @@ def test_no_request_ends_a_ps_and_kernel_and_python_answer_it_alike(numbers, pla
         assert_same_stores(compiled, python)
 
 
-def n_descriptor():
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_a_ps_closes_the_pipes_of_workers_that_are_gone():
     with worlds() as found:
         for world in found[:2]:
-            n_open = n_descriptor()
             exchanges(world, range(4))
             assert len(world.slabs[0].bells) == 1
+            bell = world.client("w0")._links[0].slab.bell.name
+            assert n_open(bell) == 2 + 4  # of the PS, and of the worker, which holds both ends of each
             world.disconnect()
+            assert n_open(bell) == 2
             world.slabs[0].release()
             assert world.slabs[0].bells == {}
-            assert n_descriptor() <= n_open + 2  # of ZeroMQ
+            assert n_open(bell) == 0
 
 
 def test_ids_are_those_of_the_table_before_any_row_changes():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slab_world import MODEL, N_DENSE, World
+from slab_world import MODEL, N_DENSE, World, n_open
 from waiting import until
 
 from dlrover_nb.core.codec import from_json
@@ -277,10 +277,6 @@ class Process(subprocess.Popen):
         self.stdout.close()
 
 
-def n_descriptor() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_a_worker_that_is_killed_before_a_ps_knows_its_slab_leaves_it_to_the_next_worker(place):
     worker = Process(WORKER, place, "first")
     assert worker.stdout.readline()
@@ -353,12 +349,12 @@ def test_once_a_ps_knows_a_slab_no_kill_leaves_anything(place, killed):
 def test_a_ps_lets_go_of_the_slab_of_a_worker_that_was_killed(place):
     worker, ps = Process(WORKER, place, "w"), AttachedSlabs(place)
     name, number, token, n_byte, bell = worker.stdout.readline().split()
-    n_open = n_descriptor()
-    assert ps.attach(b"w", OfferSlab(name, int(number), token, int(n_byte), from_json(bell, BellName)))
+    pipes = from_json(bell, BellName)
+    assert ps.attach(b"w", OfferSlab(name, int(number), token, int(n_byte), pipes))
     ps.release()
-    assert (ps.n_byte, len(ps.bells)) == (int(n_byte), 1)
+    assert (ps.n_byte, len(ps.bells), n_open(pipes)) == (int(n_byte), 1, 2)
     worker.end()
     wait(list(ps.bells.values()), (), 0.0)
     assert not any(each.pending for each in ps.bells.values())  # its end is no request
     until(lambda: ps.release() or not ps.n_byte)
-    assert n_descriptor() == n_open - 2  # those of the process itself
+    assert n_open(pipes) == 0
