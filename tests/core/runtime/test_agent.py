@@ -1,6 +1,7 @@
 import pytest
 import zmq
 from node_world import FEATURES, SPEC
+from waiting import LIMIT_S
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.errors import BackendError
@@ -62,11 +63,11 @@ def test_what_was_said_to_nobody_leaves_with_the_node_in_its_order(context, lone
     lonely.send(ShardAsked("w0"))
     lonely.send(Left("w0"))
     router, _ = bind_router(context, "ipc", tmp_path / "run" / "m", new_keys())
-    lonely.close(linger_s=20.0)
+    lonely.close(linger_s=LIMIT_S)
     heard = []
     with router:
         for _ in range(2):
-            assert router.poll(20_000)
+            assert router.poll(1000 * LIMIT_S)
             heard.append(decode(router.recv_multipart()[1:])[0])
     assert heard == [ShardAsked("w0"), Left("w0")]
 

@@ -14,6 +14,7 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from node_world import FEATURES, MODEL, World
+from waiting import LIMIT_S
 
 from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import WireError
@@ -118,9 +119,9 @@ def test_of_a_message_with_many_frames_few_are_kept_and_the_next_one_is_whole(
         with router, dealer:
             dealer.send_multipart([b"x"] * 5_000)
             dealer.send_multipart(encode(ShardAsked("w0")))
-            assert router.poll(10_000)
+            assert router.poll(1000 * LIMIT_S)
             assert len(receive(router, copy=copy)) == MAX_FRAMES + 2
-            assert router.poll(10_000)
+            assert router.poll(1000 * LIMIT_S)
             assert decode(receive(router, copy=copy)[1:])[0] == ShardAsked("w0")
 
 
@@ -154,14 +155,14 @@ def test_noise_at_a_ps_gets_no_answer_and_its_workers_go_on() -> None:
                     dense = [np.zeros(n_dense, np.float32)]
                     arrays = dense if step == 60 else [no_rows, no_floats, no_floats, rows]
                     worker.send_multipart(encode(request, arrays))
-                    assert worker.poll(10_000)
+                    assert worker.poll(1000 * LIMIT_S)
                     answer, _ = decode(worker.recv_multipart())
                     assert isinstance(answer, DenseReady if step == 60 else Exchanged)
             while world.receive(Report, "ps0")[0].n_dropped < 240:
                 pass
             assert not stranger.poll(0)  # nobody answers noise
             stranger.send_multipart(encode(Exchange(1, 1), [no_floats]))
-            assert stranger.poll(10_000)
+            assert stranger.poll(1000 * LIMIT_S)
             assert isinstance(decode(stranger.recv_multipart())[0], ExchangeRefused)
     assert not world.errors
 
@@ -218,7 +219,7 @@ def test_who_sends_a_frame_beyond_the_limit_is_cut_off_before_it_is_read(
         with flood, node:
             monitor = flood.get_monitor_socket(zmq.EVENT_DISCONNECTED)
             flood.send_multipart([bytes(1 << 17)])
-            assert monitor.poll(10_000)
+            assert monitor.poll(1000 * LIMIT_S)
             node.send_multipart(encode(ShardAsked("worker-0")))
             heard = []
             while not heard:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from node_world import FEATURES, SPEC, Gate, World, shard
+from waiting import LIMIT_S
 
-from dlrover_nb.core.runtime import checkpoint, chunk_sender, ps_migration
+from dlrover_nb.core.runtime import checkpoint, chunk_sender, migration_source, ps_migration
 from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.structs.job import Optimizer
@@ -135,6 +136,9 @@ def test_a_move_over_tcp_in_small_chunks_is_whole_and_sealed(monkeypatch):
     monkeypatch.setattr(
         chunk_sender._Way, "_post", lambda way, frames: posted.append(way.link.is_sealed) or post(way, frames)
     )
+    monkeypatch.setattr(
+        migration_source, "REPEAT_AFTER_S", LIMIT_S
+    )  # what is late on a busy machine is not lost
     small = ps_migration.Sizes(chunk_bytes=2000, ready_bytes=8000)
     monkeypatch.setattr(ps_migration, "Sizes", lambda: small)
     single = train_single(EXACT, FEATURES, shards=SHARDS)

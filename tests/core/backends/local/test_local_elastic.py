@@ -101,7 +101,6 @@ def programs_of(handle):
     return found
 
 
-@pytest.mark.timeout(300)
 def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp_path):
     worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
     spec = JobSpec(
@@ -147,7 +146,6 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     local.delete("counts")
 
 
-@pytest.mark.timeout(300)
 def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(local, tmp_path):
     worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
     foreign = ExternalSpec(worker, N_ROW, framework=Framework.DDP)
@@ -237,7 +235,6 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     local.delete("ours")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
