@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dlrover_nb.core import numerics
 from dlrover_nb.core.client.submit_again import submit_again
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.summary import JobSummary
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TICK_S = 0.25
 SECOND_S = 1.0
@@ -141,7 +143,7 @@ class JobLoop(Generic[ActionT]):
         BackendError
             When the loop does not answer.
         """
-        return self._commands.ask(lambda: self._decide(decision))
+        return self._ask(lambda: self._decide(decision))
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Return for each plan its predicted effect, and why it would be refused; see `PlanQueries`."""
@@ -157,7 +159,7 @@ class JobLoop(Generic[ActionT]):
 
     def allot(self, allotment: Allotment) -> None:
         """Set what auto mode may plan with beside other jobs; raises as `decide` does."""
-        self._commands.ask(lambda: self._executor.emit(quota_changed(allotment, self._now_s())))
+        self._ask(lambda: self._executor.emit(quota_changed(allotment, self._now_s())))
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines of a node, ended ones included, or of all nodes; see `node_logs.newest`."""
@@ -165,12 +167,12 @@ class JobLoop(Generic[ActionT]):
 
     def choose(self, choice: UserChoice) -> None:
         """Apply a user's choice about a quarantined shard or batch sizes; raises as `decide` does."""
-        self._commands.ask(lambda: self._executor.carry_out(self._master.choose(choice, self._now_s())))
+        self._ask(lambda: self._executor.carry_out(self._master.choose(choice, self._now_s())))
 
     def stop(self, by: str, why: str = "") -> None:
         """Save the trained state and end the job; nothing happens when it has ended."""
         if not self.snapshot().phase.is_final:
-            self._commands.ask(lambda: self._executor.carry_out(self._master.stop(by, why, self._now_s())))
+            self._ask(lambda: self._executor.carry_out(self._master.stop(by, why, self._now_s())))
 
     @property
     def has_ended(self) -> bool:
@@ -191,6 +193,17 @@ class JobLoop(Generic[ActionT]):
                 lambda: self._executor.carry_out(self._master.fail("its driver was closed", self._now_s()))
             )
             self._thread.join()
+
+    def _ask(self, command: Callable[[], T]) -> T:
+        """Run a command in the loop's thread; once answered, snapshots and plan queries show what it did."""
+
+        def run() -> T:
+            done = command()
+            if not self._master.phase.is_final:  # the last snapshot comes with the end
+                self._publish()
+            return done
+
+        return self._commands.ask(run)
 
     # the loop's thread
 
@@ -213,7 +226,7 @@ class JobLoop(Generic[ActionT]):
         wait_s = max(0.0, min(due_s for due_s, _ in self._duties()) - self._now_s())
         self._executor.carry_out(self._inputs.receive(wait_s if self._commands.is_empty else 0.0))
         while self._commands.run_next():
-            self._publish()
+            pass
         self._pass_time()
 
     def _duties(self) -> tuple[tuple[float, Callable[[float], None]], ...]:
@@ -280,7 +293,6 @@ class JobLoop(Generic[ActionT]):
     def _decide(self, decision: Decision) -> Decision:
         at_s = self._now_s()  # not the client's clock: other machines' may be hours off
         instructions = self._executor.emit(Decided(at_s, replace(decision, at_s=at_s)))
-        self._published.queries = self._recorded.controller.queries()  # the client queries the new state
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 

@@ -80,6 +80,15 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
     job.driver.stop("ada", "too late")  # nothing happens
 
 
+def test_a_decision_that_was_answered_is_in_the_next_snapshot(start: Callable[..., Job]) -> None:
+    job = start(n_epoch=1000)
+    for mode in (Mode.SUGGEST, Mode.MANUAL) * 10:
+        taken = job.driver.decide(Decision(Verdict.MODE, "ada", time.time(), mode=mode))
+        now = job.now
+        assert (now.mode, now.decisions[-1].id) == (mode, taken.id)
+    job.driver.stop("ada")
+
+
 def test_publishing_a_snapshot_fits_no_model(
     start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +100,7 @@ def test_publishing_a_snapshot_fits_no_model(
         return fit(model, samples)
 
     monkeypatch.setattr(ThroughputModel, "fit", seen)
-    job = start(mode=Mode.SUGGEST, n_epoch=20)
+    job = start(mode=Mode.SUGGEST, n_epoch=1000)
     job.until(lambda now: now.fit is not None)
     job.driver.stop("ada")
     assert is_publishing
@@ -122,7 +131,7 @@ def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(start: Callabl
 
 
 def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=2)
+    job = start(n_epoch=5)
     job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
     handle = JobHandle("real", job.driver, user="ada")
     possible, impossible = handle.weigh(plan(2, 2), plan(9, 2))
