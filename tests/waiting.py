@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+import psutil
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,3 +30,11 @@ def until(condition: Callable[[], T], what: object = "it") -> T:
             raise AssertionError(f"{told} did not come about within {LIMIT_S:g} s")
         time.sleep(POLL_S)
     return value
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one whose parent is gone may have to wait until somebody takes note of that."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

@@ -6,7 +6,7 @@ import urllib.request
 
 import psutil
 import pytest
-from waiting import LIMIT_S, until
+from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.child import start
@@ -42,4 +42,4 @@ def test_a_child_ends_with_its_parent_even_when_that_is_killed():
     parent.wait(LIMIT_S)
     parent.stdout.close()
     parent.stdin.close()
-    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, what="the child's end")
+    until(lambda: is_gone(child.pid), what="the child's end")

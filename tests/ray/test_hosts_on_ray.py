@@ -81,6 +81,7 @@ def test_a_jobs_nodes_stand_on_the_light_machine_and_say_why(cluster, second, wa
     handle = cluster.submit(spec)
     try:
         wait_until(lambda: handle.snapshot().running == PLAN, what=lambda: handle.snapshot().message)
+        wait_until(lambda: all(node.wish and node.wish.got for node in handle.snapshot().nodes))
         nodes = {node.id: node for node in handle.snapshot().nodes}
         assert {stands_on("light", node) for node in nodes} == {light}
         for node in nodes.values():

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from node_played import PlayedJob, is_gone, is_stopped, spinner
-from waiting import until
+from node_played import PlayedJob, is_stopped, spinner
+from waiting import is_gone, until
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job import JobPhase

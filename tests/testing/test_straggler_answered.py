@@ -86,10 +86,11 @@ def test_a_proposed_action_is_accepted_done_undone_and_every_row_is_trained_once
     try:
         job.until(lambda now: now.train.n_sample_done and len(now.nodes) == 4)
         with slow(job.driver, "worker-1", Persistent(DELAY_S)):
-            found = job.until(lambda now: now.open_mitigation).open_mitigation
+            now = job.until(lambda now: now.open_mitigation)
+            found = now.open_mitigation
             assert found is not None
             assert found.why
-            assert any(each.node == "worker-1" for each in job.now.stragglers)
+            assert any(each.node == "worker-1" for each in now.stragglers)
             decision = decide(job, Verdict.ACCEPT, proposal=found.id)
             done = (ProposalStatus.APPLIED, ProposalStatus.FAILED)
             now = job.until(lambda now: any(m.decision and m.status in done for m in now.mitigations))

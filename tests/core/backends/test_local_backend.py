@@ -5,11 +5,11 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import psutil
 from conformance import BackendConformance, Master, ResizingConformance
+from waiting import is_gone, until
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import to_json
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-from waiting import LIMIT_S
 
 PARENT = """
 import sys, time
@@ -85,10 +84,7 @@ class TestProcessBackend(BackendConformance):
         hello = master.hello(self.start_limit_s)
         parent.kill()
         parent.wait()
-        end = time.monotonic() + LIMIT_S
-        while psutil.pid_exists(hello.pid) and psutil.Process(hello.pid).status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until(lambda: is_gone(hello.pid), what="the node's end")
 
 
 class TestProcessesThatAreResized(ResizingConformance):

@@ -6,13 +6,13 @@ import gzip
 import hashlib
 import multiprocessing
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pandas as pd
 import pytest
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.data import ShardReader, make_features, remote
 from dlrover_nb.core.data.cache import FOLDER_VAR, SIZE_VAR, DataCache, data_cache
@@ -70,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content[: len(content) // 2])
             self.wfile.flush()
             if trouble == "stall":
-                self.server.closing.wait(60)
+                self.server.closing.wait(LIMIT_S)
             self.close_connection = True
             return
         self.wfile.write(content)
@@ -232,23 +232,16 @@ def test_processes_that_fetch_at_once_fetch_once_and_a_killed_one_leaves_no_part
     arguments = (store.url("/a.csv"), str(tmp_path / "c"), answers)
     first = context.Process(target=_fetch, args=arguments)
     first.start()
-    wait_until(lambda: store.gets)
+    until(lambda: store.gets)
     others = [context.Process(target=_fetch, args=arguments) for _ in range(2)]
     for process in others:
         process.start()
     first.kill()  # in the middle of the fetch, its lock held
-    assert [answers.get(timeout=60) for _ in others] == [TEXT.encode()] * 2
+    assert [answers.get(timeout=LIMIT_S) for _ in others] == [TEXT.encode()] * 2
     for process in (first, *others):
-        process.join(60)
+        process.join(LIMIT_S)
     assert store.gets == ["/a.csv"] * 2
     assert len(parts(tmp_path / "c")) == 1
-
-
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_credentials_of_each_of_several_urls_are_left_out_of_what_is_stored_and_exported() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from real_job import LIMIT_S, plan, succeeded
+from waiting import is_gone, until
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
@@ -149,11 +150,7 @@ def pids(now: JobSnapshot) -> dict[str, int | None]:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; one whose parent is gone may have to wait until somebody takes note of its end."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return not is_gone(pid)
 
 
 @pytest.mark.parametrize("listen", ["ipc", "tcp"])
@@ -232,7 +229,7 @@ def test_a_ps_that_got_sigterm_without_a_master_is_replaced_by_the_next_one(
     os.kill(pid or 0, signal.SIGTERM)
     job.come_back()
     job.until(lambda now: now.running and pids(now).keys() == {"worker-0", "ps-1", "ps-2"})
-    assert not lives(pid or 0)
+    until(lambda: is_gone(pid or 0), what="its end")
     end = succeeded(job)  # type: ignore[arg-type]
     assert any("ps-0 is being evicted; its parameters move to ps-2" in line for line in end.story), end.story
     assert not any("was lost" in line or "was loaded from" in line for line in end.story), end.story

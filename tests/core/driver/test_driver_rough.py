@@ -69,7 +69,7 @@ def test_noise_on_the_sockets_of_master_and_ps_is_dropped_counted_and_training_g
                 socket.send_multipart(frames)
             is_master = endpoint == read_job(job.folder).endpoint
             socket.send_multipart(encode(ShardAsked("stranger") if is_master else Exchange(-2, 0)))
-            assert socket.poll(10_000)
+            assert socket.poll(1000 * LIMIT_S)
             answer, _ = decode(socket.recv_multipart())  # the only one: noise is not answered
             assert isinstance(answer, Stop if is_master else StaleEpoch)
     with stranger(read_job(job.folder).endpoint, name=OUTSIDE) as socket:
@@ -170,7 +170,8 @@ def test_a_change_of_ps_on_a_full_disk_is_given_up_and_nothing_is_lost(
     start: Callable[..., Job], small_disk: Callable[[str, int], Path], kib: int, why: str
 ) -> None:
     small_disk("run/checkpoints", kib)
-    job = start(plan=plan(worker_cpu=1.0), model=ModelSpec(embedding_dim=64), migration=Migration.RESTART)
+    model = ModelSpec(embedding_dim=64)
+    job = start(plan=plan(worker_cpu=1.0), model=model, migration=Migration.RESTART, n_epoch=3)
     job.until(lambda now: now.running and now.train.n_sample_done > 5_000)
     job.scale(plan(1, 2))
     job.until(lambda _: job.story_has("failed", "could not be written", why))

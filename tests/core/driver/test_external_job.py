@@ -66,6 +66,12 @@ def tensorflow(tmp_path):
     return ExternalSpec(role, 1_000_000, ps=role)
 
 
+def until_told(running, *, n):
+    """Wait until so many programs have written what they were told: a job trains before all of them have begun."""
+    running.until(lambda _: len(lines_of(running)) >= n)
+    return lines_of(running)
+
+
 def is_training(n_worker):
     return lambda now: now.running == plan(n_worker) and len([n for n in now.nodes if n.last]) == n_worker
 
@@ -75,7 +81,7 @@ def test_a_tensorflow_job_trains_is_scaled_and_ends_with_its_chief(job, tmp_path
     now = running.until(is_training(2))
     assert now.phase is JobPhase.TRAINING
     assert now.loss == 0.5
-    configs = lines_of(running)
+    configs = until_told(running, n=3)
     assert len({str(each["cluster"]) for each in configs}) == 1
     assert {(e["task"]["type"], e["task"]["index"]) for e in configs} == {
         ("chief", 0),
@@ -86,7 +92,7 @@ def test_a_tensorflow_job_trains_is_scaled_and_ends_with_its_chief(job, tmp_path
 
     pids = {node: process.pid for node, process in running.pods.items()}
     assert running.scale(plan(3)).id == "d1"
-    now = running.until(is_training(3))
+    now = running.until(lambda now: is_training(3)(now) and len(lines_of(running, "ps-0")) > 1)
     assert all(running.pods[node].pid == pid for node, pid in pids.items()), "pods that stay are kept"
     assert [len(each["cluster"]["worker"]) for each in lines_of(running, "ps-0")] == [1, 2]
     assert "d1 is applied" in " ".join(now.story)

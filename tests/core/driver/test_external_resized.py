@@ -82,7 +82,7 @@ def limits(server):
 
 
 def test_programs_go_on_while_their_pods_are_resized(job, server):
-    job.until(lambda now: now.running == plan())
+    job.until(lambda now: now.running == plan() and len(lines_of(job)) == 3)
     before = {each["pid"] for each in lines_of(job)}
     job.scale(LARGER)
     now = job.until(lambda now: now.running == LARGER)

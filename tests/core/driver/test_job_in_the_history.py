@@ -52,7 +52,7 @@ def test_a_job_leaves_its_actions_against_stragglers(start: Callable[..., Job]) 
     job.driver.decide(Decision(Verdict.MITIGATE, "ada", time.time(), action=restart, why="a noisy neighbour"))
     (begun,) = past_runs.run_history("real", url=job.history).mitigations
     assert (begun.action, begun.why, begun.decision) == (restart, "a noisy neighbour", "d1")
-    job.until(lambda now: now.mitigations[0].status is ProposalStatus.APPLIED)
+    job.until(lambda now: now.mitigations and now.mitigations[0].status is ProposalStatus.APPLIED)
     job.driver.stop("ada", "seen enough")
     end = job.until_end()
     kept = past_runs.run_history("real", url=job.history)

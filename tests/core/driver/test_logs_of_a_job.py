@@ -94,9 +94,8 @@ def test_prints_and_logging_of_user_code_are_there_while_the_job_runs_and_after_
     start_own: Callable[..., Job],
 ) -> None:
     job = start_own(n_epoch=30)
-    job.until(lambda _: "reading 0 to 500" in told(job))
+    job.until(lambda _: {"reading 0 to 500", "rows: row 0 comes"} <= set(told(job)))
     (worker,) = {line.node for line in job.driver.logs(None, 1000) if line.level == "stdout"}
-    assert any("row 0 comes" in text for text in told(job, worker))
     levels = {line.text: line.level for line in job.driver.logs(worker, 1000)}
     assert levels["reading 0 to 500"] == "stdout"
     assert levels["rows: row 0 comes"] == "WARNING"

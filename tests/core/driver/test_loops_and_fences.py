@@ -14,7 +14,7 @@ import pytest
 import torch
 from real_job import Job, plan
 from torch import nn
-from waiting import until
+from waiting import is_gone, until
 
 from dlrover_nb import trainable
 from dlrover_nb.core.backends.local.backend import LocalBackend
@@ -152,7 +152,7 @@ def test_late_pushes_of_a_worker_that_was_given_up_are_refused_and_it_ends(
     job.until(
         lambda _: any(f"refused Exchange of {name}" in line.text for line in job.driver.logs("ps-0", 1000))
     )
-    until(lambda: not frozen.is_running() or frozen.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: is_gone(frozen.pid))
     written = (job.folder / "nodes" / f"{name}.err").read_text()
     assert f"{name} was given up by its master and ends" in written
     (tmp_path / "go").touch()

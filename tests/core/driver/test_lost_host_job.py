@@ -38,8 +38,8 @@ def test_a_lost_host_costs_what_came_after_its_last_copy_and_no_row_is_lost(
     start: Callable[..., Job],
 ) -> None:
     job = start(plan=PLAN, backend=SeparateMachines, checkpoint_every_s=1.0, n_epoch=3)
-    state = job.driver._master._state
-    job.until(lambda _: last_whole(state) > 0)
+    state, in_the_loop = job.driver._master._state, job.driver._commands.ask
+    job.until(lambda _: in_the_loop(lambda: last_whole(state)) > 0)
     node = next(each for each in job.now.nodes if each.id == "ps-1")
     assert node.pid is not None
     os.kill(node.pid, 9)

@@ -88,7 +88,7 @@ def test_a_mistake_in_the_data_is_told_once_and_not_to_be_tried_again(tmp_path):
 
 
 def test_orphans_end_by_themselves():
-    with World(spec=with_heartbeat(0.1)) as world, Processes(world) as processes:
+    with World(spec=with_heartbeat(1.0)) as world, Processes(world) as processes:
         ps = processes.start("ps0", Role.PS)
         world.receive(Hello)
         world.router.close(linger=0)

@@ -656,7 +656,7 @@ def test_nodes_leave_a_master_that_was_replaced_though_it_lives_on():
 
 
 def test_nodes_end_when_their_master_is_gone():
-    with World(spec=with_heartbeat(0.1)) as world:
+    with World(spec=with_heartbeat(1.0)) as world:
         train = world.start_ps(1)
         world.start("w0", Role.WORKER)
         world.send("w0", train)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from conformance import Master
-from waiting import LIMIT_S, until
+from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.backends.local import backend as local
 from dlrover_nb.core.backends.local import spares
@@ -176,4 +176,4 @@ def test_a_killed_driver_takes_its_spare_along_and_leaves_its_nodes(
     else:
         until(lambda: not process.is_running(), what="the spare's end")
     second.close()
-    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, what="the end")
+    until(lambda: is_gone(pid), what="the end")
