@@ -73,6 +73,9 @@ def test_what_is_foretold_is_what_the_master_does(data, foreign, in_place):
         ended = {node.id for node in world.master.nodes} - world.pods.keys()
         told = foretold(foreign, world.master.nodes, target, in_place=in_place)
         started, stopped, restarted, kept, resized = done(world, target)
+        if world.master.phase.is_final:  # a resized node was the last that the job waited for
+            assert ended, "only programs that ended well end a job"
+            return
         assert sorted(str(role) for role, n in told.started for _ in range(n)) == started
         assert set(told.stopped) - ended == stopped
         assert set(told.restarted) == restarted
