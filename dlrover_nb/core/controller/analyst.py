@@ -168,10 +168,11 @@ class Analyst:
             self._cache is not None and self._cache.situation is self._situation
         )
 
-    def take(self, analysis: Analysis) -> None:
-        """Keep the analysis of the newest situation, which another process has made."""
-        if not self.is_made:
-            self._cache, self._situation = analysis, analysis.situation
+    def make(self, known: Analysis | None) -> None:
+        """Make the analysis of the newest situation; `known`: another process has made it."""
+        if not self.is_made and known is not None:
+            self._cache, self._situation = known, known.situation
+        _ = self.analysis
 
     @property
     def is_due_to_be_shown(self) -> bool:

@@ -87,6 +87,8 @@ class Reviews:
         question, answer, self._answer = self._question, self._answer, None
         if question is None or question.number != event.number:
             return ()
+        if answer is not None and answer.number != question.number:
+            answer = None
         self._tell(event)
         self._question = None
         orders = self._end(question, answer, event.at_s)
@@ -114,8 +116,7 @@ class Reviews:
             if self._is_review:
                 self._ask_for_review(at_s)
             return ()
-        if answer is not None:
-            self._analyst.take(answer.analysis)
+        self._analyst.make(None if answer is None else answer.analysis)
         learnt = self._summary(at_s)
         if question.decide is None:
             return learnt

@@ -1,7 +1,7 @@
 """Fits and advice of a job with many nodes, computed beside its loop in a process of their own.
 
 The loop shows each open question of the controller here (`attend`). In a job of few nodes it is answered at
-once, in the loop: nobody waits for long, and a process of some 130 MiB for each small job is not worth it. In
+once, in the loop: nobody waits for long, and a process of 100 MiB for each small job is not worth it. In
 a larger one a process computes it (`core.driver.compute_process`, started at the first question), while the
 loop answers the nodes. The answer comes back as a command of the loop, with the event `Computed`.
 
