@@ -60,6 +60,8 @@ class Computing:
         Its name.
     reviews
         Returns what has the open question.
+    n_node
+        Counts its nodes; called for each question, and not for each turn of the loop.
     emit
         Passes an event to the controller and carries out what follows.
     put
@@ -73,24 +75,26 @@ class Computing:
         job: str,
         *,
         reviews: Callable[[], Asking],
+        n_node: Callable[[], int],
         emit: Callable[[Computed], object],
         put: Callable[[Callable[[], object]], bool],
         now_s: Callable[[], float],
     ) -> None:
-        self._job, self._reviews, self._emit, self._put, self._now_s = job, reviews, emit, put, now_s
+        self._job, self._reviews, self._n_node = job, reviews, n_node
+        self._emit, self._put, self._now_s = emit, put, now_s
         self._process = _Process()
         self._thread: threading.Thread | None = None
         self._asked, self._asked_at_s = 0, now_s()
 
-    def attend(self, n_node: int) -> None:
-        """Let the open question, if there is one, be answered for a job of so many nodes."""
+    def attend(self) -> None:
+        """Let the open question, if there is one, be answered."""
         while (question := self._reviews().question) is not None:
             if question.number == self._asked:
                 if self._now_s() > self._asked_at_s + LIMIT_S:
                     self._process.give_up(f"no answer within {LIMIT_S:g} s")
                 return
             self._asked, self._asked_at_s = question.number, self._now_s()
-            if n_node < LEAST_NODES:
+            if self._n_node() < LEAST_NODES:
                 self._emit(Computed(self._now_s(), question.number))
             else:
                 self._start(question)

@@ -101,6 +101,7 @@ class JobLoop(Generic[ActionT]):
         self._computing = Computing(
             self._spec.name,
             reviews=lambda: parts.recorded.controller.reviews,
+            n_node=lambda: len(parts.master.nodes),
             emit=self._executor.emit,
             put=self._commands.put,
             now_s=parts.clock.now_s,
@@ -220,11 +221,11 @@ class JobLoop(Generic[ActionT]):
         """
         wait_s = max(0.0, min(due_s for due_s, _ in self._duties()) - self._now_s())
         self._executor.carry_out(self._inputs.receive(wait_s if self._commands.is_empty else 0.0))
-        self._computing.attend(len(self._master.nodes))
+        self._computing.attend()
         while self._commands.run_next():
             self._publish()
         self._pass_time()
-        self._computing.attend(len(self._master.nodes))
+        self._computing.attend()
 
     def _duties(self) -> tuple[tuple[float, Callable[[float], None]], ...]:
         """Return what is done at intervals, and when each is due."""

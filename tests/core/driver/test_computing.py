@@ -44,12 +44,17 @@ class Asker:
 
     def __init__(self, policy: object = POLICIES[DEFAULT_POLICY]) -> None:
         self.question: Question | None = None
-        self.policy = policy
+        self.policy, self.n_node = policy, computing.LEAST_NODES
         self.answers: list[Answer] = []
         self.events: list[Computed] = []
         self.commands: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self.computing = Computing(
-            "asked", reviews=lambda: self, emit=self.emit, put=self.put, now_s=lambda: 1.0
+            "asked",
+            reviews=lambda: self,
+            n_node=lambda: self.n_node,
+            emit=self.emit,
+            put=self.put,
+            now_s=lambda: 1.0,
         )
 
     def hand_over(self, known: Answer) -> None:
@@ -63,13 +68,13 @@ class Asker:
         self.commands.put(command)
         return True
 
-    def ask(self, number: int, n_node: int = computing.LEAST_NODES) -> Question:
+    def ask(self, number: int) -> Question:
         samples = tuple(ProfileSample(float(i), 2.0, p, 512, v + i) for p, v in SPEEDS for i in range(5))
         capacity = Capacity((NodeShape(4, 16_000),))
         asked = Situation(JobSpec("x"), capacity, 100_000, 16, ONE, samples, 10_000_000)
         decide = BoundPolicy(self.policy, PlannerSettings(), PolicyContext())  # type: ignore[arg-type]
         self.question = question = Question(number, asked, decide, None)
-        self.computing.attend(n_node)
+        self.computing.attend()
         return question
 
     def receive(self) -> Computed:
@@ -109,7 +114,8 @@ def test_a_process_computes_the_same_to_the_last_bit(asker: Asker) -> None:
 
 
 def test_the_loop_of_a_small_job_needs_no_process(asker: Asker) -> None:
-    asker.ask(1, n_node=computing.LEAST_NODES - 1)
+    asker.n_node = computing.LEAST_NODES - 1
+    asker.ask(1)
     assert (asker.events, asker.answers, children()) == ([Computed(1.0, 1)], [], [])
 
 
@@ -153,7 +159,7 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(
     children()[0].suspend()
     asker.ask(2)
     monkeypatch.setattr(computing, "LIMIT_S", -1.0)
-    asker.computing.attend(computing.LEAST_NODES)
+    asker.computing.attend()
     assert "no answer within" in asker.receive().error
 
 
