@@ -52,7 +52,7 @@ class RungRequests:
         bells = list(self._slabs.bells.values())
         server = None if store is None else store.plain_server(epoch)
         if store is None or server is None:
-            wait(bells, descriptors, timeout_s)
+            self._count_late(wait(bells, descriptors, timeout_s))
             return
         server.serve(bells, descriptors, timeout_s, n_thread=self.n_thread)
         self._settle(store, server)
@@ -95,8 +95,18 @@ class RungRequests:
         """Take over what a kernel did in the stretch that ends now."""
         store.settle(server)
         did = server.parameters
-        took_s = self._accounting.switch(self._accounting.part)
+        took_s = self._count_late(did.late_s)
         if did.n_answered and took_s > 0:
             self._accounting.share(Part.UPDATE, min(1.0, did.update_s / took_s))
             self._accounting.share(Part.LOOKUP, min(1.0, did.lookup_s / took_s))
         self._accounting.count(n_iter=did.n_answered)
+
+    def _count_late(self, late_s: float) -> float:
+        """Count as work how long requests waited for this process alone; return the seconds of the stretch.
+
+        Its host did not run it meanwhile: its workers wait for it, though it believes to be idle.
+        """
+        took_s = self._accounting.switch(self._accounting.part)
+        if late_s and took_s > 0:
+            self._accounting.share(Part.OTHER, min(1.0, late_s / took_s))
+        return took_s

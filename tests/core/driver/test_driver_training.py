@@ -148,8 +148,10 @@ def test_workers_and_ps_are_doubled_by_a_decision_while_training(start: Callable
     assert handle.explain().proposal is None
 
 
-def test_a_killed_ps_is_restored_from_the_last_checkpoint(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=2, checkpoint_every_s=1.0)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_killed_ps_is_restored_from_the_last_checkpoint(start: Callable[..., Job], threads: int) -> None:
+    several = plan(2, 1, ps_cpu=2.0)  # its threads serve at the same time
+    job = start(n_epoch=2, checkpoint_every_s=1.0, plan=several if threads == 2 else plan())
     written = (job.folder / "checkpoints").glob
     job.until(lambda now: any(written("*/manifest.json")) and now.phase is JobPhase.TRAINING and now.running)
     killed = job.kill(Role.PS)

@@ -8,6 +8,7 @@ from node_world import MEMORY_MIB, World
 
 from dlrover_nb.core.runtime import node as module
 from dlrover_nb.core.runtime.limits import Enforced
+from dlrover_nb.core.runtime.rung import RungRequests
 from dlrover_nb.core.structs.messages import Copied, Hello, Save, Saved
 from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import Role
@@ -29,9 +30,22 @@ class NotedLimits:
         pass
 
 
+def noted_threads(monkeypatch) -> list[int]:
+    """Return how many threads PS were told to serve with, as they will be."""
+    noted: list[int] = []
+
+    def note(rung: RungRequests, name: str, value: object) -> None:
+        if name == "n_thread":
+            noted.append(value)
+        object.__setattr__(rung, name, value)
+
+    monkeypatch.setattr(RungRequests, "__setattr__", note)
+    return noted
+
+
 @pytest.mark.parametrize("role", Role)
 def test_a_node_applies_another_size_and_tells_a_later_master_what_is_enforced(role, monkeypatch):
-    limits, threads = NotedLimits(), torch.get_num_threads()
+    limits, threads, served = NotedLimits(), torch.get_num_threads(), noted_threads(monkeypatch)
     monkeypatch.setattr("node_world._serve_ps", lambda config, *_: module.run(config, limits=limits))
     monkeypatch.setattr("node_world._serve_worker", lambda config, *_: module.run(config, limits=limits))
     try:
@@ -47,6 +61,7 @@ def test_a_node_applies_another_size_and_tells_a_later_master_what_is_enforced(r
             assert (hello.cpu_enforced, hello.memory_enforced) == (True, False)
     finally:
         torch.set_num_threads(threads)
+    assert served == ([1, 2, 3, 1, 1] if role is Role.PS else [])  # the first until it knows its own
     assert limits.applied == [(2.0, MEMORY_MIB), (3.0, 700), (1.0, 64)]
     if role is Role.WORKER:
         assert limits.threads == [2, 3, 1]

@@ -52,7 +52,7 @@ class PlainServer:
         if self._corrections is not None:
             self.parameters.corrections = self._corrections.ctypes.data
             self.parameters.n_correction = len(self._corrections)
-        self.parameters.update_s = self.parameters.lookup_s = 0.0
+        self.parameters.update_s = self.parameters.lookup_s = self.parameters.late_s = 0.0
         self.parameters.n_answered = 0
 
     def serve(self, bells: Sequence[Bell], others: Sequence[int], timeout_s: float, *, n_thread: int) -> None:
@@ -68,6 +68,7 @@ class PlainServer:
         self._c.serve(at, named, len(bells), descriptors, len(others), timeout_s, n_thread)
         self.parameters.update_s /= n_thread
         self.parameters.lookup_s /= n_thread
+        self.parameters.late_s /= n_thread
 
     def serve_one(self, bell: Bell) -> None:
         """Serve the request of a bell that was read."""

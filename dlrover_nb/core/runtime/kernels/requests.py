@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p, sizeof
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -30,13 +31,15 @@ class Request(Structure):
     """What a worker rings: the fields of an `Exchange` without a round, and where its arrays lie.
 
     From `at` on lie ids [n_push], gradients [n_push, width], the dense gradient [n_dense] and the ids to pull
-    [n_pull], each where a cache line begins.
+    [n_pull], each where a cache line begins. `rung_s` is of the clock that processes of a host share: so a PS
+    that its host stops in a wait for requests knows how long they waited for it.
     """
 
     _fields_ = (
         *((name, c_int64) for name in ("epoch", "step", "at", "n_push", "width", "n_dense", "n_pull")),
         ("answer_at", c_int64),
         ("rate", c_double),
+        ("rung_s", c_double),
     )
 
 
@@ -106,6 +109,7 @@ class Parameters(Structure):
         ("sample_below", c_int64),
         ("update_s", c_double),
         ("lookup_s", c_double),
+        ("late_s", c_double),
         ("n_answered", c_int64),
         ("amplitude", c_float),
         ("first_state", c_float),
@@ -133,11 +137,20 @@ def ring(bell: Bell) -> None:
         return
 
 
-def wait(bells: Sequence[Bell], others: Sequence[int], timeout_s: float) -> None:
-    """Wait for requests of `bells` and for other descriptors; read the requests."""
-    poll, by_descriptor = select.poll(), {bell.ask: bell for bell in bells}
+def wait(bells: Sequence[Bell], others: Sequence[int], timeout_s: float) -> float:
+    """Wait for requests of `bells` and for other descriptors; read the requests.
+
+    Returns
+    -------
+    float
+        Seconds for which the first request of them had come and waited for this process.
+    """
+    poll, by_descriptor, late_s = select.poll(), {bell.ask: bell for bell in bells}, 0.0
+    began_s = time.monotonic()
     for descriptor in (*by_descriptor, *others):
         poll.register(descriptor, select.POLLIN)
     for descriptor, _ in poll.poll(max(0.0, timeout_s * 1e3)):
         if (bell := by_descriptor.get(descriptor)) is not None:
             read(bell)
+            late_s = max(late_s, time.monotonic() - max(began_s, bell.request.rung_s))
+    return late_s

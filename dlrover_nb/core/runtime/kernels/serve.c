@@ -24,7 +24,7 @@ static const uint32_t USUAL = 0x501502F9u; /* bits of 1e10f: so many numbers of 
 
 typedef struct {
     int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
-    double rate;
+    double rate, rung_s;
 } Request;
 
 typedef struct {
@@ -244,15 +244,27 @@ static int wait_for(const Team *team, struct pollfd *fds, int64_t n_other, int t
     return poll(fds, (nfds_t)(team->n_bell + 1 + n_other), timeout_ms);
 }
 
-/* Serve the requests that were seen, but for those that another thread has taken. */
-static void serve_ready(Team *team, const struct pollfd *fds)
+/* Count how long a request that was read has waited while this thread, too, waited for requests: since `idle_s`. */
+static void count_late(Store *store, const Request *request, double idle_s)
+{
+    const double late_s = now_s() - (request->rung_s > idle_s ? request->rung_s : idle_s);
+    lock_counts(store);
+    store->late_s += late_s > 0 ? late_s : 0;
+    unlock_counts(store);
+}
+
+/* Serve the requests that were seen, but for those that another thread has taken; the thread waited since `idle_s`. */
+static void serve_ready(Team *team, const struct pollfd *fds, double idle_s)
 {
     for (int64_t i = 0; i < team->n_bell; i++) {
         Bell *bell = team->bells[i];
         if (!fds[i].revents || __atomic_exchange_n(&bell->is_held, 1, __ATOMIC_ACQUIRE))
             continue;
-        if (bell->pending == ANSWERED && read_request(bell))
+        if (bell->pending == ANSWERED && read_request(bell)) {
+            count_late(team->store, &bell->request, idle_s);
             serve_one(team->store, bell);
+            idle_s = now_s();
+        }
         if (bell->pending != ANSWERED)
             end(team);
         __atomic_store_n(&bell->is_held, 0, __ATOMIC_RELEASE);
@@ -263,9 +275,11 @@ static void *help(void *of)
 {
     Team *team = of;
     struct pollfd *fds = malloc(((size_t)team->n_bell + 1) * sizeof *fds);
-    while (fds && !is_over(team))
+    while (fds && !is_over(team)) {
+        const double idle_s = now_s();
         if (wait_for(team, fds, 0, -1) > 0)
-            serve_ready(team, fds);
+            serve_ready(team, fds, idle_s);
+    }
     free(fds);
     return NULL;
 }
@@ -311,14 +325,14 @@ void serve(Store *store, Bell *const *bells, int64_t n_bell, struct pollfd *fds,
     Team team = {.store = store, .bells = bells, .n_bell = n_bell, .over = {-1, -1}};
     team.most_helpers = n_thread - 1 < MOST_HELPERS ? n_thread - 1 : MOST_HELPERS;
     while (!is_over(&team)) {
-        const double left_s = until_s - now_s();
+        const double idle_s = now_s(), left_s = until_s - idle_s;
         if (left_s <= 0)
             end(&team);
         if (wait_for(&team, fds, n_other, left_s <= 0 ? 0 : (int)(left_s * 1e3) + 1) <= 0)
             continue;
         if (!is_over(&team))
             find_help(&team, fds);
-        serve_ready(&team, fds);
+        serve_ready(&team, fds, idle_s);
         for (int64_t i = n_bell + 1; i < n_bell + 1 + n_other; i++)
             if (fds[i].revents)
                 end(&team);

@@ -37,7 +37,7 @@ typedef struct {
     uint64_t seed_bits;
     int64_t *served, *sampled; /* numbers of requests and rows, and whether there is a sample; rows by bucket */
     int64_t n_bucket, sample_below;
-    double update_s, lookup_s;
+    double update_s, lookup_s, late_s;
     int64_t n_answered;
     float amplitude, first_state;
     Locks *locks; /* NULL: one thread serves */

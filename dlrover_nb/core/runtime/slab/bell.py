@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from ctypes import sizeof
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,7 @@ def rung_request(request: Exchange, parts: Sequence[SharedArray]) -> bytes:
     return bytes(
         Request(
             request.ps_epoch, request.step, parts[0].offset, len(rows), width, len(dense), len(pull),
-            request.answer_at, request.rate,
+            request.answer_at, request.rate, time.monotonic(),
         )
     )  # fmt: skip
 
