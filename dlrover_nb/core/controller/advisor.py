@@ -61,15 +61,24 @@ class BoundPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownAdvice:
+    """Advice that another process has computed, with what would change it; empty where nobody asks that."""
+
+    advice: Advice | None
+    break_even: tuple[BreakEven | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class _Advised:
     """Advice of which nobody has asked yet what would change it."""
 
     analysis: Analysis
     advice: Advice
     decide: BoundPolicy
+    known: tuple[BreakEven | None, ...] = ()  # the result, where another process has computed it
 
     def break_even(self) -> BreakEven | None:
-        return break_even_of(self.analysis, self.advice, self.decide)
+        return self.known[0] if self.known else break_even_of(self.analysis, self.advice, self.decide)
 
 
 class Advisor:
@@ -124,27 +133,52 @@ class Advisor:
         """Reset the count of experiments: a user has set a plan or asked for advice."""
         self._n_explored = 0
 
-    def reconsider(self, at_s: float) -> Advised:
-        """Propose, keep, replace or withdraw a plan, by the newest analysis of the target plan.
+    def prepare(self, at_s: float) -> BoundPolicy | None:
+        """Return what `reconsider` would ask now, on a situation that is made up to date; None: nothing.
 
-        Nothing is proposed in manual mode, and while no change of plan is possible. Where auto mode will
-        never apply the open proposal, any that it may apply is better.
+        Nothing is proposed in manual mode, and while no change of plan is possible.
         """
         if self._state.mode is Mode.MANUAL or not self.may_change:
+            return None
+        self._analyst.refresh(self._rollouts.target, at_s)
+        return self.decide(self._auto.bounds(at_s))
+
+    def reconsider(
+        self, at_s: float, asked: BoundPolicy | None = None, known: KnownAdvice | None = None
+    ) -> Advised:
+        """Propose, keep, replace or withdraw a plan, by the newest analysis of the target plan.
+
+        Where auto mode will never apply the open proposal, any that it may apply is better.
+
+        Parameters
+        ----------
+        asked
+            What `prepare` returned when the advice was asked for; None: it is asked now.
+        known
+            The advice; None: it is computed here.
+        """
+        decide = asked or self.prepare(at_s)
+        if decide is None:
             return ()
-        proposal, limits = self._book.open, self._auto.bounds(at_s)
+        proposal = self._book.open
         refusal = self._auto.refusal(proposal, at_s) if proposal and self._auto.is_on else None
         may_replace = refusal is not None and refusal.rule in REPLACEABLE
-        self._analyst.refresh(self._rollouts.target, at_s)
         analysis = self._analyst.analysis
         is_protected = proposal is not None and proposal.kind is ProposalKind.PROTECT
         if analysis is None or is_protected or not self._analyst.is_measured(self._rollouts.target):
             return ()
-        return self._renew(analysis, limits, at_s, may_replace=may_replace)
+        return self._renew(analysis, decide, known, at_s, may_replace=may_replace)
 
-    def _renew(self, analysis: Analysis, limits: Limits | None, at_s: float, *, may_replace: bool) -> Advised:
-        decide = self.decide(limits)
-        advice = decide(analysis)
+    def _renew(
+        self,
+        analysis: Analysis,
+        decide: BoundPolicy,
+        known: KnownAdvice | None,
+        at_s: float,
+        *,
+        may_replace: bool,
+    ) -> Advised:
+        advice = decide(analysis) if known is None else known.advice
         if advice is not None and advice.batches:
             return self._mitigate(advice)
         closed = self._close_open(analysis, advice, at_s, may_replace=may_replace)
@@ -152,7 +186,7 @@ class Advisor:
             return closed
         self._n_explored = self._n_explored + 1 if advice.kind is ProposalKind.EXPLORE else 0
         proposed = self._propose(advice, analysis, at_s)
-        self._unexplained = _Advised(analysis, advice, decide)
+        self._unexplained = _Advised(analysis, advice, decide, () if known is None else known.break_even)
         explained = () if self._auto.is_on else self.explain(at_s)
         return (*closed, *(explained or (proposed,)))
 

@@ -126,23 +126,27 @@ class Analyst:
         if s is None or (s.plan, s.pins, s.capacity) != (plan, self._state.pins, self._state.job.capacity):
             self.observe(plan, at_s)
 
-    def adopt_prior(self, at_s: float) -> str:
-        """Start from the prior of similar jobs; return why it is left out where it cannot be used."""
+    def adopt_prior(self, story: Story, at_s: float) -> None:
+        """Start from the prior of similar jobs, if there is one, and tell whether it can be used."""
+        prior = self._state.job.prior
+        if prior is None:
+            return
         self.observe(self._state.spec.plan, at_s)
         try:
             self.publish()
         except InvalidValueError as error:  # a prior of another version
             self._state.drop_prior()
             self._situation = None
-            return str(error)
-        return ""
+            story.add(at_s, f"the results of similar jobs are not used: {error}")
+        else:
+            story.add(at_s, f"{prior.n_plan} plans of similar jobs serve as the prior until samples arrive")
 
     @property
     def analysis(self) -> Analysis | None:
         """The newest analysis, made here when an event first needs it; None before any measurement."""
         if self._situation is None:
             return None
-        if self._cache is None or self._cache.situation is not self._situation:
+        if not self.is_made:
             self._cache = analyse(self._situation, model=self._model(self._situation))
         return self._cache
 
@@ -152,8 +156,27 @@ class Analyst:
             return self._cache.model
         return self._fit(situation)
 
-    def publish(self) -> None:
-        """Publish the newest analysis, unless it may wait (`ControllerSettings.manual_publish_s`)."""
+    @property
+    def situation(self) -> Situation | None:
+        """The newest input of planning; None before any measurement."""
+        return self._situation
+
+    @property
+    def is_made(self) -> bool:
+        """Whether reading the newest analysis computes nothing."""
+        return self._situation is None or (
+            self._cache is not None and self._cache.situation is self._situation
+        )
+
+    def make(self, known: Analysis | None) -> None:
+        """Make the analysis of the newest situation; `known`: another process has made it."""
+        if not self.is_made and known is not None:
+            self._cache, self._situation = known, known.situation
+        _ = self.analysis
+
+    @property
+    def is_due_to_be_shown(self) -> bool:
+        """Whether there is a newer analysis to be published (`ControllerSettings.manual_publish_s`)."""
         shown, now = self._published, self._situation
         is_same = (
             shown is not None
@@ -162,9 +185,12 @@ class Analyst:
             == (now.plan, now.pins, now.capacity)
         )
         waits_s = self._settings.manual_publish_s if self._state.mode is Mode.MANUAL else 0.0
-        if is_same and self._observed_at_s < self._published_at_s + waits_s:
-            return
-        self._published, self._published_at_s = self.analysis, self._observed_at_s
+        return not is_same or self._observed_at_s >= self._published_at_s + waits_s
+
+    def publish(self) -> None:
+        """Publish the newest analysis, unless it may wait."""
+        if self.is_due_to_be_shown:
+            self._published, self._published_at_s = self.analysis, self._observed_at_s
 
     @property
     def published(self) -> Analysis | None:

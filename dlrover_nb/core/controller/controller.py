@@ -35,6 +35,7 @@ from dlrover_nb.core.controller.node_cores import NodeCores
 from dlrover_nb.core.controller.plan_changes import PlanChanges
 from dlrover_nb.core.controller.plan_queries import MeasurementProgress, PlanQueries
 from dlrover_nb.core.controller.protection import Protection
+from dlrover_nb.core.controller.reviews import Reviews
 from dlrover_nb.core.controller.rollouts import Rollouts
 from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
@@ -45,6 +46,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted, has_room
 from dlrover_nb.core.structs.events import (
     BatchSizesSet,
+    Computed,
     Decided,
     Event,
     JobSubmitted,
@@ -94,6 +96,8 @@ class Controller:
         The orders that follow from the submission.
     given
         Its settings, policy and fit.
+    reviews
+        Has the question that is to be answered beside the job's loop, and takes the answer.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class Controller:
             book=self._book,
             policy=policy,
         )
+        self.reviews = Reviews(self._state, self._story, self._analyst, self._advisor, self._book)
         self._plans = PlanChanges(
             job.spec.name,
             story=self._story,
@@ -185,9 +190,10 @@ class Controller:
         orders += self._rollup.close(self._rollouts.target, at_s)
         if self._measured.publish_memory(at_s):
             self._protection.hasten(at_s)
-        orders += self._decisions.protect(at_s) + self._decisions.decide_alone(at_s)
-        orders += self._decisions.mitigate(at_s) + self._actions.changed(at_s)
-        self._analyst.publish()
+        if self.reviews.question is None:
+            orders += self._decisions.by_itself(at_s)
+        orders += self._actions.changed(at_s)
+        self.reviews.publish()
         self._analyst.tell_deadline(self._story, at_s)
         return orders
 
@@ -201,6 +207,8 @@ class Controller:
             case QualityMeasured():
                 self._measured.quality.add(event)
                 return ()
+            case Computed():
+                return self.reviews.computed(event)
             case Ticked():
                 return ()  # only auto mode and memory depend on time, and both are checked after every event
             case Decided(at_s, decision):
@@ -327,12 +335,7 @@ class Controller:
         self._story.add(event.at_s, f"job {spec.name} submitted by {spec.owner or 'someone'}: {spec.plan}")
         if event.why:
             self._story.add(event.at_s, event.why)
-        if event.prior is not None:
-            wrong = self._analyst.adopt_prior(event.at_s)
-            known = f"{event.prior.n_plan} plans of similar jobs serve as the prior until samples arrive"
-            self._story.add(
-                event.at_s, f"the results of similar jobs are not used: {wrong}" if wrong else known
-            )
+        self._analyst.adopt_prior(self._story, event.at_s)
         first: Orders = (Remember(event.at_s, spec),)
         return first if event.traits is None else (*first, Remember(event.at_s, event.traits))
 
@@ -353,6 +356,7 @@ class Controller:
         orders += self._rollouts.score(at_s, least=1) + self._advisor.expire(at_s, why)
         if self._measured.plan is not None:
             self._analyst.observe(self._measured.plan, at_s)
+        self.reviews.drop()
         last = self._rollup.close(self._rollouts.target, at_s, is_last=True)
         return orders + self._analyst.summary(at_s) + last
 
@@ -369,11 +373,7 @@ class Controller:
             return ()
         self._rollouts.measured(windows)
         scored = self._rollouts.score(at_s, least=self._settings.n_outcome)
-        if not scored and not self._analyst.is_due(windows[0].plan, at_s):
-            return ()
-        self._analyst.observe(windows[0].plan, at_s)
-        learnt = self._analyst.summary(at_s) if scored else ()
-        return scored + learnt + self._advisor.reconsider(at_s)
+        return scored + self.reviews.review(windows[0].plan, at_s, is_scored=bool(scored))
 
     def _out_of_memory(self, event: NodeOutOfMemory) -> Orders:
         at_mib = f"{event.memory_mib:,.0f} MiB"

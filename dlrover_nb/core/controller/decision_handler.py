@@ -121,6 +121,10 @@ class DecisionHandler:
             self._undo.made(decision, plan=running, mode=mode, pins=pins)
         return (Remember(at_s, decision), *orders)
 
+    def by_itself(self, at_s: float) -> Orders:
+        """Do what is due after every event without a user: memory, the open proposal, stragglers."""
+        return self.protect(at_s) + self.decide_alone(at_s) + self.mitigate(at_s)
+
     def mitigate(self, at_s: float) -> Orders:
         """Review stragglers when it is due; in auto mode order at once what is proposed."""
         if not self._mitigations.is_due(at_s):

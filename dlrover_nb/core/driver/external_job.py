@@ -242,4 +242,5 @@ def _submitted(parts: Parts[ExternalAction]) -> JobSubmitted:
         n_sample_total=spec.foreign.n_sample,
         dense_bytes=UNKNOWN_SIZE,
         embedding_dim=UNKNOWN_SIZE,
+        defers=True,
     )

@@ -102,4 +102,5 @@ def submitted(begun: InitialPlan, capacity: Capacity, at_s: float, *, folder: st
         why=begun.why,
         must_move=not outlives_node(begun.spec, folder),
         pauses=begun.pauses,
+        defers=True,
     )

@@ -25,6 +25,7 @@ from dlrover_nb.core.driver import job_snapshot
 from dlrover_nb.core.driver.backend import PlacingBackend, QueuedBackend
 from dlrover_nb.core.driver.capacity_watcher import CapacityWatcher
 from dlrover_nb.core.driver.command_queue import CommandQueue
+from dlrover_nb.core.driver.computing import Computing
 from dlrover_nb.core.driver.executor import OrderExecutor, begun
 from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
@@ -98,6 +99,14 @@ class JobLoop(Generic[ActionT]):
                 f"job {self._spec.name} has ended: nothing to do; {submit_again(self._spec)}"
             ),
             wake=parts.inputs.wake,
+        )
+        self._computing = Computing(
+            self._spec.name,
+            reviews=lambda: parts.recorded.controller.reviews,
+            n_node=lambda: len(parts.master.nodes),
+            emit=self._executor.emit,
+            put=self._commands.put,
+            now_s=parts.clock.now_s,
         )
         self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
         self._broken = self._denied = ""
@@ -225,9 +234,11 @@ class JobLoop(Generic[ActionT]):
         """
         wait_s = max(0.0, min(due_s for due_s, _ in self._duties()) - self._now_s())
         self._executor.carry_out(self._inputs.receive(wait_s if self._commands.is_empty else 0.0))
+        self._computing.attend()
         while self._commands.run_next():
             pass
         self._pass_time()
+        self._computing.attend()
 
     def _duties(self) -> tuple[tuple[float, Callable[[float], None]], ...]:
         """Return what is done at intervals, and when each is due."""
@@ -337,6 +348,7 @@ class JobLoop(Generic[ActionT]):
 
     def _put_away(self) -> None:
         self._backend.close()
+        self._computing.close()
         self._inputs.finish(self._now_s())
         self._commands.close()
         self._publish_end()

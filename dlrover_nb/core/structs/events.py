@@ -33,6 +33,7 @@ class JobSubmitted:
     why: str = ""  # reason of the first plan, if earlier jobs influenced it
     must_move: bool = False  # nothing outlives its nodes: new PS must fit beside those that serve
     pauses: tuple[tuple[str, float], ...] = ()  # kind and seconds of changes of plan, usual on this cluster
+    defers: bool = False  # fits and advice are computed beside the job's loop, and end with `Computed`
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,18 @@ class MitigationEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """The controller's question of a number is answered; `error`: why not, so that it is computed now.
+
+    The answer is not in the event: it follows from the events before it, and a replay computes it again.
+    """
+
+    at_s: float
+    number: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -202,6 +215,7 @@ Event = (
     | BatchSizesSet
     | NodeSizesSet
     | MitigationEnded
+    | Computed
     | Ticked
 )
 

@@ -94,7 +94,8 @@ class KubernetesSpec:
     code_url
         Folder, as any URL that fsspec knows, for a notebook's code that is too large for a Secret.
     master_cpu, master_memory_mib
-        CPU and memory of the job's master.
+        CPU and memory of the job's master. From 64 nodes on, a process beside it that computes fits and
+        advice takes 100 MiB of it.
     run_as_user
         User id in the containers; never root.
     operator

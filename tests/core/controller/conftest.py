@@ -181,6 +181,7 @@ def make_job(spec):
         "policy",
         "must_move",
         "pauses",
+        "defers",
     }
 
     def make(**fields) -> FakeJob:
