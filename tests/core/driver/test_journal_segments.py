@@ -193,7 +193,9 @@ def test_a_restart_from_snapshot_and_tail_equals_a_full_replay_and_no_restart(
     assert seen(replayed) == seen(steady) == seen(killed)
     for each in (steady, killed, replayed):
         each.close()
-    assert 2 <= len(segments(root / "b")) <= 3
+    n_kept = len(segments(root / "b"))
+    assert n_kept >= 2
+    assert n_kept <= 3 or is_damaged  # all since the one that a restart began with
     same_history(root / "a", root / "b")
 
 
