@@ -236,7 +236,7 @@ class JobLoop(Generic[ActionT]):
         self._executor.carry_out(self._inputs.receive(wait_s if self._commands.is_empty else 0.0))
         self._computing.attend()
         while self._commands.run_next():
-            self._publish()
+            self._publish()  # `_ask` has done so before it answered; commands of `put` have not
         self._pass_time()
         self._computing.attend()
 

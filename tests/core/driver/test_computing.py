@@ -72,7 +72,7 @@ class Asker:
         samples = tuple(ProfileSample(float(i), 2.0, p, 512, v + i) for p, v in SPEEDS for i in range(5))
         capacity = Capacity((NodeShape(4, 16_000),))
         asked = Situation(JobSpec("x"), capacity, 100_000, 16, ONE, samples, 10_000_000)
-        decide = BoundPolicy(self.policy, PlannerSettings(), PolicyContext())  # type: ignore[arg-type]
+        decide = BoundPolicy(self.policy, PlannerSettings(), PolicyContext())  # type: ignore[arg-type]  # any object, to see it fail
         self.question = question = Question(number, asked, decide, None)
         self.computing.attend()
         return question

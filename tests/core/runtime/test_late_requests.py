@@ -13,13 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 from kernel_world import needs_c
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.runtime.kernels import VARIABLE
 from dlrover_nb.core.runtime.kernels.requests import Request
 from dlrover_nb.core.runtime.slab.bell import WorkersBell
 
 PS = Path(__file__).with_name("frozen_ps.py")
-LIMIT_S, WHILE_S = 60, 0.1
+WHILE_S = 0.1  # how long something lasts; nothing is awaited by it
 
 
 class Worker:
@@ -51,10 +52,7 @@ class Worker:
         return time.monotonic()
 
     def await_status(self, status: str) -> None:
-        until_s = time.monotonic() + LIMIT_S
-        while psutil.Process(self.ps.pid).status() != status:
-            assert time.monotonic() < until_s
-            time.sleep(0.001)
+        until(lambda: psutil.Process(self.ps.pid).status() == status, status)
 
     def late_s(self) -> float:
         """End the PS; return the seconds that it counted as work."""
@@ -79,7 +77,7 @@ def test_what_waits_for_a_frozen_ps_is_its_work(worker):
     worker.await_status(psutil.STATUS_STOPPED)
     time.sleep(WHILE_S)  # nothing waits for it meanwhile
     rung_s = worker.ask()
-    time.sleep(WHILE_S)
+    time.sleep(WHILE_S)  # the request waits
     thawed_s = time.monotonic()
     worker.ps.send_signal(signal.SIGCONT)
     answered_s = worker.await_answer()
@@ -91,5 +89,5 @@ def test_a_ps_that_nobody_asks_is_idle(worker):
     for _ in range(3):
         rung_s = worker.ask()
         asked_s += worker.await_answer() - rung_s
-        time.sleep(WHILE_S)
+        time.sleep(WHILE_S)  # it is idle
     assert worker.late_s() <= asked_s
