@@ -27,6 +27,7 @@ import struct
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -37,7 +38,7 @@ from dlrover_nb.core.runtime.wire import MAX_FRAMES
 from dlrover_nb.core.structs.packing import Encryption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dlrover_nb.core.runtime.sockets import Context
 
@@ -46,11 +47,14 @@ _TO_PS, _TO_WORKER = 1, 2  # directions
 _NUMBER = struct.Struct("<Q")
 _NONCE = struct.Struct("<BBHQ")  # direction, number of frames, place of the frame, number of the message
 _TAG_BYTES = 16  # of AES-GCM
-_IN_PLACE = hasattr(AESGCM, "decrypt_into")  # older releases of `cryptography` lack it
+_IN_PLACE = hasattr(AESGCM, "decrypt_into")  # older releases of `cryptography` lack it, and `encrypt_into`
 
 
 class Seal:
     """Seals the messages of one direction of a session and opens those of the other.
+
+    A sealed message is one frame: its number, the lengths of its parts, and the parts, each encrypted with a
+    tag of its own. A frame for each would cost ZeroMQ and the system several calls more at both ends.
 
     Parameters
     ----------
@@ -60,18 +64,16 @@ class Seal:
         The directions.
     """
 
-    n_tag_byte = 0  # of each frame, beside the number of a message
+    copies = True  # what it seals
 
     def __init__(self, key: bytes, *, sends: int, receives: int) -> None:
         self._cipher, self._sends, self._receives = AESGCM(key), sends, receives
         self._n_sealed = self._last_opened = 0
 
     def seal(self, frames: Sequence[Any]) -> list[Any]:
-        """Return a message's number and its frames, encrypted."""
+        """Return what is sent for the frames of a message."""
         self._n_sealed += 1
-        nonces = _nonces(self._sends, self._n_sealed, len(frames))
-        tags, sealed = self._close(nonces, frames)
-        return [_NUMBER.pack(self._n_sealed) + tags, *sealed]
+        return self._close(self._n_sealed, frames)
 
     def open(self, message: Sequence[Any]) -> list[Any]:
         """Return the frames of a message that the other end has sealed, which may lie in the same memory.
@@ -81,31 +83,51 @@ class Seal:
         WireError
             When it was not, or was changed, or is not newer than all before.
         """
-        head, *sealed = (memoryview(getattr(frame, "buffer", frame)) for frame in message or (b"",))
-        expected = _NUMBER.size + self.n_tag_byte * len(sealed)
-        if not 1 <= len(sealed) <= MAX_FRAMES or head.nbytes != expected:
-            raise WireError(
-                f"expected a number and 1 to {MAX_FRAMES} sealed frames, got {len(message)} frames"
-            )
+        head, *rest = (memoryview(getattr(frame, "buffer", frame)) for frame in message or (b"",))
+        if head.nbytes < _NUMBER.size:
+            raise WireError(f"expected the number of a message, got {head.nbytes} bytes")
         (number,) = _NUMBER.unpack_from(head)
         if number <= self._last_opened:
             raise WireError(
                 f"expected a message after number {self._last_opened}, got {number}: a repetition"
             )
-        nonces = _nonces(self._receives, number, len(sealed))
         try:
-            frames = self._read(nonces, head[_NUMBER.size :], sealed)
-        except (InvalidTag, ValueError) as error:
+            frames = self._read(number, head, rest)
+        except (InvalidTag, ValueError, struct.error) as error:
             raise WireError("a message is not of this session, or was changed on its way") from error
         self._last_opened = number
         return frames
 
-    def _close(self, nonces: Iterable[bytes], frames: Sequence[Any]) -> tuple[bytes, list[Any]]:
-        """Return tags that stand apart, and the frames as they are sent."""
-        return b"", [self._cipher.encrypt(*each, None) for each in zip(nonces, frames, strict=True)]
+    def _close(self, number: int, frames: Sequence[Any]) -> list[Any]:
+        """Return the frames of message `number`, sealed."""
+        lengths = [len(frame) for frame in frames]
+        head = _head(len(frames)).pack(number, len(frames), *lengths)
+        places, end = _places(len(head), lengths)
+        body = np.empty(end, np.uint8).data
+        body[: len(head)] = head
+        nonces = _nonces(self._sends, number, len(frames))
+        for nonce, frame, place in zip(nonces, frames, places, strict=True):
+            self._encrypt(nonce, frame, body[place])
+        return [body]
 
-    def _read(self, nonces: Iterable[bytes], _tags: memoryview, sealed: list[memoryview]) -> list[Any]:
-        return [self._decrypted(*each) for each in zip(nonces, sealed, strict=True)]
+    def _encrypt(self, nonce: bytes, frame: Any, out: memoryview) -> None:  # noqa: ANN401 - any memory
+        if _IN_PLACE:
+            self._cipher.encrypt_into(nonce, frame, None, out)
+        else:
+            out[:] = self._cipher.encrypt(nonce, frame, None)
+
+    def _read(self, number: int, body: memoryview, rest: Sequence[memoryview]) -> list[Any]:
+        """Return the frames of message `number`; raise `ValueError` or `InvalidTag` when it is not one."""
+        (n,) = _NUMBER.unpack_from(body, _NUMBER.size)
+        if rest or not 1 <= n <= MAX_FRAMES:
+            raise ValueError("it is not of this form")
+        head = _head(n)
+        _, _, *lengths = head.unpack_from(body)
+        places, end = _places(head.size, lengths)
+        if end != body.nbytes:
+            raise ValueError("it is not of this form")
+        nonces = _nonces(self._receives, number, n)
+        return [self._decrypted(nonce, body[place]) for nonce, place in zip(nonces, places, strict=True)]
 
     def _decrypted(self, nonce: bytes, frame: memoryview) -> Any:  # noqa: ANN401 - bytes or memory of the frame
         """Decrypt in place where the memory may be written, as that of ZeroMQ's messages may."""
@@ -119,19 +141,24 @@ class Seal:
 class Mark(Seal):
     """Authenticates messages in the same way, and leaves them readable: GMAC, which is AES-GCM of no text.
 
-    The tags of its frames follow the number of a message, and frames are sent and read where they lie.
+    The tags follow the number of a message in its first frame; the others are sent and read where they lie.
     """
 
-    n_tag_byte = _TAG_BYTES
+    copies = False
 
-    def _close(self, nonces: Iterable[bytes], frames: Sequence[Any]) -> tuple[bytes, list[Any]]:
-        each = zip(nonces, frames, strict=True)
-        return b"".join(self._cipher.encrypt(nonce, b"", frame) for nonce, frame in each), list(frames)
+    def _close(self, number: int, frames: Sequence[Any]) -> list[Any]:
+        each = zip(_nonces(self._sends, number, len(frames)), frames, strict=True)
+        tags = b"".join(self._cipher.encrypt(nonce, b"", frame) for nonce, frame in each)
+        return [_NUMBER.pack(number) + tags, *frames]
 
-    def _read(self, nonces: Iterable[bytes], tags: memoryview, sealed: list[memoryview]) -> list[Any]:
-        for at, (nonce, frame) in enumerate(zip(nonces, sealed, strict=True)):
+    def _read(self, number: int, body: memoryview, rest: Sequence[memoryview]) -> list[Any]:
+        tags = body[_NUMBER.size :]
+        if not 1 <= len(rest) <= MAX_FRAMES or tags.nbytes != _TAG_BYTES * len(rest):
+            raise ValueError("it is not of this form")
+        nonces = _nonces(self._receives, number, len(rest))
+        for at, (nonce, frame) in enumerate(zip(nonces, rest, strict=True)):
             self._cipher.decrypt(nonce, tags[at * _TAG_BYTES : (at + 1) * _TAG_BYTES], frame)
-        return list(sealed)
+        return list(rest)
 
 
 SEALS: Mapping[Encryption, type[Seal]] = {Encryption.AES_GCM: Seal, Encryption.NONE: Mark}
@@ -195,6 +222,11 @@ class SealedRouter:
         self._used[peer] = session
         return peer, frames
 
+    def copies(self, peer: bytes) -> bool:
+        """Whether `send` copies the frames of an answer to this peer."""
+        held = self._sessions.get(self._used.get(peer, b""))
+        return held is not None and held[1].copies
+
     def answer_in_clear(self, peer: bytes) -> None:
         """Answer a peer over CURVE again, since it asked there."""
         self._used.pop(peer, None)
@@ -221,6 +253,24 @@ def seal_of_worker(opened: SessionOpened) -> Seal:
 def _nonces(direction: int, number: int, n_frame: int) -> Iterator[bytes]:
     """Return the nonce of each frame of a message: no two of a session are alike."""
     return (_NONCE.pack(direction, n_frame, at, number) for at in range(n_frame))
+
+
+def _head(n_frame: int) -> struct.Struct:
+    """Return what precedes the parts of a message: its number, how many there are, and their lengths."""
+    return struct.Struct(f"<QQ{n_frame}Q")
+
+
+def _places(at: int, lengths: Sequence[int]) -> tuple[list[slice], int]:
+    """Return where sealed parts of these lengths lie from byte `at` on, and where the last one ends.
+
+    The first one comes last: it is a record of any length, and those behind it are arrays of numbers, whose
+    addresses are then multiples of their size.
+    """
+    places = []
+    for n in (*lengths[1:], *lengths[:1]):
+        places.append(slice(at, at + n + _TAG_BYTES))
+        at = places[-1].stop
+    return [*places[-1:], *places[:-1]], at
 
 
 def _owner(peer: bytes) -> bytes:

@@ -50,7 +50,7 @@ from dlrover_nb.core.runtime.exchange import (
     StaleEpoch,
     ToPs,
 )
-from dlrover_nb.core.runtime.gradients import check_usable
+from dlrover_nb.core.runtime.exchanging import apply, read
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.packing import pack_answer, unpack_push
 from dlrover_nb.core.runtime.round_barrier import Release, RoundBarrier
@@ -314,30 +314,18 @@ class Serving:
         if not rung and self._answers_again(identity, request.step, in_slab=in_slab):
             return
         arrays = unpack_push(arrays, request.form)
-        push_rows, row_gradients, dense_gradient, pull_rows = _expect(arrays, _EXCHANGE_ARRAYS)
+        *_, pull_rows = arrays = _expect(arrays, _EXCHANGE_ARRAYS)
         places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
-        update_s = 0.0
+        out = self._memory(identity, pull_rows, places, store)
+        update_s, lookup_s = 0.0, None
         if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
-            self._accounting.switch(Part.UPDATE)
-            check_usable(row_gradients, dense_gradient)  # both, before either is applied
-            if request.done is not None:
-                self._rounds.apply(request.done, store)
-            if len(push_rows):
-                store.push(push_rows, row_gradients, request.rate)
-            if len(dense_gradient):
-                store.push_dense(dense_gradient, request.rate)
+            update_s, lookup_s = apply(request, arrays, out, store, self._rounds, self._accounting)
             self._applied[identity] = request.step
-            update_s = self._accounting.switch(Part.LOOKUP)
-        self._accounting.switch(Part.LOOKUP)
+        if lookup_s is None:
+            lookup_s = read(pull_rows, out, store, self._accounting)
+        scales: Sequence[float]
         beside: Sequence[AnyArray]
-        scales: Sequence[float] = (1.0, 1.0)
-        if places is None:  # copies: frames in transit must not change
-            beside, *scales = pack_answer(store.pull(pull_rows), store.dense, request.form)
-        else:
-            store.pull(pull_rows, places[0].array)
-            store.read_dense(places[1].array)
-            beside = places
-        lookup_s = self._accounting.switch(Part.OTHER)
+        beside, *scales = (places, 1.0, 1.0) if places else pack_answer(*out, request.form)
         self._accounting.count()
         answer = Exchanged(self.epoch, request.step, update_s, lookup_s, *scales)
         if rung and places is not None:
@@ -346,6 +334,19 @@ class Serving:
         frames = self._send(identity, answer, beside)
         if in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
+
+    def _memory(
+        self,
+        identity: bytes,
+        pull_rows: NDArray[np.int64],
+        places: tuple[SharedArray, SharedArray] | None,
+        store: ParameterStore,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return where an answer is written; frames in transit must not change, so those are copies."""
+        if places is not None:
+            return places[0].array, places[1].array
+        is_copied = self._sealed is not None and self._sealed.copies(identity)
+        return store.new_answer(len(pull_rows), is_copied=is_copied)
 
     def _answers_again(self, identity: bytes, step: int, *, in_slab: bool) -> bool:
         """Repeat the answer to a request in a slab, if there is one: the slab may hold a later request."""

@@ -25,7 +25,7 @@ import zmq
 from zmq.utils import z85
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.runtime.wire import MAX_FRAME_BYTES
+from dlrover_nb.core.runtime.wire import MAX_FRAME_BYTES, MAX_FRAMES
 
 Context: TypeAlias = "zmq.Context[zmq.Socket[bytes]]"
 Socket: TypeAlias = "zmq.Socket[bytes]"
@@ -35,6 +35,7 @@ HIGH_WATER = 1000  # messages queued per peer, each way
 MOST_FILES = 1 << 16  # that a process with a router may have open
 HEARTBEAT_MS = 5_000  # ZMTP's own heartbeat: detects a dead host without traffic
 HEARTBEAT_TIMEOUT_MS = 30_000
+_MAX_SEALED_BYTES = MAX_FRAMES * MAX_FRAME_BYTES  # a sealed message has all in one frame
 
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address required by ZeroMQ
 
@@ -125,6 +126,7 @@ def bind_plain_router(context: Context, listen: str, password: str) -> tuple[Soc
     _start_zap(context)
     endpoint = f"{without_port(listen)}:*"
     socket = _new_socket(context, zmq.ROUTER, endpoint)
+    socket.maxmsgsize = _MAX_SEALED_BYTES
     socket.router_handover = True
     socket.plain_server, socket.zap_domain = True, _domain_of(password.encode())
     socket.bind(endpoint)
@@ -134,6 +136,7 @@ def bind_plain_router(context: Context, listen: str, password: str) -> tuple[Soc
 def connect_plain_dealer(context: Context, endpoint: str, identity: str, password: str) -> Socket:
     """Return a DEALER socket that connects to a plain router."""
     socket = _new_socket(context, zmq.DEALER, endpoint)
+    socket.maxmsgsize = _MAX_SEALED_BYTES
     socket.identity = identity.encode()
     socket.reconnect_ivl_max = 2_000  # ms
     socket.plain_username, socket.plain_password = identity.encode(), password.encode()

@@ -43,7 +43,8 @@ def test_what_one_end_seals_the_other_opens_also_when_messages_before_were_lost(
     one, other = two_ends(kind)
     for number, frames in enumerate(messages):
         message = one.seal(frames)
-        assert kind is Mark or not any(len(frame) > 16 and frame in message[1:] for frame in frames)
+        parts = bytes(message[0])[16 + 8 * len(frames) :]
+        assert kind is Mark or not any(len(frame) > 16 and frame in parts for frame in frames)
         if number not in lost:
             if number % 2:
                 message = [bytearray(frame) for frame in message]  # as ZeroMQ's, which may be written

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 11  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 12  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -49,7 +49,9 @@ _SIGNATURES = {
     "look_up": (_P, _P, _P, _I),
     "serve": (_P, _P, _I, _P, _I, c_double, _I),
     "serve_one": (_P, _P),
+    "exchange": (_P, _P, _P, _P),
 }
+_RETURNING = ("distinct", "exchange")
 
 
 def is_built() -> bool:
@@ -184,7 +186,7 @@ def _load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(LIBRARY))
     for name, arguments in _SIGNATURES.items():
         function = getattr(library, name)
-        function.argtypes, function.restype = arguments, c_int64 if name == "distinct" else None
+        function.argtypes, function.restype = arguments, c_int64 if name in _RETURNING else None
     return library
 
 

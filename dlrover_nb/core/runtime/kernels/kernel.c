@@ -30,7 +30,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 11;
+    return 12;
 }
 
 INLINE uint64_t splitmix64(uint64_t x)
@@ -152,6 +152,20 @@ FAST void update_rows(int64_t kind, float *table, int64_t stride, const int32_t 
 }
 
 /* n elements, whose states lie `stride` elements apart. */
+/* Whether all magnitudes are such that their norm is usable; NaN and infinities are above any number. */
+FAST int are_usual(const float *numbers, int64_t n)
+{
+    const uint32_t usual = 0x501502F9u; /* bits of 1e10f: so many numbers of this size have a usable norm */
+    uint32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, numbers + i, sizeof bits);
+        bits &= 0x7FFFFFFFu;
+        most = bits > most ? bits : most;
+    }
+    return most <= usual;
+}
+
 FAST void update_dense(int64_t kind, float *dense, int64_t stride, const float *grad, int64_t n, const Rule *rule,
                        const float *corrections, int64_t n_correction)
 {

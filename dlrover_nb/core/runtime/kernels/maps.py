@@ -103,7 +103,7 @@ class HashMap:
 
     def describe(self, parameters: Parameters) -> None:
         """Say where the map lies, and when it splits a piece, to a kernel that inserts until then."""
-        parameters.lines, parameters.last = self._lines.array.ctypes.data, N_LINE - 1
+        parameters.lines, parameters.last = self._lines.at, N_LINE - 1
         parameters.directory, parameters.depth = self._directory.ctypes.data, self._depth
         parameters.n_in_piece, parameters.n_piece = self._n_row.ctypes.data, len(self._n_row)
         parameters.early, parameters.most_in_piece = _most(_EARLY), _most(_MOST_USED)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import select
-from ctypes import POINTER, Structure, addressof, byref, c_int, c_short, pointer
-from typing import TYPE_CHECKING
+from ctypes import POINTER, Structure, addressof, byref, c_int, c_short, c_void_p, pointer
+from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.runtime.kernels.requests import Bell, Parameters
+from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Parameters, Request
 
 if TYPE_CHECKING:
     import ctypes
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Ids = NDArray[np.int64]
     Floats = NDArray[np.float32]
 
 
@@ -22,6 +23,14 @@ class _PollDescriptor(Structure):
     """The system's pollfd."""
 
     _fields_ = (("descriptor", c_int), ("events", c_short), ("found", c_short))
+
+
+class _Arrays(Structure):
+    """Where the arrays of a request are, and room for those of its answer."""
+
+    _fields_ = tuple(
+        (name, c_void_p) for name in ("push", "pull", "gradients", "dense_gradient", "rows", "dense")
+    )
 
 
 class PlainServer:
@@ -73,3 +82,34 @@ class PlainServer:
     def serve_one(self, bell: Bell) -> None:
         """Serve the request of a bell that was read."""
         self._c.serve_one(addressof(self.parameters), byref(bell))
+
+    def exchange(
+        self, pushed: tuple[Ids, Floats, Floats], wanted: Ids, out: tuple[Floats, Floats]
+    ) -> tuple[float, float] | None:
+        """Serve a request that came in a message, whose arrays have the shapes of the store.
+
+        Parameters
+        ----------
+        pushed
+            Distinct ids [n], their gradients [n, width], and that of the dense slice [m] or none.
+        wanted, out
+            Ids to read, and where rows [len(wanted), width] and the dense slice are written.
+
+        Returns
+        -------
+        tuple[float, float] | None
+            Seconds of the update and of reading; None: nothing was done, as it is left to Python.
+        """
+        ids, gradients, dense_gradient = (_readable(each) for each in pushed)
+        wanted, answer, parameters = _readable(wanted), Answer(), self.parameters
+        request = Request(
+            epoch=parameters.epoch, n_push=len(ids), n_dense=len(dense_gradient), n_pull=len(wanted)
+        )
+        arrays = _Arrays(*(each.ctypes.data for each in (ids, wanted, gradients, dense_gradient, *out)))
+        outcome = self._c.exchange(addressof(parameters), byref(request), byref(arrays), byref(answer))
+        return None if outcome != Outcome.ANSWERED else (answer.update_s, answer.lookup_s)
+
+
+def _readable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array in memory as a kernel reads it: a frame may begin at any byte."""
+    return array if array.flags.c_contiguous and array.flags.aligned else array.copy()

@@ -48,6 +48,8 @@ class Reserved(Generic[Number]):
     ----------
     array
         [capacity, *row]; `reach` is called for rows that are touched, before anything else is.
+    at
+        Its address: numpy takes a microsecond to tell it.
     """
 
     def __init__(self, most: int, row: tuple[int, ...], dtype: type[Number]) -> None:
@@ -92,3 +94,4 @@ class Reserved(Generic[Number]):
             self._memory.madvise(mmap.MADV_HUGEPAGE, _SMALL_BYTES)
         flat = np.frombuffer(self._memory, self._dtype, count=size // self._row_bytes * math.prod(self._row))
         self.array = flat.reshape(-1, *self._row)
+        self.at = int(flat.ctypes.data)

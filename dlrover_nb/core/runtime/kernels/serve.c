@@ -1,4 +1,5 @@
-/* Requests that workers ring for (requests.py), served without Python: serving.py's `_exchange`, with the same bits.
+/* Requests that workers ring for (requests.py), served without Python: exchanging.py, with the same bits.
+ * `exchange` serves those that came in messages as well, when Python has read them.
  *
  * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
  * new rows for which the map grows. So nothing here answers with an error, and what Python answers does not depend on this file.
@@ -20,7 +21,6 @@ enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* requests.py's Outcome */
 enum { LINE_BYTES = 64, MOST_HELPERS = 63 };
 
 static const int64_t MOST_ROWS = 1 << 26;
-static const uint32_t USUAL = 0x501502F9u; /* bits of 1e10f: so many numbers of this size have a usable norm */
 
 typedef struct {
     int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
@@ -50,19 +50,6 @@ static double now_s(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* Whether all magnitudes are such that their norm is usable; NaN and infinities are above any number. */
-static int is_usual(const float *numbers, int64_t n)
-{
-    uint32_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, numbers + i, sizeof bits);
-        bits &= 0x7FFFFFFFu;
-        most = bits > most ? bits : most;
-    }
-    return most <= USUAL;
 }
 
 static int are_within(const int64_t *ids, int64_t n, uint64_t limit)
@@ -129,23 +116,22 @@ static void count(Store *store, const Rows *pushed, const Rows *pulled, const An
     unlock_counts(store);
 }
 
-static int serve_with(Store *store, Bell *bell, int64_t *ids, int32_t *slots)
+/* Where the arrays of a request are, and room for those of its answer. */
+typedef struct {
+    const int64_t *push, *pull; /* ids */
+    const float *gradients, *dense_gradient;
+    float *rows, *dense;
+} Arrays;
+
+static int exchange_with(Store *store, const Request *r, const Arrays *arrays, Answer *answer, int64_t *ids,
+                         int32_t *slots)
 {
-    const Request *r = &bell->request;
-    const int64_t n = r->n_push + r->n_pull, row_bytes = store->width * (int64_t)sizeof(float);
-    const int64_t rows_at = r->at + aligned(r->n_push * 8), dense_at = rows_at + aligned(r->n_push * row_bytes);
-    const int64_t pull_at = dense_at + aligned(r->n_dense * 4);
-    const int64_t dense_answer_at = r->answer_at + aligned(r->n_pull * row_bytes);
-    if (!lies_in(bell, r->at, r->n_push * 8) || !lies_in(bell, rows_at, r->n_push * row_bytes) ||
-        !lies_in(bell, dense_at, r->n_dense * 4) || !lies_in(bell, pull_at, r->n_pull * 8) ||
-        !lies_in(bell, r->answer_at, r->n_pull * row_bytes) || !lies_in(bell, dense_answer_at, store->n_dense * 4))
-        return NOT_PLAIN;
-    const float *gradients = (const float *)(bell->slab + rows_at), *dense = (const float *)(bell->slab + dense_at);
+    const int64_t n = r->n_push + r->n_pull;
     const double began_s = now_s();
-    memcpy(ids, bell->slab + r->at, (size_t)r->n_push * 8); /* the worker could change them after the check */
-    memcpy(ids + r->n_push, bell->slab + pull_at, (size_t)r->n_pull * 8);
-    if (!are_within(ids, n, store->n_id) || !is_usual(gradients, r->n_push * store->width) ||
-        !is_usual(dense, r->n_dense))
+    memcpy(ids, arrays->push, (size_t)r->n_push * 8); /* a worker could change them after the check */
+    memcpy(ids + r->n_push, arrays->pull, (size_t)r->n_pull * 8);
+    if (!are_within(ids, n, store->n_id) || !are_usual(arrays->gradients, r->n_push * store->width) ||
+        !are_usual(arrays->dense_gradient, r->n_dense))
         return NOT_PLAIN;
     int32_t *sorted = store->locks ? slots + n : NULL, *order = store->locks ? slots + 2 * n : NULL;
     const Rows pushed = {ids, slots, r->n_push, sorted, order};
@@ -155,17 +141,52 @@ static int serve_with(Store *store, Bell *bell, int64_t *ids, int32_t *slots)
     if (!take_steps(store, !!r->n_push + !!r->n_dense))
         return NOT_PLAIN;
     if (r->n_push)
-        push_rows(store, &pushed, gradients);
+        push_rows(store, &pushed, arrays->gradients);
     if (r->n_dense)
-        push_dense(store, dense);
+        push_dense(store, arrays->dense_gradient);
     const double updated_s = now_s();
     find_rows(store, &pulled);
-    pull_rows(store, &pulled, (float *)(bell->slab + r->answer_at));
-    read_dense(store, (float *)(bell->slab + dense_answer_at));
-    bell->answer = (Answer){r->epoch,       r->step,        r->answer_at,         r->n_pull,
-                            store->width,   store->n_dense, updated_s - began_s,  now_s() - updated_s};
-    count(store, &pushed, &pulled, &bell->answer);
+    pull_rows(store, &pulled, arrays->rows);
+    read_dense(store, arrays->dense);
+    *answer = (Answer){r->epoch,     r->step,        r->answer_at,        r->n_pull,
+                       store->width, store->n_dense, updated_s - began_s, now_s() - updated_s};
+    count(store, &pushed, &pulled, answer);
     return ANSWERED;
+}
+
+/* Apply what a request brings and read what it asks for; the outcome. The arrays have the shapes of the store. */
+int64_t exchange(Store *store, const Request *request, const Arrays *arrays, Answer *answer)
+{
+    const size_t n = (size_t)(request->n_push + request->n_pull) + 1;
+    int64_t *ids = malloc(n * sizeof *ids);
+    int32_t *slots = malloc((store->locks ? 3 : 1) * n * sizeof *slots);
+    const int64_t outcome = ids && slots ? exchange_with(store, request, arrays, answer, ids, slots) : NOT_PLAIN;
+    free(ids);
+    free(slots);
+    return outcome;
+}
+
+static int64_t serve_slab(Store *store, Bell *bell)
+{
+    const Request *r = &bell->request;
+    const int64_t row_bytes = store->width * (int64_t)sizeof(float);
+    const int64_t rows_at = r->at + aligned(r->n_push * 8), dense_at = rows_at + aligned(r->n_push * row_bytes);
+    const int64_t pull_at = dense_at + aligned(r->n_dense * 4);
+    const int64_t dense_answer_at = r->answer_at + aligned(r->n_pull * row_bytes);
+    if (!lies_in(bell, r->at, r->n_push * 8) || !lies_in(bell, rows_at, r->n_push * row_bytes) ||
+        !lies_in(bell, dense_at, r->n_dense * 4) || !lies_in(bell, pull_at, r->n_pull * 8) ||
+        !lies_in(bell, r->answer_at, r->n_pull * row_bytes) || !lies_in(bell, dense_answer_at, store->n_dense * 4))
+        return NOT_PLAIN;
+    uint8_t *slab = bell->slab;
+    const Arrays arrays = {
+        .push = (const int64_t *)(slab + r->at),
+        .pull = (const int64_t *)(slab + pull_at),
+        .gradients = (const float *)(slab + rows_at),
+        .dense_gradient = (const float *)(slab + dense_at),
+        .rows = (float *)(slab + r->answer_at),
+        .dense = (float *)(slab + dense_answer_at),
+    };
+    return exchange(store, r, &arrays, &bell->answer);
 }
 
 static void ring(const Bell *bell)
@@ -187,13 +208,7 @@ void serve_one(Store *store, Bell *bell)
     }
     if (!is_plain(store, bell))
         return;
-    const size_t n = (size_t)(r->n_push + r->n_pull) + 1;
-    int64_t *ids = malloc(n * sizeof *ids);
-    int32_t *slots = malloc((store->locks ? 3 : 1) * n * sizeof *slots);
-    if (ids && slots)
-        bell->pending = serve_with(store, bell, ids, slots);
-    free(ids);
-    free(slots);
+    bell->pending = serve_slab(store, bell);
     if (bell->pending == ANSWERED) {
         bell->step = r->step;
         ring(bell);

@@ -279,5 +279,6 @@ void push_dense(Store *store, const float *gradient)
 
 void read_dense(Store *store, float *out)
 {
-    for_dense(store, read_dense_stripe, NULL, out);
+    if (out != store->dense)
+        for_dense(store, read_dense_stripe, NULL, out);
 }

@@ -117,8 +117,8 @@ class RowTable:
 
     def describe(self, parameters: Parameters) -> None:
         """Say where rows lie, and how many there may be, until one is created or removed."""
-        parameters.table, parameters.held = self.table.ctypes.data, self.ids.ctypes.data
-        parameters.changed, parameters.marked = self._changed.array.ctypes.data, self.marked.ctypes.data
+        parameters.table, parameters.held = self._table.at, self._ids.at
+        parameters.changed, parameters.marked = self._changed.at, self._marked.at
         parameters.n_row, parameters.n_held = self.n, self.n_held.ctypes.data
         parameters.most_rows = min(_MOST_ROWS, *(len(part.array) for part in self._parts))
         parameters.stride, parameters.width = self.table.shape[1], self.width

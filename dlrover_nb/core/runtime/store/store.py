@@ -103,9 +103,19 @@ class ParameterStore:
         """Numbers of one row, and of the dense slice, in an answer to a worker."""
         return self._rows.width, self._dense.table.shape[1]
 
+    def new_answer(self, n: int, *, is_copied: bool) -> tuple[Floats, Floats]:
+        """Return memory for an answer with `n` rows: for rows, and for the dense slice.
+
+        `is_copied`: the caller copies it before anything changes, so the dense slice is the one of the store.
+        """
+        width, n_dense = self.answer_shape
+        dense = self._dense.table[0] if is_copied else np.empty(n_dense, np.float32)
+        return np.empty((n, width), np.float32), dense
+
     def read_dense(self, out: Floats) -> Floats:
         """Write the values of the dense slice into `out`, and return it."""
-        np.copyto(out, self._dense.table[0])
+        if not np.may_share_memory(out, self._dense.table[0]):
+            np.copyto(out, self._dense.table[0])
         return out
 
     @property
@@ -157,6 +167,25 @@ class ParameterStore:
         self.served.describe(parameters)
         self._server.begin(epoch, self._rates.ahead())
         return self._server
+
+    def exchange(
+        self, epoch: int, pushed: tuple[Ids, Floats, Floats], wanted: Ids, out: tuple[Floats, Floats]
+    ) -> tuple[float, float] | None:
+        """Push rows and the dense slice, then read both, in one call of a kernel (`PlainServer.exchange`).
+
+        Returns
+        -------
+        tuple[float, float] | None
+            Seconds of the update and of reading; None: nothing was done, as the single methods have to do it.
+        """
+        ids, gradients, dense = pushed
+        width, n_dense = self.answer_shape
+        fits = gradients.shape == (len(ids), width) or not (len(ids) or gradients.size)
+        if not fits or len(dense) not in (0, n_dense) or (server := self.plain_server(epoch)) is None:
+            return None
+        took_s = server.exchange(pushed, wanted, out)
+        self.settle(server)
+        return took_s
 
     def settle(self, server: PlainServer) -> None:
         """Take over what was served."""
