@@ -24,6 +24,7 @@ from dlrover_nb.core.runtime.rung import RungRequests
 from dlrover_nb.core.runtime.serving import Serving
 from dlrover_nb.core.runtime.slab import bell
 from dlrover_nb.core.runtime.slab.memory import HEAD_BYTES
+from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Embedding, Optimizer
 from dlrover_nb.core.structs.resources import Role
@@ -54,7 +55,7 @@ ACTIONS = st.tuples(
 
 @contextlib.contextmanager
 def worlds(n_ps=1, model=MODEL):
-    """The same PS with bells in C, with bells in Python, and with messages."""
+    """The same PS with bells in C, with bells in Python, and with messages in Python and in C."""
     with tempfile.TemporaryDirectory(prefix="dr") as name:
         folder = Path(name)
         (folder / "shm").mkdir()
@@ -62,8 +63,9 @@ def worlds(n_ps=1, model=MODEL):
             World(folder / "c", folder / "shm", n_ps, model=model, kernel="c") as compiled,
             World(folder / "p", folder / "shm", n_ps, model=model, kernel="numpy") as python,
             World(folder / "f", None, n_ps, model=model, kernel="numpy") as frames,
+            World(folder / "m", None, n_ps, model=model, kernel="c") as messages,
         ):
-            yield compiled, python, frames
+            yield compiled, python, frames, messages
         assert not list((folder / "shm").iterdir())
 
 
@@ -109,12 +111,12 @@ def assert_same_stores(compiled, python, *others):
 @settings(deadline=None, max_examples=8)
 @given(actions=st.lists(ACTIONS, min_size=4, max_size=10), n_ps=st.integers(1, 2))
 def test_kernel_python_and_messages_give_the_same_bits_and_counts(model, actions, n_ps):
-    with worlds(n_ps, model) as (compiled, python, frames):
+    with worlds(n_ps, model) as (compiled, python, *messages):
         for action in actions:
-            found = [act(world, action) for world in (compiled, python, frames)]
-            np.testing.assert_array_equal(found[0], found[1])
-            np.testing.assert_array_equal(found[0], found[2])
-        assert_same_stores(compiled, python, frames)
+            found = [act(world, action) for world in (compiled, python, *messages)]
+            for other in found[1:]:
+                np.testing.assert_array_equal(found[0], other)
+        assert_same_stores(compiled, python, *messages)
 
 
 HASHED = [model for model in MODELS if model.embedding is Embedding.HASH]
@@ -128,15 +130,15 @@ HASHED = [model for model in MODELS if model.embedding is Embedding.HASH]
 )  # fmt: skip
 def test_a_map_is_split_at_the_same_rows_whoever_creates_them(model, actions, early, most):
     """A kernel leaves it to Python: so the maps are the same, with other lines at most."""
-    with pytest.MonkeyPatch.context() as patch, worlds(1, model) as (compiled, python, frames):
+    with pytest.MonkeyPatch.context() as patch, worlds(1, model) as (compiled, python, *messages):
         patch.setattr(maps, "_EARLY", (early + 0.5) / (12 * maps.N_LINE))
         patch.setattr(maps, "_MOST_USED", (most + 0.5) / (12 * maps.N_LINE))
         for action in actions:
-            found = [act(world, action) for world in (compiled, python, frames)]
-            np.testing.assert_array_equal(found[0], found[1])
-            np.testing.assert_array_equal(found[0], found[2])
-        assert_same_stores(compiled, python, frames)
-        mine, *others = [world.stores[0]._rows._map for world in (compiled, python, frames)]
+            found = [act(world, action) for world in (compiled, python, *messages)]
+            for other in found[1:]:
+                np.testing.assert_array_equal(found[0], other)
+        assert_same_stores(compiled, python, *messages)
+        mine, *others = [world.stores[0]._rows._map for world in (compiled, python, *messages)]
         for other in others:
             for name in ("_directory", "_n_row", "_start", "_stop"):
                 np.testing.assert_array_equal(getattr(mine, name), getattr(other, name))
@@ -155,8 +157,8 @@ def test_plain_requests_need_no_python_and_others_do(monkeypatch):
         serve(self, identity, request, arrays, store, rung=rung)
 
     monkeypatch.setattr(Serving, "_exchange", noted)
-    with worlds() as (compiled, python, frames):
-        for world in (compiled, python, frames):
+    with worlds() as (compiled, python, *messages):
+        for world in (compiled, python, *messages):
             exchanges(world, range(3))
             served.clear()
             exchanges(world, [*range(4), 17])  # known rows, then new ones
@@ -164,10 +166,28 @@ def test_plain_requests_need_no_python_and_others_do(monkeypatch):
             expected = {
                 compiled: [(9, True)],
                 python: [(step, True) for step in range(4, 10)],
-                frames: [(step, False) for step in range(4, 10)],
             }
-            assert served == expected[world]
-        assert_same_stores(compiled, python, frames)
+            assert served == expected.get(world, [(step, False) for step in range(4, 10)])
+        assert_same_stores(compiled, python, *messages)
+
+
+def test_a_kernel_serves_the_plain_requests_of_messages_too(monkeypatch):
+    pushed, push = [], ParameterStore.push
+
+    def noted(self, ids, gradients, rate=1.0):
+        pushed.append((self, rate))
+        push(self, ids, gradients, rate)
+
+    monkeypatch.setattr(ParameterStore, "push", noted)
+    with worlds() as (*_, frames, messages):
+        for world in (frames, messages):
+            exchanges(world, [*range(4), 17])
+            act(world, ("halved", 1, "w0", 50, 50))
+        assert [rate for store, rate in pushed if store is messages.stores[0]] == [0.5]
+        assert [rate for store, rate in pushed if store is frames.stores[0]] == [1.0] * 5 + [0.5]
+        messages.stores[0].begin_move(np.ones(N_BUCKET, np.bool_))  # each update has to be seen
+        exchanges(messages, [0])
+        assert pushed[-1] == (messages.stores[0], 1.0)
 
 
 def test_only_a_growing_map_keeps_a_kernel_from_new_rows(monkeypatch):
@@ -183,27 +203,28 @@ def test_only_a_growing_map_keeps_a_kernel_from_new_rows(monkeypatch):
 
     monkeypatch.setattr(RungRequests, "creates", noted)
     monkeypatch.setattr(maps, "_EARLY", 500 / (12 * maps.N_LINE))
-    with worlds(model=replace(MODEL, embedding=Embedding.HASH)) as (compiled, python, frames):
+    with worlds(model=replace(MODEL, embedding=Embedding.HASH)) as (compiled, python, *messages):
         exchanges(compiled, range(20))
         n_piece = len(compiled.stores[0]._rows._map._n_row)
         assert n_piece > 1
         assert left == [Outcome.MAP_GROWS] * (n_piece - 1)
         exchanges(python, range(20))
-        exchanges(frames, range(20))
-        assert_same_stores(compiled, python, frames)
+        for world in messages:
+            exchanges(world, range(20))
+        assert_same_stores(compiled, python, *messages)
 
 
 def test_rows_beyond_the_room_are_left_to_python():
-    with worlds() as (compiled, python, frames):
-        for world in (compiled, python, frames):
+    with worlds() as (compiled, python, *messages):
+        for world in (compiled, python, *messages):
             exchanges(world, [0, 1])
         rows = compiled.stores[0]._rows
         for part in rows._parts:
             part.array = part.array[: rows.n + 70]
-        for world in (compiled, python, frames):
+        for world in (compiled, python, *messages):
             exchanges(world, range(2, 9))
         assert rows.n > 300
-        assert_same_stores(compiled, python, frames)
+        assert_same_stores(compiled, python, *messages)
 
 
 def test_what_a_kernel_serves_counts_as_requests_and_time_of_the_ps():
@@ -254,12 +275,12 @@ def test_a_ps_that_cannot_open_the_pipes_is_asked_by_messages(monkeypatch, other
         monkeypatch.setattr(os, "getpid", lambda: 0)
     else:
         monkeypatch.setattr(bell, "_named", named)
-    with worlds() as (compiled, python, frames):
-        for world in (compiled, python, frames):
+    with worlds() as (compiled, python, *messages):
+        for world in (compiled, python, *messages):
             exchanges(world, range(4))
         assert compiled.client("w0").carrier == "shared memory"
         assert compiled.slabs[0].bells == {}
-        assert_same_stores(compiled, python, frames)
+        assert_same_stores(compiled, python, *messages)
 
 
 def test_an_answer_that_was_lost_is_given_again_as_it_was():
@@ -320,7 +341,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300) | st.integers(
     rate=st.sampled_from([1.0, 1.0, 0.5, 0.0, -1.0, float("nan")]), n_byte=st.sampled_from([72, 72, 72, 1, 0, 80]),
 )  # fmt: skip
 def test_no_request_ends_a_ps_and_kernel_and_python_answer_it_alike(numbers, plain, rate, n_byte):
-    with worlds() as (compiled, python, _):
+    with worlds() as (compiled, python, *_):
         fates = []
         for world in (compiled, python):
             exchanges(world, range(4))

@@ -62,6 +62,32 @@ def test_a_trusted_network_reads_the_frames_and_their_memory_is_used_at_both_end
 
 
 @EVERY_SEAL
+def test_a_seal_says_whether_it_copies_what_it_seals(kind):
+    array = np.arange(100.0)
+    message = two_ends(kind)[0].seal([b"head", array.data.cast("B")])
+    assert kind.copies != any(np.shares_memory(np.frombuffer(part, np.uint8), array) for part in message)
+
+
+@EVERY_SEAL
+def test_arrays_of_a_sealed_message_lie_where_numbers_may(kind):
+    one, other = two_ends(kind)
+    arrays = [np.arange(7), np.arange(5.0), np.arange(9, dtype=np.float32)]
+    message = one.seal([b"a record", *(array.data.cast("B") for array in arrays)])
+    room = [
+        np.empty(len(part) + 8, np.uint8) for part in message
+    ]  # numpy's memory is aligned, as ZeroMQ's is
+    copies = [each[: len(part)] for each, part in zip(room, message, strict=True)]
+    for copy, part in zip(copies, message, strict=True):
+        copy[:] = np.frombuffer(part, np.uint8)
+    head, *found = other.open([copy.data for copy in copies])
+    assert head == b"a record"
+    for part, array in zip(found, arrays, strict=True):
+        read = np.frombuffer(part, array.dtype)
+        np.testing.assert_array_equal(read, array)
+        assert read.flags.aligned
+
+
+@EVERY_SEAL
 @settings(deadline=None, max_examples=200)
 @given(frames=FRAMES, data=st.data())
 def test_no_changed_message_is_opened_and_the_right_one_still_is(kind, frames, data):
