@@ -103,6 +103,7 @@ class Tagged(Generic[T]):
         self._decoders = {self._names[kind]: msgspec.msgpack.Decoder(kind) for kind in kinds}
         self._json = {self._names[kind]: msgspec.json.Decoder(kind) for kind in kinds}
         self._encode = msgspec.msgpack.Encoder().encode
+        self._split = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw]).decode
 
     def pack(self, record: T) -> bytes:
         """Encode as msgpack: the wire's form."""
@@ -117,7 +118,7 @@ class Tagged(Generic[T]):
             When it is not one of the union's records.
         """
         try:
-            name, body = msgspec.msgpack.decode(data, type=tuple[str, msgspec.Raw])
+            name, body = self._split(data)
             return self._decoders[name].decode(body)  # type: ignore[no-any-return]  # T is one of the kinds
         except _REFUSED as error:
             raise WireError(f"not one of {sorted(self._decoders)}: {error}") from error

@@ -263,8 +263,7 @@ def _head(n_frame: int) -> struct.Struct:
 def _places(at: int, lengths: Sequence[int]) -> tuple[list[slice], int]:
     """Return where sealed parts of these lengths lie from byte `at` on, and where the last one ends.
 
-    The first one comes last: it is a record of any length, and those behind it are arrays of numbers, whose
-    addresses are then multiples of their size.
+    The first one comes last: it is a record of any length, and behind it numbers would begin at any byte.
     """
     places = []
     for n in (*lengths[1:], *lengths[:1]):
