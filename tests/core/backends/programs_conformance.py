@@ -199,8 +199,8 @@ class ProgramsConformance:
         now = trains(handle, 2)
         assert {node.id for node in now.nodes} == supervisors.keys()
         assert all(each.is_running() for each in supervisors.values()), "programs go on"
-        assert now.train.n_sample_done >= before.train.n_sample_done
-        until(lambda: handle.snapshot().train.n_sample_done > now.train.n_sample_done, what="new reports")
+        known = max(before.train.n_sample_done, now.train.n_sample_done)
+        until(lambda: handle.snapshot().train.n_sample_done > known, what="new reports")
         lines = texts(handle, "worker-0")
         assert lines.count(words) == 2, "each line once: before and after the rendezvous"
 
@@ -228,12 +228,13 @@ class ProgramsConformance:
         role = ExternalRole((*PYTHON, TRAINER, str(tmp_path / "end")))
         handle = submitted("trainer", ExternalSpec(role, 10_000, framework=Framework.TORCH), n_worker=1)
 
-        def at_42():
+        def seen(fact):
             now = handle.snapshot()
             assert not now.phase.is_final, (now.message, texts(handle))
-            return now.train.n_sample_done == 4200 and now.samples_per_s > 0 and now
+            return fact(now) and now
 
-        now = until(at_42, what="progress")
+        until(lambda: seen(lambda now: now.samples_per_s > 0), what="a rate, which ends with the progress")
+        now = until(lambda: seen(lambda now: now.train.n_sample_done == 4200), what="42 %")
         assert (now.reported.percentage, now.reported.remaining_s, now.loss) == (42, 9999, 0.25)
         assert summarize(now).left_s == pytest.approx(9999, abs=60)
         (tmp_path / "end").touch()
