@@ -159,7 +159,8 @@ class ParameterStore:
 
         It may be used until the next change; call `settle` then.
         """
-        if self._server is None or self._rows.is_cut or self._moving.any() or not self._dense.ready:
+        sees_all = self._rows.is_cut or np.count_nonzero(self._moving)
+        if self._server is None or sees_all or not self._dense.ready:
             return None
         parameters = self._server.parameters
         self._rows.describe(parameters)
@@ -171,12 +172,9 @@ class ParameterStore:
     def exchange(
         self, epoch: int, pushed: tuple[Ids, Floats, Floats], wanted: Ids, out: tuple[Floats, Floats]
     ) -> tuple[float, float] | None:
-        """Push rows and the dense slice, then read both, in one call of a kernel (`PlainServer.exchange`).
+        """Push rows and the dense slice, then read both, in one call of a kernel: `PlainServer.exchange`.
 
-        Returns
-        -------
-        tuple[float, float] | None
-            Seconds of the update and of reading; None: nothing was done, as the single methods have to do it.
+        None: nothing was done, as the single methods have to do it.
         """
         ids, gradients, dense = pushed
         width, n_dense = self.answer_shape
