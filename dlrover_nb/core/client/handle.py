@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
-POLL_S = 0.5
+LEAST_POLL_S, POLL_S = 0.05, 0.5
+POLL_SHARE = 0.1  # of the wait so far: a short one ends in time, and a long one does not keep a master busy
 STOP_TIMEOUT_S = 60.0
 AWAY_LIMIT_S = 60.0  # for a cluster that is away while a job is waited for
 
@@ -47,6 +48,11 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def poll_s(waited_s: float) -> float:
+    """Return the seconds until a master is asked again by who has waited so long."""
+    return min(max(LEAST_POLL_S, POLL_SHARE * waited_s), POLL_S)
 
 
 def _sender() -> TrainerSender | None:
@@ -169,7 +175,8 @@ class JobHandle(JobCommands):
             _check.at_least(
                 "timeout in seconds", timeout_s, 0, hint="leave it out to wait as long as it takes"
             )
-        end = None if timeout_s is None else time.monotonic() + timeout_s
+        began = time.monotonic()
+        end = None if timeout_s is None else began + timeout_s
         sender = _sender() if until is Until.END and URL_VAR in os.environ else None
         while True:
             snapshot = self._awaited(end)
@@ -178,7 +185,7 @@ class JobHandle(JobCommands):
             if is_reached(snapshot, until) or (end is not None and time.monotonic() >= end):
                 return snapshot
             tell(waited_for(snapshot, until))
-            time.sleep(POLL_S)
+            time.sleep(poll_s(time.monotonic() - began))
 
     def _awaited(self, end_s: float | None) -> JobSnapshot:
         """Return a snapshot; a cluster that is away for a while does not end the wait for a job."""
@@ -198,6 +205,7 @@ class JobHandle(JobCommands):
         return self._await_final().__await__()
 
     async def _await_final(self) -> JobSnapshot:
+        began = time.monotonic()
         while not (snapshot := await asyncio.to_thread(self._awaited, None)).phase.is_final:  # noqa: ASYNC110 - the master is another process: it sets no event here
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(poll_s(time.monotonic() - began))
         return snapshot

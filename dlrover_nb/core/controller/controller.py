@@ -262,8 +262,8 @@ class Controller:
     def brief(self) -> DecisionBrief:
         """Return what a list of jobs shows of the published state, without laying anything out."""
         shown, memory = self._analyst.published, self._measured.published_memory
-        opened, undo = self._book.open, self._undo.undo
-        return DecisionBrief(self._state.mode, opened, shown, memory, undo, self._actions.open)
+        opened, undo, measuring = self._book.open, self._undo.undo, self._rollouts.measuring
+        return DecisionBrief(self._state.mode, opened, shown, memory, undo, self._actions.open, measuring)
 
     @property
     def memory_needs(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class DecisionView:
 
 @dataclass(frozen=True, slots=True)
 class DecisionBrief:
-    """The part of a published state that a list of jobs shows; `opened` and `mitigation` wait for answers."""
+    """The part of a state that is at hand; `opened` and `mitigation` wait for answers."""
 
     mode: Mode
     opened: Proposal | None
@@ -57,6 +57,7 @@ class DecisionBrief:
     memory: tuple[MemoryLine, ...]
     undo: Decision | None
     mitigation: Mitigation | None = None
+    measuring: str = ""
 
     @property
     def current(self) -> Candidate | None:

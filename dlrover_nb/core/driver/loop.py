@@ -110,8 +110,8 @@ class JobLoop(Generic[ActionT]):
         )
         self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
         self._broken = self._denied = ""
-        self._ticked_at_s = self._second_at_s = self._published_at_s = at_s = self._now_s()
-        self._published = PublishedState(self._snapshot(at_s, loss=None), self._recorded.controller.queries())
+        self._ticked_at_s = self._second_at_s = self._published_at_s = self._now_s()
+        self._published = PublishedState(self._master, self._recorded.controller, self._snapshot)
         self._loading: threading.Thread | None = None
         self._thread = threading.Thread(target=self._run, name=f"driver-{self._spec.name}", daemon=True)
 
@@ -208,8 +208,7 @@ class JobLoop(Generic[ActionT]):
 
         def run() -> T:
             done = command()
-            if not self._master.phase.is_final:  # the last snapshot comes with the end
-                self._publish()
+            self._publish()
             return done
 
         return self._commands.ask(run)
@@ -228,15 +227,17 @@ class JobLoop(Generic[ActionT]):
             self._put_away()
 
     def _turn(self) -> None:
-        """Process input, then commands, then one thing that is due.
+        """Publish what others wait for; process input, then commands, then one thing that is due.
 
         The orders from all input of one turn are written ahead together, and carried out after it.
         """
+        if self._published.is_outdated:
+            self._publish()
         wait_s = max(0.0, min(due_s for due_s, _ in self._duties()) - self._now_s())
         self._executor.carry_out(self._inputs.receive(wait_s if self._commands.is_empty else 0.0))
         self._computing.attend()
         while self._commands.run_next():
-            self._publish()  # `_ask` has done so before it answered; commands of `put` have not
+            pass
         self._pass_time()
         self._computing.attend()
 
@@ -310,11 +311,12 @@ class JobLoop(Generic[ActionT]):
     # publishing
 
     def _publish(self) -> None:
-        at_s = self._published_at_s = self._now_s()
-        snapshot = self._snapshot(at_s, loss=self._published.snapshot.loss)
-        self._published.publish(snapshot, self._recorded.controller.queries())
+        """Publish a snapshot; the last one comes with the end, once all nodes have ended."""
+        if not self._master.phase.is_final:
+            self._published.publish()
 
-    def _snapshot(self, at_s: float, *, loss: float | None) -> JobSnapshot:
+    def _snapshot(self, loss: float | None) -> JobSnapshot:
+        at_s = self._published_at_s = self._now_s()
         snapshot = job_snapshot.build_snapshot(
             at_s,
             spec=self._spec,
@@ -360,7 +362,7 @@ class JobLoop(Generic[ActionT]):
     def _publish_end(self) -> None:
         """Publish the last snapshot; where a failure prevents that, mark the one before as the end."""
         try:
-            self._publish()
+            self._published.publish()
         except Exception:
             logger.exception("the last snapshot of job %s could not be built", self._spec.name)
         self._published.end(self._broken or "the job master ended without a reason", self._now_s())
@@ -389,9 +391,7 @@ def opened(
     orders = first(parts.clock.now_s())
     if not parts.recorded.is_submitted:
         parts.recorded.emit(fact)
-    if (
-        plan := parts.recorded.controller.under_way
-    ) is not None:  # an earlier master may have died between the two
+    if (plan := parts.recorded.controller.under_way) is not None:  # a master may have died between the two
         orders += parts.master.set_target(plan, parts.clock.now_s())
     if (choice := parts.recorded.controller.acting) is not None:  # as above
         orders += begun(choice, parts.master.mitigate, parts.clock.now_s())

@@ -112,6 +112,7 @@ class RayBackend:
     def __init__(self, job: str, *, one_host: bool) -> None:
         self._job, self._gang, self._wishes = job, Gang(job), HostWishes(job)
         self._is_new = True
+        self._n_first = 0  # nodes of the first plan
         self._deferred: dict[str, Deferred] = {}
         self._listen = "ipc" if one_host else f"tcp://{ray.util.get_node_ip_address()}"
         self._actors: dict[str, Any] = {}
@@ -159,10 +160,13 @@ class RayBackend:
         self._needs[config.node] = config.cpu, config.memory_mib
         try:
             if self._is_new:
-                self._is_new = False
-                self._gang.open(config.spec.plan)
+                self._is_new, plan = False, config.spec.plan
+                self._n_first = plan.worker.count + plan.ps.count
+                self._gang.open(plan)
             if self._gang.covers(self._needs[config.node]):
                 self._deferred[config.node] = Deferred(config, time.monotonic())
+                if len(self._deferred) == self._n_first:  # else the next `poll` does it
+                    self._start_deferred()
             else:
                 self._wish((config,))
                 self._request(config)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
 
 MIB = 1 << 20
+PLACING_S = 1  # for Ray to place a group for which there is room: it takes 10 ms; whole seconds only
 
 
 class Gang:
@@ -66,11 +67,12 @@ class Gang:
         return [(str(machines.get(i, "")), need) for i, need in enumerate(self._needs)]
 
     def open(self, plan: ResourcePlan) -> None:
-        """Request a group for all PS of a plan and one worker."""
+        """Request a group for all PS of a plan and one worker; where there is room, it is placed then."""
         worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
         self._needs = (*[ps] * plan.ps.count, worker)
         bundles = [{"CPU": cpu, "memory": float(mib * MIB)} for cpu, mib in self._needs]
         self._group = placement_group(bundles, strategy="PACK", name=self._name, lifetime="detached")
+        self._group.wait(PLACING_S)
 
     def close(self) -> None:
         """Remove the group."""
