@@ -165,13 +165,13 @@ class RayBackend:
                 self._gang.open(plan)
             if self._gang.covers(self._needs[config.node]):
                 self._deferred[config.node] = Deferred(config, time.monotonic())
-                if len(self._deferred) == self._n_first:  # else the next `poll` does it
-                    self._start_deferred()
             else:
                 self._wish((config,))
                 self._request(config)
         except (RayError, ValueError, ConnectionError) as error:
             raise BackendError(f"Ray did not accept node {config.node}: {error}") from error
+        if len(self._deferred) == self._n_first:  # else the next `poll` does it
+            self._try_deferred()
 
     def _wish(self, configs: Iterable[NodeConfig]) -> None:
         """Choose machines for nodes that are about to be requested together."""
@@ -201,6 +201,13 @@ class RayBackend:
     def _await_end(self, node: str, actor: Any) -> None:  # noqa: ANN401 - as above
         """Expect the end of an adopted node."""
         self._refs[actor.end.remote()] = node
+
+    def _try_deferred(self) -> None:
+        """Request the first nodes if Ray has room; where it cannot be asked now, the next `poll` does it."""
+        try:
+            self._start_deferred()
+        except (RayError, ValueError, ConnectionError) as error:
+            logger.warning("Ray did not accept the first nodes of job %s now: %s", self._job, error)
 
     def _start_deferred(self) -> None:
         """Request the gang's nodes once Ray has room for all of them; the others once these are placed."""
@@ -254,10 +261,7 @@ class RayBackend:
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes whose run has ended."""
-        try:
-            self._start_deferred()
-        except (RayError, ValueError, ConnectionError) as error:
-            logger.warning("Ray did not accept the first nodes of job %s now: %s", self._job, error)
+        self._try_deferred()
         gone, self._gone = self._gone, []
         if not self._refs:
             return tuple(gone)
