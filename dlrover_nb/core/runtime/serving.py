@@ -316,7 +316,11 @@ class Serving:
         arrays = unpack_push(arrays, request.form)
         *_, pull_rows = arrays = _expect(arrays, _EXCHANGE_ARRAYS)
         places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
-        out = self._memory(identity, pull_rows, places, store)
+        if places is not None:
+            out = places[0].array, places[1].array
+        else:  # frames in transit must not change
+            is_copied = self._sealed is not None and self._sealed.copies(identity)
+            out = store.new_answer(len(pull_rows), is_copied=is_copied)
         update_s, lookup_s = 0.0, None
         if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
             update_s, lookup_s = apply(request, arrays, out, store, self._rounds, self._accounting)
@@ -334,19 +338,6 @@ class Serving:
         frames = self._send(identity, answer, beside)
         if in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
-
-    def _memory(
-        self,
-        identity: bytes,
-        pull_rows: NDArray[np.int64],
-        places: tuple[SharedArray, SharedArray] | None,
-        store: ParameterStore,
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return where an answer is written; frames in transit must not change, so those are copies."""
-        if places is not None:
-            return places[0].array, places[1].array
-        is_copied = self._sealed is not None and self._sealed.copies(identity)
-        return store.new_answer(len(pull_rows), is_copied=is_copied)
 
     def _answers_again(self, identity: bytes, step: int, *, in_slab: bool) -> bool:
         """Repeat the answer to a request in a slab, if there is one: the slab may hold a later request."""
