@@ -18,7 +18,12 @@ pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 
 def runs(handle, plan):
-    until(lambda: handle.snapshot().running == plan, what=f"{plan}")
+    def reached():
+        now = handle.snapshot()
+        assert not now.phase.is_final, f"the job was too short for {plan}: {now.story}"
+        return now.running == plan
+
+    until(reached, what=f"{plan}")
 
 
 def is_there(read, name, namespace):
@@ -29,7 +34,7 @@ def is_there(read, name, namespace):
 
 def test_a_job_outlives_the_loss_of_its_secret_and_its_rights_with_exact_rows(place):
     name, space, core, rbac = "robbed", place.namespace, place.core, place.rbac
-    spec = job(name, n_epoch=25, heartbeat_timeout_s=30.0)
+    spec = job(name, n_epoch=60, heartbeat_timeout_s=30.0)
     handle = place.cluster.submit(spec)
     until(lambda: handle.snapshot().running, what="the first plan")
 

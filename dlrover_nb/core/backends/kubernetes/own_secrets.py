@@ -48,12 +48,17 @@ class OwnSecrets:
         if has_code(job):
             self._seen[code_name(name)] = None
         self._looked_s, self._is_told = float("-inf"), False
+        self._made_pods = False  # since the last look
 
     def follow(self, at_s: float, *, makes_pods: bool) -> None:
-        """Restore what is gone, when a look is due; `makes_pods`: pods are about to be made."""
-        if at_s < self._looked_s + (SOON_S if makes_pods else LOOK_EVERY_S):
+        """Restore what is gone, when a look is due; `makes_pods`: pods are about to be made.
+
+        Pods that are made too soon after a look get the next one: until then they may wait for what is gone.
+        """
+        self._made_pods |= makes_pods
+        if at_s < self._looked_s + (SOON_S if self._made_pods else LOOK_EVERY_S):
             return
-        self._looked_s = at_s
+        self._looked_s, self._made_pods = at_s, False
         try:
             for name in self._seen:
                 self._look(name)

@@ -102,6 +102,17 @@ def test_pods_that_are_made_do_not_wait_for_the_next_minute() -> None:
     assert server.there
 
 
+def test_pods_that_are_made_right_after_a_look_do_not_wait_for_the_next_minute_either() -> None:
+    server = Server("clicks-job")
+    followed = follow(server)
+    followed.follow(0.0, makes_pods=True)
+    server.there.clear()
+    followed.follow(SOON_S / 2, makes_pods=True)
+    assert not server.there
+    followed.follow(SOON_S, makes_pods=False)
+    assert server.there
+
+
 def test_at_rest_one_request_a_minute_is_sent() -> None:
     server = Server("clicks-job")
     followed = follow(server)
