@@ -26,11 +26,14 @@ def master():
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(500 if server.n_refuse > 0 else 204)
-            self.end_headers()
-            server.n_refuse -= 1
-            if server.n_refuse < 0:
+            is_heard = server.n_refuse == 0  # decided before the answer: the next word may follow it at once
+            if is_heard:
                 heard.append((self.headers["X-Dlrover-Report"], body))
+            else:
+                server.n_refuse -= 1
+            self.send_response(204 if is_heard else 500)
+            self.end_headers()
+            if is_heard:
                 server.came.set()
 
         def log_message(self, *args):
