@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Unsealed:
     """Has the methods of `sealed.Seal`."""
 
+    copies = False
+
     def __init__(self, _key: bytes, *, sends: int, receives: int) -> None:
         self._directions = sends, receives
 
