@@ -22,6 +22,7 @@ and keeps no secret: it keeps strangers from filling the memory of a PS with mes
 
 from __future__ import annotations
 
+import functools
 import secrets
 import struct
 from base64 import b64decode, b64encode
@@ -255,6 +256,7 @@ def _nonces(direction: int, number: int, n_frame: int) -> Iterator[bytes]:
     return (_NONCE.pack(direction, n_frame, at, number) for at in range(n_frame))
 
 
+@functools.lru_cache(maxsize=MAX_FRAMES)
 def _head(n_frame: int) -> struct.Struct:
     """Return what precedes the parts of a message: its number, how many there are, and their lengths."""
     return struct.Struct(f"<QQ{n_frame}Q")
