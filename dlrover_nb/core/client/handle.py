@@ -185,7 +185,7 @@ class JobHandle(JobCommands):
             if is_reached(snapshot, until) or (end is not None and time.monotonic() >= end):
                 return snapshot
             tell(waited_for(snapshot, until))
-            time.sleep(poll_s(time.monotonic() - began))
+            time.sleep(poll_s(time.monotonic() - began))  # a master in another process sets no event
 
     def _awaited(self, end_s: float | None) -> JobSnapshot:
         """Return a snapshot; a cluster that is away for a while does not end the wait for a job."""
