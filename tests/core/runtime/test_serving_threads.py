@@ -21,7 +21,7 @@ from slab_world import World
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
 from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Request
 from dlrover_nb.core.runtime.shared_block import aligned
-from dlrover_nb.core.runtime.store import ParameterStore
+from dlrover_nb.core.runtime.store import ParameterStore, cut
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
 
@@ -292,8 +292,25 @@ def test_all_threads_have_ended_when_python_has_something_to_do():
         os.close(each)
 
 
-def test_cuts_and_moves_between_requests_of_threads_are_whole(tmp_path):
+def assert_copied_as_it_is(store, change):
+    """Assert that a copy of a store does not hold what changes while it is made."""
+    before = {name: getattr(store.export(), name).copy() for name in ("ids", "table", "dense")}
+    copied = {name: np.empty_like(array) for name, array in before.items()}
+    thread = threading.Thread(target=store.cut().copy_to, args=(copied,))
+    thread.start()
+    while thread.is_alive():
+        change()
+    thread.join(LIMIT_S)
+    for name, array in before.items():
+        np.testing.assert_array_equal(copied[name], array)
+
+
+@pytest.mark.parametrize("n_row_of_a_block", [400, 1 << 16])
+def test_cuts_and_moves_amid_requests_of_threads_are_whole(tmp_path, monkeypatch, n_row_of_a_block):
     (tmp_path / "shm").mkdir()
+    monkeypatch.setattr(cut, "_BLOCK_ROWS", n_row_of_a_block)
+    monkeypatch.setattr(cut, "CHUNK_BYTES", 1 << 12)
+    monkeypatch.setattr(cut, "PAUSE_S", 1e-4)
     rng, workers = np.random.default_rng(0), [f"w{i}" for i in range(4)]
     with World(tmp_path / "c", tmp_path / "shm", 1, kernel="c") as world:
         (store,), world.servings[0].rung.n_thread = world.stores, 3
@@ -308,13 +325,7 @@ def test_cuts_and_moves_between_requests_of_threads_are_whole(tmp_path):
 
         exchange(3)
         for _ in range(3):
-            before = {name: getattr(store.export(), name).copy() for name in ("ids", "table", "dense")}
-            cut = store.cut(is_awaited=True)
-            exchange(2)
-            copied = {name: np.empty_like(array) for name, array in before.items()}
-            cut.copy_to(copied)
-            for name, array in before.items():
-                np.testing.assert_array_equal(copied[name], array)
+            assert_copied_as_it_is(store, lambda: exchange(1))
             exchange(2)
             store.begin_move(buckets := rng.random(N_BUCKET) < 0.5)
             moved = {}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_world import every_kernel  # noqa: F401 - repeats the tests on each kernel
+from kernel_world import every_kernel, push_as_requests_do  # noqa: F401 - the first repeats tests on each kernel
 
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.kernels import kernel
@@ -16,6 +16,7 @@ from dlrover_nb.core.runtime.store import (
     dense_slice,
     even_bucket_owner,
     owned_buckets,
+    pending,
     rows,
 )
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -128,12 +129,12 @@ BUCKETS = st.sets(st.integers(0, N_BUCKET - 1)).map(lambda chosen: np.isin(np.ar
 def test_rows_that_move_during_training_arrive_as_if_they_had_stayed(model, before, during, moved, limit):
     source, target, stayed = make(model), make(model), make(model)
     for seed in before:
-        source.push(*step(seed, model)[:2])
+        push_as_requests_do(source, *step(seed, model)[:2])
         stayed.push(*step(seed, model)[:2])
     assert source.begin_move(moved) == sum(moved[i % N_BUCKET] for i in held(source))
     for seed in during:  # training goes on between two chunks
         target.absorb(source.take_pending(limit))
-        source.push(*step(seed, model)[:2])
+        push_as_requests_do(source, *step(seed, model)[:2])
         stayed.push(*step(seed, model)[:2])
     while source.n_pending:
         n_pending = source.n_pending
@@ -150,6 +151,28 @@ def test_rows_that_move_during_training_arrive_as_if_they_had_stayed(model, befo
     target.push(ids[gone], gradients[gone])
     stayed.push(ids, gradients)
     assert held(source) | held(target) == held(stayed)
+
+
+@models
+def test_rows_are_pending_again_whoever_changes_them(model, every_kernel, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(pending, "_SCAN", 100)
+    served, single = make(model), make(model)
+    for seed in range(4):
+        for store in (served, single):
+            store.push(*step(seed, model)[:2])
+    for store in (served, single):
+        store.begin_move(np.arange(N_BUCKET) % 3 > 0)
+    n_served = 0
+    for seed in range(3, 12):
+        mine, theirs = (store.take_pending(90) for store in (served, single))
+        np.testing.assert_array_equal(mine.ids, theirs.ids)
+        np.testing.assert_array_equal(mine.table, theirs.table)
+        n_served += push_as_requests_do(served, *step(seed, model)[:2])
+        single.push(*step(seed, model)[:2])
+        assert served.n_pending == single.n_pending
+        np.testing.assert_array_equal(*(store._rows.marked[: store.n_row] for store in (served, single)))
+    assert n_served == 9 * (every_kernel == "c")
+    assert held(served) == held(single)
 
 
 @models

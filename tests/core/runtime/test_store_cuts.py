@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_world import every_kernel  # noqa: F401 - repeats the tests on each kernel
+from kernel_world import every_kernel, push_as_requests_do  # noqa: F401 - the first repeats tests on each kernel
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import CheckpointError
@@ -39,8 +39,8 @@ class Stream:
         return ids[~self.gone[ids % N_BUCKET]]
 
     def push(self):
-        ids = self.ids()
-        self.store.push(ids, self.rng.normal(size=(len(ids), MODEL.row_width)).astype(np.float32))
+        ids, push = self.ids(), push_as_requests_do if self.rng.random() < 0.7 else ParameterStore.push
+        push(self.store, ids, self.rng.normal(size=(len(ids), MODEL.row_width)).astype(np.float32))
         self.store.push_dense(self.rng.normal(size=N_DENSE).astype(np.float32))
 
     def push_nan(self):
@@ -98,8 +98,9 @@ def begun(store):
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
+def small_chunks_and_blocks(monkeypatch):
     row_bytes = 8 + 4 * 8
+    monkeypatch.setattr(cut, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(cut, "CHUNK_BYTES", N_CHUNK * row_bytes)
 
 
@@ -216,6 +217,23 @@ def test_cuts_follow_each_other_with_changes_of_the_table_between(monkeypatch):
         np.testing.assert_array_equal(body, expected)
 
 
+def test_the_kernel_serves_while_a_copy_is_made_where_there_is_room_for_what_it_saves(every_kernel):  # noqa: F811
+    store, stream = make()
+    expected = stopped(store)
+    made, body, copy = begun(store)
+    served = []
+    for n in (60, 90, 30, 60, 60):  # almost half of them are saved, the others are new
+        ids = stream.ids(n)
+        served.append(push_as_requests_do(store, ids, np.ones((n, MODEL.row_width), np.float32)))
+    assert made._n_saved > 100
+    if every_kernel == "c":
+        assert served[:2] == [True, False]  # 100 rows have room in a block
+        assert True in served[2:]
+    copy()
+    np.testing.assert_array_equal(body, expected)
+    assert push_as_requests_do(store, ids, np.ones((n, MODEL.row_width), np.float32)) == (every_kernel == "c")
+
+
 def test_an_empty_store_has_an_empty_copy():
     store = ParameterStore(MODEL, 1, N_DENSE)
     expected = stopped(store)
@@ -315,3 +333,23 @@ def test_the_loops_in_c_are_those_in_numpy():
     assert found[0][-1] == n
     np.testing.assert_array_equal(few[0], ids[~gone[ids % N_BUCKET]])
     assert 0 < len(put[0]) < n_saved
+
+
+@pytest.mark.parametrize("first", range(0, 17, 3))
+@pytest.mark.parametrize("stride", [1, 3, 34])
+def test_rows_are_copied_and_looked_at_wherever_they_lie(first, stride):
+    rng, n = np.random.default_rng(first), 40
+    for each in (copying.NumpyCopying(), copying.copying()):
+        for bad in (None, *rng.integers(0, n * stride, 20), 0, n * stride - 1):
+            table = rng.standard_normal((n, stride)).astype(np.float32)
+            if bad is not None:
+                table.flat[bad] = rng.choice([np.nan, np.inf, -np.inf])
+            whole = np.full(first + n * stride + 40, 7, np.float32)
+            to = np.zeros(n, np.int64), whole[first : first + n * stride].reshape(n, stride)
+            ids = rng.integers(0, 1 << 60, n)
+            is_finite = each.copy_rows(to, (ids, table), int(rng.integers(1, n + 9)), 0.0, copying.Progress())
+            assert is_finite == (bad is None)
+            np.testing.assert_array_equal(to[0], ids)
+            np.testing.assert_array_equal(to[1].view(np.uint32), table.view(np.uint32))
+            assert (whole[:first] == 7).all()
+            assert (whole[first + n * stride :] == 7).all()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
-from ctypes import c_int64, c_void_p
+from ctypes import Structure, c_int64, c_void_p
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -57,6 +57,25 @@ class Progress:
     def is_stopped(self) -> bool:
         """Whether it was told to."""
         return bool(self.numbers[_STOP])
+
+
+class Saving(Structure):
+    """Where the compiled kernel saves rows before they change, `n` so far: `Saving` of store.h.
+
+    The first `n_row` rows are copied, and `n_copied` points to how many have been. The kernel writes `n`
+    before a row changes; so whoever copies finds here each row that it read after a change.
+    """
+
+    _fields_ = (
+        ("slots", c_void_p),
+        ("rows", c_void_p),
+        ("room", c_int64),
+        ("n", c_int64),
+        ("n_promised", c_int64),
+        ("saved", c_void_p),
+        ("n_row", c_int64),
+        ("n_copied", c_void_p),
+    )
 
 
 class Choice:

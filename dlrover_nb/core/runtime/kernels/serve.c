@@ -2,7 +2,7 @@
  * `exchange` serves those that came in messages as well, when Python has read them.
  *
  * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
- * new rows for which the map grows. So nothing here answers with an error, and what Python answers does not depend on this file.
+ * new rows for which the map grows, rows to save for which there is no room. So nothing here answers with an error, and what Python answers does not depend on this file.
  *
  * Where the PS may use several cores, the calling thread gets help while more requests than one are there at a
  * time, until it returns: so Python, which moves rows and cuts checkpoints, never meets a thread of these. Each
@@ -138,10 +138,14 @@ static int exchange_with(Store *store, const Request *r, const Arrays *arrays, A
     const Rows pulled = {ids + r->n_push, slots + r->n_push, r->n_pull, sorted, order};
     if (!find_or_create_rows(store, &pushed))
         return MAP_GROWS;
-    if (!take_steps(store, !!r->n_push + !!r->n_dense))
+    if (!promise_saves(store, r->n_push))
         return NOT_PLAIN;
-    if (r->n_push)
+    const int has_steps = take_steps(store, !!r->n_push + !!r->n_dense);
+    if (has_steps && r->n_push)
         push_rows(store, &pushed, arrays->gradients);
+    promise_saves(store, -r->n_push);
+    if (!has_steps)
+        return NOT_PLAIN;
     if (r->n_dense)
         push_dense(store, arrays->dense_gradient);
     const double updated_s = now_s();
@@ -331,7 +335,7 @@ static void find_help(Team *team, const struct pollfd *fds)
 }
 
 /* Serve plain requests for at most `timeout_s` with at most `n_thread` threads, until another request waits for
- * Python or one of the last `n_other` descriptors is ready. `fds` has room for both kinds and one between them;
+ * Python or one of the last `n_other` descriptors is ready; while rows move, until some are served. `fds` has room for both kinds and one between them;
  * its last ones are filled in. */
 void serve(Store *store, Bell *const *bells, int64_t n_bell, struct pollfd *fds, int64_t n_other, double timeout_s,
            int64_t n_thread)
@@ -348,6 +352,8 @@ void serve(Store *store, Bell *const *bells, int64_t n_bell, struct pollfd *fds,
         if (!is_over(&team))
             find_help(&team, fds);
         serve_ready(&team, fds, idle_s);
+        if (store->moving) /* chunks of rows go in between */
+            end(&team);
         for (int64_t i = n_bell + 1; i < n_bell + 1 + n_other; i++)
             if (fds[i].revents)
                 end(&team);

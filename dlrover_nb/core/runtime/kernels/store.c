@@ -7,6 +7,9 @@
  * Where several threads serve, each row is read and updated as a whole: what it holds is what updates give one
  * after another. So is each stripe of the dense parameters. A thread takes the rows of a stripe under one lock,
  * and goes on with another one while it is held: a lock for each row would cost more than its update.
+ *
+ * Before rows change they are saved for a copy that is being made (cut.py), and those that move to another PS are
+ * marked as to be sent again (pending.py).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +20,7 @@ void init_locks(Locks *locks)
 {
     pthread_rwlock_init(&locks->map, NULL);
     pthread_mutex_init(&locks->counts, NULL);
+    pthread_mutex_init(&locks->saves, NULL);
     for (int i = 0; i < STRIPES; i++) {
         pthread_mutex_init(locks->rows + i, NULL);
         pthread_mutex_init(locks->dense + i, NULL);
@@ -190,11 +194,64 @@ static void sort(const Rows *rows, int64_t *starts)
     }
 }
 
+/* Let rows that move to another PS be sent again: pending.py. */
+static void mark(Store *store, const int64_t *ids, const int32_t *slots, const int32_t *order, int64_t n)
+{
+    int64_t n_marked = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t slot = slots[i];
+        const int is_pending = slot >= store->first_unmarked && slot < store->next_marked;
+        if (is_pending || store->marked[slot] || !store->moving[ids[order ? order[i] : i] & (store->n_bucket - 1)])
+            continue;
+        store->marked[slot] = 1;
+        n_marked++;
+    }
+    __atomic_fetch_add(&store->n_pending, n_marked, __ATOMIC_RELAXED);
+}
+
+static int64_t count_copied(const Saving *saving)
+{
+    return __atomic_load_n(saving->n_copied, __ATOMIC_ACQUIRE);
+}
+
+/* Save rows that are about to change. Whoever reads a row after its change finds it saved. */
+static void save(Store *store, const int32_t *slots, int64_t n)
+{
+    Saving *saving = store->saving;
+    if (store->locks)
+        pthread_mutex_lock(&store->locks->saves);
+    const int64_t at = saving->n;
+    const int64_t n_saved = save_rows(saving->slots + at, saving->rows + at * store->stride, store->table, store->stride,
+                                      slots, n, saving->saved, count_copied(saving), saving->n_row);
+    __atomic_store_n(&saving->n, at + n_saved, __ATOMIC_RELEASE);
+    if (store->locks)
+        pthread_mutex_unlock(&store->locks->saves);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Hold room for n rows to save; 0 where there is too little. A negative n gives it back. */
+int promise_saves(Store *store, int64_t n)
+{
+    Saving *saving = store->saving;
+    if (!saving)
+        return 1;
+    lock_counts(store);
+    const int64_t n_promised = saving->n_promised + n;
+    const int fits = __atomic_load_n(&saving->n, __ATOMIC_RELAXED) + n_promised <= saving->room;
+    saving->n_promised = fits ? n_promised : saving->n_promised;
+    unlock_counts(store);
+    return fits;
+}
+
 static void update_some(const Work *work, const int32_t *slots, const int32_t *order, int64_t n)
 {
     Store *store = work->store;
     for (int64_t i = 0; i < n; i++)
         store->changed[slots[i]] = 1;
+    if (store->moving)
+        mark(store, work->rows->ids, slots, order, n);
+    if (store->saving && count_copied(store->saving) < store->saving->n_row)
+        save(store, slots, n);
     update_rows(store->kind, store->table, store->stride, slots, order, work->gradients, n, store->width, store->rule,
                 store->corrections, store->n_correction);
 }

@@ -7,12 +7,22 @@
 
 enum { STRIPES = 64 }; /* a power of two */
 
-/* What threads that serve at the same time hold, never two of them at once. Rows belong to a stripe by their
- * slot, dense parameters by where they lie. */
+/* What threads that serve at the same time hold, never two of them at once but for `saves`, the innermost. Rows
+ * belong to a stripe by their slot, dense parameters by where they lie. */
 typedef struct {
     pthread_rwlock_t map; /* and the number of rows */
-    pthread_mutex_t rows[STRIPES], dense[STRIPES], counts;
+    pthread_mutex_t rows[STRIPES], dense[STRIPES], counts, saves;
 } Locks;
+
+/* Where rows are saved before they change, for a copy that another thread makes: `Saving` of copying.py. */
+typedef struct {
+    int32_t *slots;
+    float *rows;
+    int64_t room, n, n_promised; /* rows: for which there is room, saved, and those of requests being served at most */
+    uint8_t *saved;              /* marks of the rows that are copied */
+    int64_t n_row;               /* so many are copied */
+    const int64_t *n_copied;     /* so many have been, the first ones */
+} Saving;
 
 typedef struct {
     int64_t epoch;
@@ -39,6 +49,10 @@ typedef struct {
     int64_t n_bucket, sample_below;
     double update_s, lookup_s, late_s;
     int64_t n_answered;
+    const uint8_t *moving; /* whether rows of a bucket are sent elsewhere; NULL: none are */
+    int64_t first_unmarked, next_marked; /* slots between which rows are pending without a mark */
+    int64_t n_pending;                   /* rows to send */
+    Saving *saving;                      /* NULL: no copy is being made */
     float amplitude, first_state;
     Locks *locks; /* NULL: one thread serves */
 } Store;
@@ -56,6 +70,7 @@ void lock_counts(Store *store);
 void unlock_counts(Store *store);
 void find_rows(Store *store, const Rows *rows);
 int find_or_create_rows(Store *store, const Rows *rows);
+int promise_saves(Store *store, int64_t n);
 void push_rows(Store *store, const Rows *rows, const float *gradients);
 void pull_rows(Store *store, const Rows *rows, float *out);
 void push_dense(Store *store, const float *gradient);

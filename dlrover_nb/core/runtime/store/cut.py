@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.kernels.copying import STOPPED, Choice, Progress, copying
+from dlrover_nb.core.runtime.kernels.copying import STOPPED, Choice, Progress, Saving, copying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 PAUSE_S = 1e-3  # after each chunk: the copy takes a tenth of a core, and little of what memory can carry
-_BLOCK_ROWS = 1 << 14  # of saved rows
+_BLOCK_ROWS = 1 << 16  # of saved rows; pages come when touched
+_CHECKED_ROWS = 1 << 14
 _LEAST_SAVED = 1 << 16
 _MOST_SAVED = 4  # one row in so many may be saved; then changes wait for the copy
 NOT_FINITE = "not all of its parameters are finite, so they are not saved; the last good checkpoint stays"
@@ -86,7 +87,6 @@ class Cut:
         self._saved = np.zeros(len(part.ids), np.bool_)  # pages come when touched
         self._blocks: list[_Block] = []
         self._ids: list[tuple[Slots, Ids]] = []
-        self._n_saved = 0
         self._most_saved = max(_LEAST_SAVED, len(part.ids) // _MOST_SAVED)
         self._ended = threading.Event()
 
@@ -97,24 +97,43 @@ class Cut:
 
     # the thread of the store
 
+    @property
+    def is_full(self) -> bool:
+        """Whether changes wait for the copy, as what was saved takes too much memory."""
+        return self._n_saved > self._most_saved
+
+    @property
+    def saving(self) -> Saving:
+        """Where a kernel saves rows as `save` does, as long as there is room and until the next `save`."""
+        return self._block(1).saving
+
     def save(self, table: Floats, slots: Slots) -> None:
         """Save rows of distinct slots, which are about to change; waits where that takes too much memory."""
-        if self._n_saved > self._most_saved:
+        if self.is_full:
             self._ended.wait()
         if self.is_copied:
             return
-        if not self._blocks or self._blocks[-1].room < len(slots):
-            self._blocks.append(_Block(max(_BLOCK_ROWS, len(slots)), table.shape[1]))
-        block = self._blocks[-1]
-        n = self._copying.save_rows(block.free, table, slots, self._saved, self._progress.n_done)
-        block.n += n
-        self._n_saved += n
+        block = self._block(len(slots))
+        block.saving.n += self._copying.save_rows(
+            block.free, table, slots, self._saved, self._progress.n_done
+        )
 
     def save_moved(self, table: Floats, ids: Ids, slots: NDArray[np.int64]) -> None:
         """Save rows and ids of slots that other rows take, or that end."""
         mine = slots[slots < len(self._saved)].astype(np.int32)
         self._ids.append((mine, ids[mine]))
         self.save(table, mine)
+
+    @property
+    def _n_saved(self) -> int:
+        return sum(block.saving.n for block in self._blocks)
+
+    def _block(self, n: int) -> _Block:
+        """Return a block with room for `n` rows."""
+        if not self._blocks or self._blocks[-1].room < n:
+            length = self._of.table.shape[1]
+            self._blocks.append(_Block(max(_BLOCK_ROWS, n), length, self._saved, self._progress))
+        return self._blocks[-1]
 
     # both threads
 
@@ -162,25 +181,27 @@ class Cut:
 class _Block:
     """Rows that were saved, in the order in which they were."""
 
-    def __init__(self, room: int, length: int) -> None:
+    def __init__(self, room: int, length: int, saved: NDArray[np.bool_], progress: Progress) -> None:
         self._slots, self._rows = np.empty(room, np.int32), np.empty((room, length), np.float32)
-        self.n = 0
+        places = self._slots.ctypes.data, self._rows.ctypes.data
+        marks, n_copied = saved.ctypes.data, progress.numbers.ctypes.data
+        self.saving = Saving(*places, room, saved=marks, n_row=len(saved), n_copied=n_copied)
 
     @property
     def room(self) -> int:
-        return len(self._slots) - self.n
+        return len(self._slots) - int(self.saving.n)
 
     @property
     def free(self) -> tuple[Slots, Floats]:
-        return self._slots[self.n :], self._rows[self.n :]
+        return self._slots[self.saving.n :], self._rows[self.saving.n :]
 
     @property
     def used(self) -> tuple[Slots, Floats]:
-        n = self.n  # may grow at this moment
+        n = int(self.saving.n)  # may grow at this moment
         return self._slots[:n], self._rows[:n]
 
 
 def _are_finite(rows: Floats) -> bool:
     """Return whether all numbers of rows are; some thousand rows at a time."""
-    chunks = range(0, len(rows), _BLOCK_ROWS)
-    return all(bool(np.isfinite(rows[at : at + _BLOCK_ROWS]).all()) for at in chunks)
+    chunks = range(0, len(rows), _CHECKED_ROWS)
+    return all(bool(np.isfinite(rows[at : at + _CHECKED_ROWS]).all()) for at in chunks)

@@ -12,6 +12,7 @@ and hashed ids a row takes 158 bytes at most: 136 of parameters, its id, two mar
 
 from __future__ import annotations
 
+from ctypes import addressof
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,6 +124,7 @@ class RowTable:
         parameters.most_rows = min(_MOST_ROWS, *(len(part.array) for part in self._parts))
         parameters.stride, parameters.width = self.table.shape[1], self.width
         parameters.n_id, parameters.seed_bits = self._limit, seed_bits(self._seed)
+        parameters.saving = addressof(self.cut.saving) if self.is_cut and self.cut is not None else None
         self._map.describe(parameters)
 
     def take_over(self, n: int) -> None:
@@ -159,6 +161,11 @@ class RowTable:
         if self.cut is not None and self.cut.is_copied:
             self.cut = None
         return self.cut is not None
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether changes wait for a copy."""
+        return self.is_cut and self.cut is not None and self.cut.is_full
 
     @property
     def is_chosen(self) -> bool:

@@ -20,6 +20,7 @@ from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.store.cut import Cut
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
+from dlrover_nb.core.runtime.store.pending import PendingRows
 from dlrover_nb.core.runtime.store.rows import RowTable
 from dlrover_nb.core.runtime.store.served import ServedRows
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
 _DROP = 1 << 13  # rows scanned in one step of a drop
-_SCAN = 1 << 16  # marks scanned at a time
 _LOOK_EVERY_S = 0.01
-_NO_SLOT = np.empty(0, np.int64)
 
 
 def _nothing() -> None:
@@ -71,17 +70,19 @@ class ParameterStore:
         self._server = self._kernel.plain_server(self._rule)
         self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
         self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
-        self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
-        self._unmarked = range(0)  # slots at which rows are pending without a mark
-        self._scan_from = 0
+        self._pending = PendingRows(self._rows)
         self._cut_dense = np.empty((0, 0), np.float32)  # kept: new memory costs more than the copy
-        self.n_pending = 0
         self.served = ServedRows()
 
     @property
     def n_held(self) -> NDArray[np.int64]:
         """Number of rows of each bucket, a copy."""
         return self._rows.n_held.copy()
+
+    @property
+    def n_pending(self) -> int:
+        """Number of rows that are to be sent."""
+        return self._pending.n
 
     @property
     def n_row(self) -> int:
@@ -152,18 +153,18 @@ class ParameterStore:
         step = self._rates.step(rate)
         self._rows.save(slots)
         self._kernel.update_rows(self._rows.table, slots, gradients, *step)
-        self._mark(ids, slots)
+        self._pending.mark(ids, slots)
 
     def plain_server(self, epoch: int) -> PlainServer | None:
-        """Return what serves plain requests of an epoch; None: `push` has to see each update.
+        """Return what serves plain requests of an epoch; None: they are for `push` and `pull`.
 
         It may be used until the next change; call `settle` then.
         """
-        sees_all = self._rows.is_cut or np.count_nonzero(self._moving)
-        if self._server is None or sees_all or not self._dense.ready:
+        if self._server is None or self._rows.is_held_up or not self._dense.ready:
             return None
         parameters = self._server.parameters
         self._rows.describe(parameters)
+        self._pending.describe(parameters)
         self._dense.describe(parameters)
         self.served.describe(parameters)
         self._server.begin(epoch, self._rates.ahead())
@@ -189,6 +190,7 @@ class ParameterStore:
         """Take over what was served."""
         self._rates.made_steps(server.parameters.n_step)
         self._rows.take_over(server.parameters.n_row)
+        self._pending.n = server.parameters.n_pending
 
     def create_rows(self, ids: Ids) -> None:
         """Create those of distinct rows that are new."""
@@ -272,47 +274,34 @@ class ParameterStore:
         self._dense.place(index, n_ps)
 
     def begin_move(self, buckets: Buckets) -> int:
-        """Make all rows of `buckets` pending, now and whenever they change; return how many.
-
-        They are marked as `take_pending` comes to them: to mark all at once would stop the service for 40 ms
-        with each GiB.
-        """
-        self._moving = buckets.copy()
-        self.n_pending = int(self._rows.n_held[buckets].sum())
-        self._scan_from, self._unmarked = 0, range(self._rows.n)
+        """Make all rows of `buckets` pending, now and whenever they change; return how many."""
+        self._pending.begin(buckets)
         return self.n_pending
 
     def take_pending(self, limit: int) -> StorePart:
         """Return copies of at most `limit` pending rows, and clear their marks; without the dense slice."""
-        slots = self._pending_slots(min(limit, self.n_pending))
-        rows = self._rows
-        rows.marked[slots] = False
-        self.n_pending -= len(slots)
+        slots, rows = self._pending.take(limit), self._rows
         return StorePart(rows.ids[slots], rows.table[slots], 0, self._dense.table[:, :0])
 
     def cancel_move(self) -> None:
         """Cancel a migration; all rows are kept."""
-        self._moving[:] = False
-        self._rows.marked[: self._rows.n] = False
-        self.n_pending = self._scan_from = 0
-        self._unmarked = range(0)
+        self._pending.cancel()
 
     def drop(self, buckets: Buckets, between: Callable[[], None] = _nothing) -> int:
         """Free the rows of `buckets`; return how many. Rows of other buckets may still be pending."""
         n_before = self._rows.n
-        self._mark_up_to(n_before)
+        self._pending.mark_all()
         self.await_choice(between)
         self.begin_drop(buckets)
         while self.drop_some():
             between()
         self._rows.renew_map(between)
-        self.n_pending = int(np.count_nonzero(self._rows.marked[: self._rows.n]))
-        self._scan_from = 0
+        self._pending.recount()
         return n_before - self._rows.n
 
     def begin_drop(self, buckets: Buckets) -> None:
         """Free the rows of `buckets`, which are not requested any more, in the following steps."""
-        self._moving &= ~buckets
+        self._pending.end(buckets)
         self._rows.begin_removal(buckets)
 
     def drop_some(self) -> bool:
@@ -345,7 +334,7 @@ class ParameterStore:
             slots = self._rows.find_or_create(ids, fill=False)
             self._rows.save(slots)
             self._rows.table[slots] = part.table[chunk][mine]
-            self._mark(ids, slots)
+            self._pending.mark(ids, slots)
             if self._rule.is_adam and len(mine):
                 self._rates.saw_steps(part.table[chunk, -1])
             between()
@@ -363,37 +352,6 @@ class ParameterStore:
                 between()
         except WireError as error:
             raise CheckpointError(f"the checkpoint is of another table: {error}") from error
-
-    def _mark(self, ids: Ids, slots: NDArray[np.int32]) -> None:
-        """Make changed rows of moving buckets pending again."""
-        if self._moving.any():
-            changed, marked = slots[self._moving[ids % N_BUCKET]], self._rows.marked
-            if self._unmarked:  # their rows are pending already
-                changed = changed[(changed < self._unmarked.start) | (changed >= self._unmarked.stop)]
-            self.n_pending += len(changed) - int(np.count_nonzero(marked[changed]))
-            marked[changed] = True
-
-    def _pending_slots(self, wanted: int) -> NDArray[np.int64]:
-        """Return `wanted` slots of pending rows, round-robin, so that no row waits for long."""
-        found: list[NDArray[np.int64]] = []
-        while wanted:
-            stop = min(self._scan_from + _SCAN, self._rows.n)
-            self._mark_up_to(stop)
-            marks = self._rows.marked[self._scan_from : stop]
-            here = np.flatnonzero(marks)[:wanted] + self._scan_from if marks.any() else _NO_SLOT
-            found.append(here)
-            wanted -= len(here)
-            self._scan_from = 0 if stop == self._rows.n and wanted else stop
-            if not wanted and len(here):
-                self._scan_from = int(here[-1]) + 1
-        return np.concatenate(found) if found else _NO_SLOT
-
-    def _mark_up_to(self, stop: int) -> None:
-        """Mark the rows below `stop` that are pending and have no mark yet."""
-        start, end = self._unmarked.start, min(stop, self._unmarked.stop)
-        if start < end:
-            self._rows.mark(self._moving, slice(start, end))
-            self._unmarked = range(end, self._unmarked.stop)
 
 
 def _chunks(n: int) -> Iterator[slice]:
