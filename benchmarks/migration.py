@@ -10,12 +10,13 @@ pause_ms            longest time between two iterations of one worker (`_master`
 switch_gap_ms       the same, but only around the moment at which the plan began to run: without what the
                     start of a process takes from the workers of a small machine
 throughput_dip      lowest iterations in any one second, over the mean before
+quiet_dip           the same of the seconds before, in which nothing moves: what the machine alone does
 throughput_mean     iterations per second of the whole change, over the mean before
 extra_pause_ms      pause_ms less the longest time between two iterations in the seconds before
 move_s              from the decision until the plan runs, the start of a process included
 
 At the top are the worst of both seamless moves, with 4 GiB too (`_4gib`) where the machine has the memory:
-`extra_pause_ms`, and `lowest_second`, the worst throughput_dip.
+`extra_pause_ms`, and `lowest_second`, the worst throughput_dip; `lowest_quiet_second` is the worst quiet_dip.
 
     python benchmarks/migration.py [--gib 1 --seconds 12]
 """
@@ -178,8 +179,6 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
     rate = len(before) / seconds
     pause_s, pause_at_s = longest_gap(all_stamps, start - 0.1, stop + 1)
     usual_s, _ = longest_gap(all_stamps, start - seconds, start)
-    windows = np.arange(start, max(stop - 1.0, start + 0.05), 0.05)
-    lowest = min(int(((during >= at) & (during < at + 1)).sum()) for at in windows)
     return {
         "pause_ms": round(pause_s * 1e3, 1),
         "extra_pause_ms": round((pause_s - usual_s) * 1e3, 1),
@@ -188,10 +187,17 @@ def measured(each: Change, all_stamps: list[np.ndarray], seconds: float) -> dict
         "switch_gap_ms": round(longest_gap(all_stamps, each.running_s - 1.5, stop)[0] * 1e3, 1),
         "longest_gap_before_ms": round(usual_s * 1e3, 1),
         "iter_per_s_before": round(rate, 1),
-        "throughput_dip": round(lowest / rate, 3),
+        "throughput_dip": round(lowest_second(during, start, stop) / rate, 3),
+        "quiet_dip": round(lowest_second(before, start - seconds, start) / rate, 3),
         "throughput_mean": round(len(during) / (stop - start) / rate, 3),
         "move_s": round(each.running_s - each.decided_s, 2),
     }
+
+
+def lowest_second(stamped: np.ndarray, start: float, stop: float) -> int:
+    """Return the fewest iterations in any one second."""
+    windows = np.arange(start, max(stop - 1.0, start + 0.05), 0.05)
+    return min(int(((stamped >= at) & (stamped < at + 1)).sum()) for at in windows)
 
 
 def longest_gap(all_stamps: list[np.ndarray], start: float, stop: float) -> tuple[float, float]:
@@ -236,6 +242,7 @@ def summary(moves: dict[str, dict[str, float]], suffix: str) -> dict[str, float]
     return {
         f"extra_pause_ms{suffix}": max(each["extra_pause_ms"] for each in both),
         f"lowest_second{suffix}": min(each["throughput_dip"] for each in both),
+        f"lowest_quiet_second{suffix}": min(each["quiet_dip"] for each in both),
     }
 
 

