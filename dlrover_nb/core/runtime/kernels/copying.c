@@ -20,6 +20,7 @@ int copying_version(void)
     return 2;
 }
 
+/* Copy, and say whether all numbers are finite. */
 static int copy_few(float *to, const float *from, int64_t n)
 {
     uint32_t found = 0, word;
@@ -31,8 +32,8 @@ static int copy_few(float *to, const float *from, int64_t n)
     return !found;
 }
 
-/* Copy, and say whether all numbers are finite. The copy goes past the caches: nobody reads it soon, what trains
- * needs them, and lines that are written whole need not be read first. Half of the time of memcpy and a look. */
+/* The same past the caches: nobody reads the copy soon, what trains needs them, and lines that are written whole
+ * need not be read first. It takes half of the time of memcpy and a look. */
 static int copy_finite(float *to, const float *from, int64_t n)
 {
 #ifdef __SSE2__

@@ -2,7 +2,8 @@
  * `exchange` serves those that came in messages as well, when Python has read them.
  *
  * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
- * new rows for which the map grows, rows to save for which there is no room. So nothing here answers with an error, and what Python answers does not depend on this file.
+ * new rows for which the map grows, rows to save for which there is no room. So nothing here answers with an error,
+ * and what Python answers does not depend on this file.
  *
  * Where the PS may use several cores, the calling thread gets help while more requests than one are there at a
  * time, until it returns: so Python, which moves rows and cuts checkpoints, never meets a thread of these. Each
@@ -335,8 +336,8 @@ static void find_help(Team *team, const struct pollfd *fds)
 }
 
 /* Serve plain requests for at most `timeout_s` with at most `n_thread` threads, until another request waits for
- * Python or one of the last `n_other` descriptors is ready; while rows move, until some are served. `fds` has room for both kinds and one between them;
- * its last ones are filled in. */
+ * Python or one of the last `n_other` descriptors is ready; while rows move, until some are served. `fds` has room
+ * for both kinds and one between them; its last ones are filled in. */
 void serve(Store *store, Bell *const *bells, int64_t n_bell, struct pollfd *fds, int64_t n_other, double timeout_s,
            int64_t n_thread)
 {

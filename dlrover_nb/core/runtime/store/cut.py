@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
 
 CHUNK_BYTES = 1 << 20
-PAUSE_S = 1e-3  # after each chunk: the copy takes a tenth of a core, and little of what memory can carry
+PAUSE_S = 1e-3  # after each chunk: the copy takes an eighth of a core, and little of what memory can carry
 _BLOCK_ROWS = 1 << 16  # of saved rows; pages come when touched
 _CHECKED_ROWS = 1 << 14
 _LEAST_SAVED = 1 << 16
