@@ -62,8 +62,6 @@ class RowTable:
         Rows.
     n_held
         Rows of each bucket, int64 [N_BUCKET].
-    cut
-        What is copied while it changes; None: nothing is.
     """
 
     def __init__(self, model: ModelSpec, rule: Rule, n_id: int, kernel: Kernel) -> None:
@@ -79,7 +77,7 @@ class RowTable:
         self._changed = Reserved(self._most, (), np.bool_)
         self._has_moved = True  # rows, since `take_changed`; before it nothing is known
         self.n = 0
-        self.cut: Cut | None = None
+        self._cut: Cut | None = None
         self.n_held = np.zeros(N_BUCKET, np.int64)
         self._map = self._new_map()
         self._gone: Buckets = np.zeros(N_BUCKET, np.bool_)
@@ -124,7 +122,7 @@ class RowTable:
         parameters.most_rows = min(_MOST_ROWS, *(len(part.array) for part in self._parts))
         parameters.stride, parameters.width = self.table.shape[1], self.width
         parameters.n_id, parameters.seed_bits = self._limit, seed_bits(self._seed)
-        parameters.saving = addressof(self.cut.saving) if self.is_cut and self.cut is not None else None
+        parameters.saving = None if (cut := self.cut) is None else addressof(cut.saving)
         self._map.describe(parameters)
 
     def take_over(self, n: int) -> None:
@@ -156,21 +154,25 @@ class RowTable:
         return slots
 
     @property
-    def is_cut(self) -> bool:
-        """Whether rows that change must be saved for a copy."""
-        if self.cut is not None and self.cut.is_copied:
-            self.cut = None
-        return self.cut is not None
+    def cut(self) -> Cut | None:
+        """What is copied while it changes: rows are saved for it before; None: nothing is."""
+        if self._cut is not None and self._cut.is_copied:
+            self._cut = None
+        return self._cut
+
+    @cut.setter
+    def cut(self, cut: Cut) -> None:
+        self._cut = cut
 
     @property
     def is_held_up(self) -> bool:
         """Whether changes wait for a copy."""
-        return self.is_cut and self.cut is not None and self.cut.is_full
+        return (cut := self.cut) is not None and cut.is_full
 
     @property
     def is_chosen(self) -> bool:
         """Whether a copy that is being made tells by the ids which rows stay."""
-        return self.is_cut and self.cut is not None and self.cut.chooses
+        return (cut := self.cut) is not None and cut.chooses
 
     @property
     def going(self) -> tuple[Buckets | None, int]:
@@ -189,8 +191,8 @@ class RowTable:
     def save(self, slots: Slots) -> None:
         """Note that rows of distinct slots are about to change; save them for a copy that is being made."""
         self._changed.array[slots] = True
-        if self.is_cut and self.cut is not None:
-            self.cut.save(self.table, slots)
+        if (cut := self.cut) is not None:
+            cut.save(self.table, slots)
 
     def begin_removal(self, buckets: Buckets) -> None:
         """Drop the rows of `buckets`, and what is left of an earlier removal, in steps (`remove_some`)."""
@@ -221,8 +223,8 @@ class RowTable:
         left = np.concatenate([self._holes(len(stay), start), ends])
         n = self.n - len(left)
         moved, places = stay[stay >= n], left[left < n]
-        if self.is_cut and self.cut is not None:
-            self.cut.save_moved(self.table, self.ids, np.concatenate([left, moved]))
+        if (cut := self.cut) is not None:
+            cut.save_moved(self.table, self.ids, np.concatenate([left, moved]))
         self._map.move(self.ids[left], left.astype(np.int32), np.full(len(left), -1, np.int32))
         self.n_held -= bucket_counts(self.ids[left])
         self._map.move(self.ids[moved], moved.astype(np.int32), places.astype(np.int32))

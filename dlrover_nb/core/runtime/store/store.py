@@ -310,8 +310,8 @@ class ParameterStore:
 
     def await_choice(self, between: Callable[[], None] = _nothing) -> None:
         """Wait until no copy needs rows that are to be freed."""
-        while self._rows.is_chosen and self._rows.cut is not None:
-            self._rows.cut.wait(_LOOK_EVERY_S)
+        while (cut := self._rows.cut) is not None and cut.chooses:
+            cut.wait(_LOOK_EVERY_S)
             between()
 
     def _check_gradients(self, ids: Ids, gradients: Floats) -> None:
