@@ -16,7 +16,7 @@ from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.review import LOCK_S
 
-HELD = "window.held_ms = 10_000; performance.now = () => window.held_ms"  # the page's clock, held by a test
+HELD = "window.held_ms = performance.now() + 10_000; performance.now = () => window.held_ms"  # held, later
 MEANS = "said => Bokeh.documents.some(d => [...d._all_models.values()].some(m => m.tags?.[0] === said))"
 
 pytestmark = [
