@@ -45,6 +45,7 @@ def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
     assert page.locator("canvas").count() >= 4
     assert not unnamed(page.locator("body").aria_snapshot())
 
+    unlocked(page)
     with master.lock:  # the master is slow to answer
         accept.click()
         until(lambda: "Asked to accept p2" in status.aria_snapshot())
