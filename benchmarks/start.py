@@ -114,6 +114,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["ray", "local"])
     options = parser.parse_args()
     found: dict[str, object] = {"benchmark": "start", "rounds": options.rounds}
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images set it; what is installed is compiled once
     with tempfile.TemporaryDirectory(prefix="dlr") as root:
         os.environ |= {f"XDG_{kind}_HOME": str(Path(root) / kind.lower()) for kind in ("STATE", "DATA")}
         for kind in options.kinds:
