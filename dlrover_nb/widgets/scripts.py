@@ -6,9 +6,15 @@ no scripts. So they are published once, in the form that all front ends run, und
 removed when the view has connected or the job has ended. A reloaded page has lost them, so each live view
 sends them; a page that has them skips them.
 
-They include a fix for Panel: its notebook comm echoes each change from the kernel back to the kernel. The
-echo resets a view that changes each second to older states, and a press in the same message as an unreadable
-echo is lost. So changes from the kernel are not sent back, as in a served page.
+They include three fixes for Panel's link to a notebook's kernel:
+
+- It echoes each change from the kernel back to the kernel. The echo resets a view that changes each second to
+  older states. So changes from the kernel are not sent back, as in a served page.
+- It sends changes that wait for each other in one message, of which the kernel takes nothing if it cannot
+  read one of them, as of a part that has been replaced meanwhile. So each change is a message of its own, and
+  a press is taken.
+- It waits for the kernel's answer before it sends more, and where that is lost, until something else changes.
+  So what waits is sent at the latest when the time for an answer has passed.
 """
 
 from __future__ import annotations
@@ -25,19 +31,34 @@ if TYPE_CHECKING:
     from IPython.utils.capture import RichOutput
 
 _JAVASCRIPT = "application/javascript"
-_NO_ECHO = """
-(function noEcho() {
+FIXES = """
+(function fix() {
   const Comm = window.Bokeh?.Models?.get?.('panel.models.comm_manager.CommManager');
-  if (!Comm) { setTimeout(noEcho, 50); return; }
-  if (Comm.prototype.dlrover_no_echo) { return; }
-  const {msg_handler, _document_changed} = Comm.prototype;
+  if (!Comm) { setTimeout(fix, 50); return; }
+  if (Comm.prototype.dlrover_fixes) { return; }
+  const {msg_handler, process_events, _document_changed} = Comm.prototype;
   Object.assign(Comm.prototype, {
-    dlrover_no_echo: true,
+    dlrover_fixes: true,
     msg_handler(msg) {
       this.dlrover_applies = true;
       try { msg_handler.call(this, msg); } finally { this.dlrover_applies = false; }
     },
-    _document_changed(event) { if (!this.dlrover_applies) { _document_changed.call(this, event); } },
+    _document_changed(event) {
+      if (this.dlrover_applies) { return; }
+      _document_changed.call(this, event);
+      setTimeout(() => this.dlrover_send_late(), this.timeout + this.debounce);
+    },
+    process_events() {
+      if (this.document == null || this._client_comm == null) { return; }
+      for (const event of this._event_buffer.splice(0)) {
+        this._event_buffer = [event];
+        try { process_events.call(this); } catch (error) { console.error(error); }
+      }
+      this._event_buffer = [];
+    },
+    dlrover_send_late() {
+      if (this._event_buffer.length && Date.now() > this._timeout) { this.on_ack({metadata: {}}); }
+    },
   });
 })();
 """
@@ -66,7 +87,7 @@ def _published() -> tuple[str, str]:
         pn.extension(inline=True)
     codes = _contents(captured.outputs, _JAVASCRIPT)
     style = next(iter(_contents(captured.outputs, "text/html")), "")
-    return style, _ONCE.format(mark=uuid.uuid4().hex, code="\n;\n".join([*codes, _NO_ECHO]))
+    return style, _ONCE.format(mark=uuid.uuid4().hex, code="\n;\n".join([*codes, FIXES]))
 
 
 def _contents(outputs: list[RichOutput], mime: str) -> list[str]:

@@ -57,5 +57,22 @@ def trained(handle, n_sample):
     return until(look, what=f"{n_sample} trained samples of {handle.name}")
 
 
+def ended(handle):
+    """Wait for the end of a long job for as long as it gets on; return its last state."""
+    now = handle.snapshot()
+    while not now.phase.is_final:
+        n_before = now.train.n_sample_done
+        until(
+            lambda n=n_before: got_on(handle, n), what=f"progress of {handle.name} beyond {n_before} samples"
+        )
+        now = handle.snapshot()
+    return now
+
+
+def got_on(handle, n_sample):
+    now = handle.snapshot()
+    return now.phase.is_final or now.train.n_sample_done > n_sample
+
+
 def names_of(snapshot):
     return {node.id for node in snapshot.nodes}

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from jobs_in_pods import PLAN, SMALL, assert_exact, job
+from jobs_in_pods import PLAN, SMALL, assert_exact, ended, job
 from kubernetes.client.exceptions import ApiException
 from waiting import LIMIT_S, until
 
@@ -61,7 +61,7 @@ def test_a_job_outlives_the_loss_of_its_secret_and_its_rights_with_exact_rows(pl
     runs(handle, two)
     until(lambda: "may not" not in handle.snapshot().message, what="a status without it")
 
-    end = handle.wait(LIMIT_S)
+    end = ended(handle)
     assert_exact(spec, end)
     assert any("may not" in line for line in end.story), end.story
 
