@@ -46,7 +46,7 @@ FIXES = """
     _document_changed(event) {
       if (this.dlrover_applies) { return; }
       _document_changed.call(this, event);
-      setTimeout(() => this.dlrover_send_late(), this.timeout + this.debounce);
+      setTimeout(() => this.dlrover_send_late(event), this.timeout + this.debounce);
     },
     process_events() {
       if (this.document == null || this._client_comm == null) { return; }
@@ -56,8 +56,8 @@ FIXES = """
       }
       this._event_buffer = [];
     },
-    dlrover_send_late() {
-      if (this._event_buffer.length && Date.now() > this._timeout) { this.on_ack({metadata: {}}); }
+    dlrover_send_late(event) {
+      if (this._event_buffer.includes(event)) { this.on_ack({metadata: {}}); }
     },
   });
 })();
