@@ -66,7 +66,11 @@ structure: install  ## figures of the code's structure; fails on an import cycle
 # Ray at times needs more than the 30 s that it gives itself to start.
 WORKERS ?= 3
 unit: install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
+
+.PHONY: test-long
+test-long: install browser postgresql kube  ## the tests that `make test` leaves out: longer than it, for a release
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long
 
 # Each runs as its test runs it, one after the other: their speeds are measured.
 .PHONY: notebooks

@@ -18,8 +18,12 @@ import gc
 import os
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 PARTS = ("pods", "ray", "kube", "notebooks", "browser", "history", "unit")  # in the order of their start
 MARKED = ("pods", "browser", "ray", "kube")  # the first that a test is marked with is its part
@@ -30,6 +34,7 @@ LANES = {
     "browser": "jobs",
 }  # parts that share a worker process with others
 PART = "part"  # the property of a test's report
+COSTLY = ("nodes", "control_plane", "cluster")  # session fixtures that take processor time while they are up
 
 
 def part_of(item: pytest.Item) -> str:
@@ -46,11 +51,36 @@ def part_of(item: pytest.Item) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by part, and keep those of a part together in one worker process."""
     for item in items:
+        if getattr(item, "originalname", item.name) in getattr(item.cls, "LONG", ()):
+            item.add_marker(pytest.mark.long)
         part = part_of(item)
         item.user_properties.append((PART, part))
         if part != "unit":
             item.add_marker(pytest.mark.xdist_group(LANES.get(part, part)))
     items.sort(key=lambda item: PARTS.index(part_of(item)))
+
+
+_costly: list[tuple[pytest.FixtureDef[object], pytest.FixtureRequest]] = []  # those that are up
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Note a costly fixture that has been made for the session."""
+    made = yield
+    if fixturedef.scope == "session" and fixturedef.argname in COSTLY:
+        _costly.append((fixturedef, request))
+    return made
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End what a part shared with its last test here, and not with the run; who asks again gets it made anew."""
+    if nextitem is not None and part_of(nextitem) != part_of(item):
+        while _costly:
+            fixturedef, request = _costly.pop()
+            fixturedef.finish(request)
 
 
 def parts_before() -> list[str]:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # All that must pass, part by part, for `make test`. Seconds of each part go to build/part-seconds; pytest prints them
 # with its own at its end, because its closing line is the last of the run.
-# Types (one core for a minute, cold) are checked beside lint, imports and the other parts that compute little.
+# Types (one core for a minute, cold) and the second Python (mostly pip, which uses one core) run beside the parts
+# that compute little.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 make=${MAKE:-make}
@@ -25,7 +26,11 @@ parts() {
 parts install browser postgresql promtool kube
 part types &
 types=$!
-parts lint imports structure docs
-wait "$types"
-part second-python
+part second-python &
+second_python=$!
+failed=
+parts lint imports structure docs || failed=yes
+wait "$types" || failed=yes # each is awaited, so that none goes on after a failure of another
+wait "$second_python" || failed=yes
+[ -z "$failed" ] || exit 1
 DLROVER_NB_PART_SECONDS="$seconds" "$make" --no-print-directory unit

@@ -142,6 +142,7 @@ def test_scale_plans_and_edits_of_the_elasticjob_are_decisions_of_the_job(place,
     until(lambda: phase_of(place) == "Succeeded", what="the operator's word")
 
 
+@pytest.mark.long
 def test_a_job_goes_on_with_its_nodes_after_the_loss_of_its_master(place, applied):
     spec = filed(n_epoch=4, heartbeat_timeout_s=SILENT_S)
     handle = applied(spec)
@@ -158,6 +159,7 @@ def test_a_job_goes_on_with_its_nodes_after_the_loss_of_its_master(place, applie
     until(lambda: phase_of(place) == "Succeeded", what="the operator's word")
 
 
+@pytest.mark.long
 def test_a_job_that_fails_fails_its_elasticjob_and_is_not_begun_again(place, applied):
     spec = filed(data=DataSpec(DataFormat.CSV, "/nowhere.csv"))
     handle = applied(spec)

@@ -119,7 +119,10 @@ def no_ray(shared_state):
     return {"mount": "/no-ray", "host_path": str(shared_state), "read_only": True}
 
 
-@pytest.mark.parametrize("kind", ["tfjob", "pytorchjob", "trainjob", "jobset"])
+@pytest.mark.parametrize(
+    "kind",
+    ["tfjob", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("pytorchjob", "trainjob", "jobset"))],
+)
 def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> None:
     how, logs = played(api, kind, exported(api, kind, plan=SMALL, hidden=no_ray))
     assert how == SUCCEEDED, logs
@@ -148,15 +151,15 @@ def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_p
 @pytest.mark.parametrize(
     ("kind", "program", "plan", "n_worker", "n_end"),
     [
-        ("tfjob", tensorflow(), PROGRAMS, 3, 1),
+        pytest.param("tfjob", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
         ("tfjob", tensorflow(chief=False), PROGRAMS, 3, 3),
-        ("pytorchjob", torch(), TORCH, 2, 1),
+        pytest.param("pytorchjob", torch(), TORCH, 2, 1, marks=pytest.mark.long),
         ("pytorchjob", torch(launcher=True), TORCH, 2, 1),
-        ("trainjob", tensorflow(), PROGRAMS, 3, 1),
-        ("trainjob", torch(), TORCH, 2, 1),
-        ("trainjob", torch(launcher=True), TORCH, 2, 1),
-        ("jobset", tensorflow(), PROGRAMS, 3, 1),
-        ("jobset", tensorflow(chief=False), PROGRAMS, 3, 3),
+        pytest.param("trainjob", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
+        pytest.param("trainjob", torch(), TORCH, 2, 1, marks=pytest.mark.long),
+        pytest.param("trainjob", torch(launcher=True), TORCH, 2, 1, marks=pytest.mark.long),
+        pytest.param("jobset", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
+        pytest.param("jobset", tensorflow(chief=False), PROGRAMS, 3, 3, marks=pytest.mark.long),
         ("jobset", torch(launcher=True), TORCH, 2, 1),
     ],
     ids=[
@@ -194,6 +197,7 @@ def test_the_objects_of_pods_alone_start_a_job_of_ours_with_keys_of_its_own(api,
     assert end.evaluation.auc > 0.9
 
 
+@pytest.mark.long
 def test_a_file_that_is_applied_again_trains_again_beside_the_run_folder_of_before(api, shared_state) -> None:
     documents = exported(api, "pods", {"mount": STATE, "host_path": str(shared_state)}, plan=SMALL)
     for n_run in (1, 2):
@@ -218,7 +222,7 @@ def _are_gone(api) -> bool:
 
 @pytest.mark.parametrize(
     ("program", "plan"),
-    [(tensorflow(), PROGRAMS), (torch(launcher=True), TORCH)],
+    [pytest.param(tensorflow(), PROGRAMS, marks=pytest.mark.long), (torch(launcher=True), TORCH)],
     ids=["tensorflow", "torch"],
 )
 def test_the_objects_of_pods_alone_start_programs_of_others(api, program, plan) -> None:

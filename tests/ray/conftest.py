@@ -1,10 +1,14 @@
 import psutil
 import pytest
+import ray
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray import master
+from dlrover_nb.core.backends.ray.names import master_of
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
+
+UP = []  # the cluster of these tests, while its head is up
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +28,24 @@ def started():
         return None
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def cluster(own_home):
-    """One local Ray head for these tests, ended with them: masters of ended jobs go on taking some of a core."""
+    """One local Ray head for these tests, ended after the last of them (see `parts.COSTLY`)."""
     cluster = until(started, "a Ray head")
+    UP.append(cluster)
     yield cluster
+    UP.remove(cluster)
     cluster.shutdown(force=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def masters_leave():
+    """End the masters of ended jobs with their module: Ray wakes each idle actor a hundred times a second."""
+    yield
+    for cluster in UP if ray.is_initialized() else ():
+        for summary in cluster.live_jobs():
+            if summary.phase.is_final:
+                ray.kill(master_of(summary.name))
 
 
 @pytest.fixture

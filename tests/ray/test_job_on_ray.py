@@ -116,6 +116,7 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
         handle.scale(PLAN)
 
 
+@pytest.mark.long
 def test_nodes_are_replaced_by_order_and_no_row_is_lost(cluster, wait_until):
     two = ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(1, 0.5, 512))
     spec = job("mitigated", plan=two, sync=Sync.BSP, n_epoch=6)

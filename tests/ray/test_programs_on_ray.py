@@ -31,6 +31,16 @@ pytestmark = pytest.mark.ray
 
 
 class TestRayPrograms(ProgramsConformance):
+    LONG = (  # with processes of this machine they run each time
+        "test_a_job_grows_and_shrinks",
+        "test_a_program_that_fails_ends_its_job_with_the_error",
+        "test_a_program_that_reports_as_to_kubeflow_trainer_is_understood",
+        "test_chief_and_evaluator_run_beside_workers_and_ps_and_the_chief_ends_the_job",
+        "test_lines_and_an_end_that_no_master_saw_are_read_by_the_next",
+        "test_nodes_of_another_size_take_the_place_of_the_old_ones",
+        "test_tensorflow_programs_get_ports_of_their_own_and_time_to_save",
+    )
+
     @pytest.fixture(scope="class")
     @classmethod
     def cluster(cls, cluster):

@@ -86,6 +86,7 @@ def test_a_job_whose_master_cannot_come_back_is_gone_and_its_name_is_free_again(
     again.stop()
 
 
+@pytest.mark.long
 def test_two_jobs_that_fit_only_one_after_the_other_both_finish(cluster):
     halves = replace(PLAN, worker=RolePlan(1, 1.5, 512), ps=RolePlan(1, 1.0, 256))
     with ThreadPoolExecutor(2) as pool:
@@ -186,6 +187,7 @@ KILLED_HEAD = textwrap.dedent("""
 """)
 
 
+@pytest.mark.long
 def test_a_process_outlives_its_ray_and_connects_again():
     with tempfile.TemporaryDirectory(prefix="dlh") as home:
         places = {f"XDG_{kind}_HOME": home for kind in ("STATE", "DATA", "CONFIG")}

@@ -123,8 +123,8 @@ def test_a_chain_that_was_computed_anew_is_found_by_a_hash_that_was_written_down
         assert len(faults(forged, head, anchor=anchor)) == 1
 
 
-def test_a_million_rows_are_checked_in_bounded_memory_and_few_of_their_faults_are_told():
-    n_row, row = 1_000_000, b'{"at_s":0}'
+def test_many_rows_are_checked_in_bounded_memory_and_few_of_their_faults_are_told():
+    n_row, row = 200_000, b'{"at_s":0}'
     tracemalloc.start()
     check = ChainCheck()
     check.read(Link(seq, "0" * 64, row) for seq in range(1, n_row + 1))
