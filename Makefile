@@ -25,7 +25,8 @@ $(STAMP)dev: HELD := demo all
 $(STAMP)demo $(STAMP)all $(STAMP)dev: $(PACKAGE) | $(BIN)/python
 	@echo "installing dlrover-nb[$(EXTRAS)] into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@$(PIP) install -c constraints.txt -e ".[$(EXTRAS)]"
+	@$(PIP) install --no-compile -c constraints.txt -e ".[$(EXTRAS)]"
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores; pip would do it on one
 	@touch $(addprefix $(STAMP),$(HELD)) $@
 
 $(BIN)/python:

@@ -47,11 +47,19 @@ def part_of(item: pytest.Item) -> str:
     return next((part for part in MARKED if item.get_closest_marker(part)), "unit")
 
 
+def is_long(item: pytest.Item) -> bool:
+    """Whether the class of a test lists it as `LONG`: where it inherits tests, it cannot mark them."""
+    listed = getattr(item.cls, "LONG", ())
+    if unknown := [name for name in listed if not hasattr(item.cls, name)]:
+        raise pytest.UsageError(f"{item.cls.__name__}.LONG names no tests of its: {', '.join(unknown)}")
+    return getattr(item, "originalname", item.name) in listed
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by part, and keep those of a part together in one worker process."""
     for item in items:
-        if getattr(item, "originalname", item.name) in getattr(item.cls, "LONG", ()):
+        if is_long(item):
             item.add_marker(pytest.mark.long)
         part = part_of(item)
         item.user_properties.append((PART, part))

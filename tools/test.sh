@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # All that must pass, part by part, for `make test`. Seconds of each part go to build/part-seconds; pytest prints them
 # with its own at its end, because its closing line is the last of the run.
-# Types (one core for a minute, cold) and the second Python (mostly pip, which uses one core) run beside the parts
-# that compute little.
+# Types (one core for a minute, cold) run beside parts that compute little, and the second Python (mostly pip, which uses
+# one core) beside these and the first tests; what it says is in build/second-python.log, and here when it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 make=${MAKE:-make}
@@ -26,11 +26,12 @@ parts() {
 parts install browser postgresql promtool kube
 part types &
 types=$!
-part second-python &
+log=build/second-python.log
+part second-python >"$log" 2>&1 &
 second_python=$!
 failed=
 parts lint imports structure docs || failed=yes
-wait "$types" || failed=yes # each is awaited, so that none goes on after a failure of another
-wait "$second_python" || failed=yes
-[ -z "$failed" ] || exit 1
-DLROVER_NB_PART_SECONDS="$seconds" "$make" --no-print-directory unit
+wait "$types" || failed=yes # both are awaited, so that none goes on after a failure of another
+[ -n "$failed" ] || DLROVER_NB_PART_SECONDS="$seconds" "$make" --no-print-directory unit || failed=yes
+wait "$second_python" || { cat "$log" && failed=yes; }
+[ -z "$failed" ]

@@ -131,6 +131,7 @@ def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> Non
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is needed to make a certificate")
+@pytest.mark.long
 def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_path) -> None:
     with status_server(tmp_path, HOST) as (server, env):
 
@@ -154,7 +155,7 @@ def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_p
         pytest.param("tfjob", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
         ("tfjob", tensorflow(chief=False), PROGRAMS, 3, 3),
         pytest.param("pytorchjob", torch(), TORCH, 2, 1, marks=pytest.mark.long),
-        ("pytorchjob", torch(launcher=True), TORCH, 2, 1),
+        pytest.param("pytorchjob", torch(launcher=True), TORCH, 2, 1, marks=pytest.mark.long),
         pytest.param("trainjob", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
         pytest.param("trainjob", torch(), TORCH, 2, 1, marks=pytest.mark.long),
         pytest.param("trainjob", torch(launcher=True), TORCH, 2, 1, marks=pytest.mark.long),
@@ -222,7 +223,10 @@ def _are_gone(api) -> bool:
 
 @pytest.mark.parametrize(
     ("program", "plan"),
-    [pytest.param(tensorflow(), PROGRAMS, marks=pytest.mark.long), (torch(launcher=True), TORCH)],
+    [
+        pytest.param(tensorflow(), PROGRAMS, marks=pytest.mark.long),
+        pytest.param(torch(launcher=True), TORCH, marks=pytest.mark.long),
+    ],
     ids=["tensorflow", "torch"],
 )
 def test_the_objects_of_pods_alone_start_programs_of_others(api, program, plan) -> None:

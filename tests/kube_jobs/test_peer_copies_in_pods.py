@@ -36,6 +36,7 @@ def story(handle):
     return "\n".join(handle.snapshot().story)
 
 
+@pytest.mark.long
 def test_a_deleted_ps_comes_back_from_its_peer_with_the_same_bits(place_without_state, seed):
     """Both jobs train with steps too small to change a bit, so a row that came back changed would show."""
     place, still = place_without_state, {"plan": PLAN, "model": STILL, "start_from": seed, "n_epoch": 2}

@@ -86,6 +86,7 @@ def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(clust
     assert not list(SHM.glob("dlrover-nb-survivor-*"))
 
 
+@pytest.mark.long
 def test_a_scaled_job_loses_no_shard(cluster, wait_until):
     spec = job("scaled", n_epoch=8)
     handle = cluster.submit(spec)

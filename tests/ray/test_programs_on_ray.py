@@ -51,6 +51,7 @@ class TestRayPrograms(ProgramsConformance):
         psutil.Process(pid).kill()
         until(lambda: not psutil.pid_exists(pid), what="the end of the master")
 
+    @pytest.mark.long
     def test_all_of_torchrun_ends_with_its_killed_actor_and_the_job_goes_on(
         self, submitted, tmp_path, monkeypatch
     ):
@@ -85,6 +86,7 @@ class TestRayPrograms(ProgramsConformance):
         assert ended(handle).phase is JobPhase.SUCCEEDED
         cluster.delete("elsewhere")
 
+    @pytest.mark.long
     def test_actors_leave_when_their_programs_have_ended(self, submitted, tmp_path, monkeypatch):
         monkeypatch.setenv("USERS", "own")
         handle = submitted("leaves", torch_job(tmp_path), n_worker=1)

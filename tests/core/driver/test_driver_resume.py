@@ -203,6 +203,7 @@ def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
     assert times == sorted(times)
 
 
+@pytest.mark.long
 def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callable[..., Comeback]) -> None:
     job = begin(plan=plan(2, 1))
     before = job.until(lambda now: now.running and len(list(job.folder.glob("checkpoints/*/manifest.json"))))

@@ -233,6 +233,7 @@ def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tmp_path):
     tmp_path.chmod(0o777)
     for parent in list(tmp_path.parents)[:3]:

@@ -238,7 +238,11 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        (EarlyStopping(target=0.51, patience=50), "AUC 0.* has reached the target of 0.51"),
+        pytest.param(
+            EarlyStopping(target=0.51, patience=50),
+            "AUC 0.* has reached the target of 0.51",
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             EarlyStopping(Metric.LOG_LOSS, min_gain=0.9),
             "no gain of more than 0.9 in log loss since pass 1",
