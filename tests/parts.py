@@ -4,9 +4,9 @@ A test belongs to one part, decided by its markers and folder. Tests of a part t
 head, one API server, one cluster with nodes, one PostgreSQL server, one JupyterLab at a time) run in one worker
 process, so that it is started once. All others are dealt to workers file by file.
 
-Parts whose jobs train while a test waits share one process too, so that one such job runs at a time: side by side,
-each test takes longer, and its job trains on meanwhile. Parts that mostly wait come first, and unit tests use the
-processor time that they leave.
+Ray and browsers, whose jobs train while a test waits, share one process too: side by side, each test takes longer, and
+its job trains on meanwhile. Notebooks do not, or that process would end long after the others. Parts that mostly wait
+come first, and unit tests use the processor time that they leave.
 
 Rejected: `--dist loadgroup` alone (it deals tests without a group one by one, and so starts the fixtures of a module
 in every worker) and a lock around one shared Ray head (a worker that ends first would end it for the others).
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 PARTS = ("pods", "ray", "kube", "notebooks", "browser", "history", "unit")  # in the order of their start
 MARKED = ("pods", "browser", "ray", "kube")  # the first that a test is marked with is its part
 FOLDERS = {"notebooks": "notebooks", "history": "core/history"}  # parts that are whole folders of tests/
-LANES = {
-    "ray": "jobs",
-    "notebooks": "jobs",
-    "browser": "jobs",
-}  # parts that share a worker process with others
+LANES = {"ray": "jobs", "browser": "jobs"}  # parts that share a worker process with others
 PART = "part"  # the property of a test's report
 COSTLY = ("nodes", "control_plane", "cluster")  # session fixtures that take processor time while they are up
 

@@ -98,7 +98,11 @@ def phase_of(place):
     return place.cluster.api.get(ELASTIC_JOB, "filed").get("status", {}).get("phase")
 
 
-@pytest.mark.parametrize("definitions", [(PRESENT, SCALE_PLANS), (OLDER,)], ids=["present", "older"])
+@pytest.mark.parametrize(
+    "definitions",
+    [(PRESENT, SCALE_PLANS), pytest.param((OLDER,), marks=pytest.mark.long)],
+    ids=["present", "older"],
+)
 def test_one_applied_file_trains_to_the_end_and_goes_with_its_elasticjob(place, applied):
     spec = filed(n_epoch=2)
     handle = applied(spec)

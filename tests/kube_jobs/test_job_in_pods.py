@@ -33,6 +33,7 @@ def on_ray():
 
 
 @pytest.mark.ray
+@pytest.mark.long
 def test_a_job_in_pods_ends_as_it_does_on_ray_and_leaves_nothing(place, on_ray):
     spec = job("census", n_epoch=2)
     handle = place.cluster.submit(spec)

@@ -73,6 +73,7 @@ def parameter_servers(snapshot):
     return {node.id for node in snapshot.nodes if node.role is Role.PS}
 
 
+@pytest.mark.long
 def test_parameter_servers_that_are_deleted_move_what_they_hold_first(place):
     spec = job("drained", n_epoch=8, heartbeat_timeout_s=SILENT_S)
     handle = place.cluster.submit(spec)

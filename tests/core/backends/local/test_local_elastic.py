@@ -146,6 +146,7 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     local.delete("counts")
 
 
+@pytest.mark.long
 def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(local, tmp_path):
     worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
     foreign = ExternalSpec(worker, N_ROW, framework=Framework.DDP)
