@@ -82,7 +82,6 @@ def with_offer(monkeypatch, job, offer):
     )
 
 
-@pytest.mark.long
 def test_a_master_of_an_older_release_takes_no_part_and_keeps_what_it_has(training, url, monkeypatch):
     def unknown(_offer):
         raise BackendError(OLDER)
@@ -113,7 +112,6 @@ def faster(offer):
     return replace(offer, samples_per_s=LIE * offer.samples_per_s, columns=columns.tobytes())
 
 
-@pytest.mark.long
 def test_a_job_that_lies_about_its_speed_takes_nothing_that_another_runs_on(training, url, monkeypatch):
     with_offer(monkeypatch, "ads", faster)
     one = brain(training, url)

@@ -58,7 +58,7 @@ job = Elastic(model, Count(model.parameters()), n_row=n_row, batch_size=8, check
 for rows in job.batches():
     job.step(model(rows).mean())
     if not pathlib.Path(out, "go").exists():
-        time.sleep(0.5)
+        time.sleep(0.5)  # its few rows last until all that is tried has happened
 if job.is_complete:
     torch.save(model.n.detach(), f"{out}/of-rank-{job.rank}")
 """
@@ -239,11 +239,7 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        pytest.param(
-            EarlyStopping(target=0.51, patience=50),
-            "AUC 0.* has reached the target of 0.51",
-            marks=pytest.mark.long,
-        ),
+        (EarlyStopping(target=0.51, patience=50), "AUC 0.* has reached the target of 0.51"),
         pytest.param(
             EarlyStopping(Metric.LOG_LOSS, min_gain=0.9),
             "no gain of more than 0.9 in log loss since pass 1",

@@ -9,10 +9,6 @@ from dlrover_nb.core.connect import connect
 
 
 class TestLocalSteering(ClimbConformance):
-    LONG = (  # as a PS that climbs
-        "test_a_worker_that_climbs_to_its_limit_gets_more_before_it_is_killed_as_one_unwarned_is",
-    )
-
     @pytest.fixture(scope="class")
     @classmethod
     def core(cls, own_home):  # noqa: ARG003 - where its jobs and their history lie
