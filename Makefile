@@ -26,7 +26,7 @@ $(STAMP)demo $(STAMP)all $(STAMP)dev: $(PACKAGE) | $(BIN)/python
 	@echo "installing dlrover-nb[$(EXTRAS)] into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@$(PIP) install --no-compile -c constraints.txt -e ".[$(EXTRAS)]"
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores; pip would do it on one
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores, where pip takes one; a few files are for no Python that runs
 	@touch $(addprefix $(STAMP),$(HELD)) $@
 
 $(BIN)/python:
