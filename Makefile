@@ -41,8 +41,10 @@ lab: $(STAMP)all  ## JupyterLab on the quick start
 	@if [ "$$(id -u)" = 0 ]; then echo "you are root: JupyterLab runs with --allow-root, on loopback alone"; fi
 	$(BIN)/jupyter lab --ip 127.0.0.1 $$([ "$$(id -u)" != 0 ] || echo --allow-root) notebooks/00_quickstart.ipynb
 
+# Of the tests in tests/long_tests.txt it begins what it can in so many minutes; all others run, whatever that takes.
+MINUTES ?= 20
 test:  ## all that must pass, and where its time went
-	@MAKE="$(MAKE)" tools/test.sh
+	@MAKE="$(MAKE)" MINUTES="$(MINUTES)" tools/test.sh
 
 check: lint types imports structure
 
@@ -66,11 +68,12 @@ structure: install  ## figures of the code's structure; fails on an import cycle
 # More workers than cores: parts that wait for Kubernetes, Ray and browsers leave theirs to the others. With four,
 # Ray at times needs more than the 30 s that it gives itself to start.
 WORKERS ?= 3
+LONG_MINUTES ?= 0
 unit: install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --long-minutes $(LONG_MINUTES)
 
 .PHONY: test-long
-test-long: install browser postgresql kube  ## the tests that `make test` leaves out: longer than it, for a release
+test-long: install browser postgresql kube  ## all long tests, which `make test` begins as far as its minutes go: for a release
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long
 
 # Each runs as its test runs it, one after the other: their speeds are measured.

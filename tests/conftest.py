@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 # The parts of the suite, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
-pytest_plugins = ["parts", "chromium", "kube", "postgresql"]
+pytest_plugins = ["long_tests", "parts", "chromium", "kube", "postgresql"]
 
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

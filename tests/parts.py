@@ -2,7 +2,7 @@
 
 A test belongs to one part, decided by its markers and folder. Tests of a part that shares something real (one Ray
 head, one API server, one cluster with nodes, one PostgreSQL server, one JupyterLab at a time) run in one worker
-process, so that it is started once. All others are dealt to workers file by file.
+process, so that it is started once. All others are dealt to workers file by file. Long tests come last (`long_tests`).
 
 Ray and browsers, whose jobs train while a test waits, share one process too: side by side, each test takes longer, and
 its job trains on meanwhile. Notebooks do not, or that process would end long after the others. Parts that mostly wait
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from long_tests import mark, turn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -43,25 +44,34 @@ def part_of(item: pytest.Item) -> str:
     return next((part for part in MARKED if item.get_closest_marker(part)), "unit")
 
 
+def lane_of(item: pytest.Item) -> str:
+    """Return what shares a worker process: the tests of a part, or of a file; long ones apart, as they come last."""
+    part = part_of(item)
+    lane = item.nodeid.split("::", maxsplit=1)[0] if part == "unit" else LANES.get(part, part)
+    return f"{lane} long" if is_long(item) else lane
+
+
 def is_long(item: pytest.Item) -> bool:
-    """Whether the class of a test lists it as `LONG`: where it inherits tests, it cannot mark them."""
-    listed = getattr(item.cls, "LONG", ())
-    if unknown := [name for name in listed if not hasattr(item.cls, name)]:
-        raise pytest.UsageError(f"{item.cls.__name__}.LONG names no tests of its: {', '.join(unknown)}")
-    return getattr(item, "originalname", item.name) in listed
+    """Whether `long_tests.txt` lists it."""
+    return item.get_closest_marker("long") is not None
+
+
+def order(item: pytest.Item) -> tuple[object, ...]:
+    """Order by part, then as collected; long tests after all others, in an order of their own."""
+    if not is_long(item):
+        return (False, PARTS.index(part_of(item)))
+    return (True, turn(lane_of(item)), turn(item.nodeid.split("::", maxsplit=1)[0]))
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order tests by part, and keep those of a part together in one worker process."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order tests, and keep those of a lane together in one worker process."""
+    mark(items, whole_files=not any("::" in each for each in config.args))
     for item in items:
-        if is_long(item):
-            item.add_marker(pytest.mark.long)
-        part = part_of(item)
-        item.user_properties.append((PART, part))
-        if part != "unit":
-            item.add_marker(pytest.mark.xdist_group(LANES.get(part, part)))
-    items.sort(key=lambda item: PARTS.index(part_of(item)))
+        item.user_properties.append((PART, part_of(item)))
+        if part_of(item) != "unit" or is_long(item):
+            item.add_marker(pytest.mark.xdist_group(lane_of(item)))
+    items.sort(key=order)
 
 
 _costly: list[tuple[pytest.FixtureDef[object], pytest.FixtureRequest]] = []  # those that are up

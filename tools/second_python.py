@@ -104,7 +104,7 @@ def run_tests(programs: Path) -> int:
         "--dist",
         "loadgroup",
         "-m",
-        "not kube",
+        "not kube and not long",
         *TESTS,
         *ignored,
     ]

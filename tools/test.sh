@@ -32,6 +32,10 @@ second_python=$!
 failed=
 parts lint imports structure docs || failed=yes
 wait "$types" || failed=yes # both are awaited, so that none goes on after a failure of another
-[ -n "$failed" ] || DLROVER_NB_PART_SECONDS="$seconds" "$make" --no-print-directory unit || failed=yes
+left=$((${MINUTES:-20} * 60 - SECONDS))
+export DLROVER_NB_PART_SECONDS="$seconds" LONG_MINUTES=$((left > 0 ? left / 60 : 0))
+DLROVER_NB_TEST_SEED=$(git rev-parse HEAD 2>/dev/null || true) # other long tests come first with each commit
+export DLROVER_NB_TEST_SEED
+[ -n "$failed" ] || "$make" --no-print-directory unit || failed=yes
 wait "$second_python" || { cat "$log" && failed=yes; }
 [ -z "$failed" ]

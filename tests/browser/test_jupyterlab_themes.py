@@ -27,7 +27,7 @@ plan:
 OTHER = {"light": "dark", "dark": "light"}
 
 
-@pytest.mark.parametrize("loaded", ["dark", pytest.param("light", marks=pytest.mark.long)])
+@pytest.mark.parametrize("loaded", ["dark", "light"])
 def test_both_views_follow_the_theme_as_loaded_and_as_switched(page, axe, lab, loaded):
     set_theme(lab, loaded)
     notebook = Notebook(page, lab, CELLS)

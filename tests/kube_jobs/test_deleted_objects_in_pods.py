@@ -32,7 +32,6 @@ def is_there(read, name, namespace):
     return None
 
 
-@pytest.mark.long
 def test_a_job_outlives_the_loss_of_its_secret_and_its_rights_with_exact_rows(place):
     name, space, core, rbac = "robbed", place.namespace, place.core, place.rbac
     spec = job(name, n_epoch=20, heartbeat_timeout_s=30.0)

@@ -100,7 +100,7 @@ def phase_of(place):
 
 @pytest.mark.parametrize(
     "definitions",
-    [(PRESENT, SCALE_PLANS), pytest.param((OLDER,), marks=pytest.mark.long)],
+    [(PRESENT, SCALE_PLANS), (OLDER,)],
     ids=["present", "older"],
 )
 def test_one_applied_file_trains_to_the_end_and_goes_with_its_elasticjob(place, applied):
@@ -146,7 +146,6 @@ def test_scale_plans_and_edits_of_the_elasticjob_are_decisions_of_the_job(place,
     until(lambda: phase_of(place) == "Succeeded", what="the operator's word")
 
 
-@pytest.mark.long
 def test_a_job_goes_on_with_its_nodes_after_the_loss_of_its_master(place, applied):
     spec = filed(n_epoch=4, heartbeat_timeout_s=SILENT_S)
     handle = applied(spec)
@@ -163,7 +162,6 @@ def test_a_job_goes_on_with_its_nodes_after_the_loss_of_its_master(place, applie
     until(lambda: phase_of(place) == "Succeeded", what="the operator's word")
 
 
-@pytest.mark.long
 def test_a_job_that_fails_fails_its_elasticjob_and_is_not_begun_again(place, applied):
     spec = filed(data=DataSpec(DataFormat.CSV, "/nowhere.csv"))
     handle = applied(spec)

@@ -121,7 +121,7 @@ def no_ray(shared_state):
 
 @pytest.mark.parametrize(
     "kind",
-    ["tfjob", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("pytorchjob", "trainjob", "jobset"))],
+    ["tfjob", "pytorchjob", "trainjob", "jobset"],
 )
 def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> None:
     how, logs = played(api, kind, exported(api, kind, plan=SMALL, hidden=no_ray))
@@ -131,7 +131,6 @@ def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> Non
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is needed to make a certificate")
-@pytest.mark.long
 def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_path) -> None:
     with status_server(tmp_path, HOST) as (server, env):
 
@@ -152,15 +151,15 @@ def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_p
 @pytest.mark.parametrize(
     ("kind", "program", "plan", "n_worker", "n_end"),
     [
-        pytest.param("tfjob", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
+        ("tfjob", tensorflow(), PROGRAMS, 3, 1),
         ("tfjob", tensorflow(chief=False), PROGRAMS, 3, 3),
-        pytest.param("pytorchjob", torch(), TORCH, 2, 1, marks=pytest.mark.long),
-        pytest.param("pytorchjob", torch(launcher=True), TORCH, 2, 1, marks=pytest.mark.long),
-        pytest.param("trainjob", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
-        pytest.param("trainjob", torch(), TORCH, 2, 1, marks=pytest.mark.long),
-        pytest.param("trainjob", torch(launcher=True), TORCH, 2, 1, marks=pytest.mark.long),
-        pytest.param("jobset", tensorflow(), PROGRAMS, 3, 1, marks=pytest.mark.long),
-        pytest.param("jobset", tensorflow(chief=False), PROGRAMS, 3, 3, marks=pytest.mark.long),
+        ("pytorchjob", torch(), TORCH, 2, 1),
+        ("pytorchjob", torch(launcher=True), TORCH, 2, 1),
+        ("trainjob", tensorflow(), PROGRAMS, 3, 1),
+        ("trainjob", torch(), TORCH, 2, 1),
+        ("trainjob", torch(launcher=True), TORCH, 2, 1),
+        ("jobset", tensorflow(), PROGRAMS, 3, 1),
+        ("jobset", tensorflow(chief=False), PROGRAMS, 3, 3),
         ("jobset", torch(launcher=True), TORCH, 2, 1),
     ],
     ids=[
@@ -198,7 +197,6 @@ def test_the_objects_of_pods_alone_start_a_job_of_ours_with_keys_of_its_own(api,
     assert end.evaluation.auc > 0.9
 
 
-@pytest.mark.long
 def test_a_file_that_is_applied_again_trains_again_beside_the_run_folder_of_before(api, shared_state) -> None:
     documents = exported(api, "pods", {"mount": STATE, "host_path": str(shared_state)}, plan=SMALL)
     for n_run in (1, 2):
@@ -224,8 +222,8 @@ def _are_gone(api) -> bool:
 @pytest.mark.parametrize(
     ("program", "plan"),
     [
-        pytest.param(tensorflow(), PROGRAMS, marks=pytest.mark.long),
-        pytest.param(torch(launcher=True), TORCH, marks=pytest.mark.long),
+        (tensorflow(), PROGRAMS),
+        (torch(launcher=True), TORCH),
     ],
     ids=["tensorflow", "torch"],
 )

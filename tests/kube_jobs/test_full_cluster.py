@@ -29,7 +29,6 @@ def handle(place):
     return handle
 
 
-@pytest.mark.long
 def test_changes_under_a_full_quota_come_about_are_cancelled_and_replaced(handle):
     def runs(plan):
         def told():

@@ -33,7 +33,6 @@ def on_ray():
 
 
 @pytest.mark.ray
-@pytest.mark.long
 def test_a_job_in_pods_ends_as_it_does_on_ray_and_leaves_nothing(place, on_ray):
     spec = job("census", n_epoch=2)
     handle = place.cluster.submit(spec)
@@ -78,7 +77,6 @@ def test_a_job_scaled_out_and_in_loses_no_shard_and_tells_no_secret(place):
     assert [secret for secret in secrets if secret in told] == []
 
 
-@pytest.mark.long
 def test_a_worker_and_its_ps_are_replaced_by_other_pods_by_order(place):
     spec = job("mitigated", plan=replace(SMALL, worker=RolePlan(2, 0.4, 512)), n_epoch=8)
     handle = place.cluster.submit(spec)
@@ -118,7 +116,6 @@ def closed(handle, decision):
     return next((each.status for each in found), None)
 
 
-@pytest.mark.long
 def test_a_plan_of_other_sizes_replaces_the_pods_where_the_server_resizes_none(place):
     """1.20 takes a Role that names ``pods/resize``, and serves no such thing."""
     spec = job("sized", plan=SMALL, n_epoch=8)

@@ -29,7 +29,6 @@ def test_workers_that_are_killed_for_memory_come_back_with_more(place):
     assert any("ran out of memory" in line for line in end.story), end.story
 
 
-@pytest.mark.long
 def test_a_job_outlives_a_machine_that_loses_power(place, power):
     spec = job("outage", n_epoch=5)
     handle = place.cluster.submit(spec)
@@ -52,7 +51,6 @@ def handle_of(place, name):
     return until(find, what=f"an answer of the master of {name}")
 
 
-@pytest.mark.long
 def test_a_job_whose_master_is_deleted_goes_on_with_its_nodes(place):
     spec = job("headless", n_epoch=4, heartbeat_timeout_s=SILENT_S)
     handle = place.cluster.submit(spec)
@@ -73,7 +71,6 @@ def parameter_servers(snapshot):
     return {node.id for node in snapshot.nodes if node.role is Role.PS}
 
 
-@pytest.mark.long
 def test_parameter_servers_that_are_deleted_move_what_they_hold_first(place):
     spec = job("drained", n_epoch=8, heartbeat_timeout_s=SILENT_S)
     handle = place.cluster.submit(spec)
@@ -110,7 +107,6 @@ def progress_of(name, folder):
     return last.at_s, last.n_sample_done
 
 
-@pytest.mark.long
 def test_training_goes_on_while_the_api_server_is_away(place, api_away, shared_state):
     handle = place.cluster.submit(job("alone", n_epoch=FOREVER, heartbeat_timeout_s=SILENT_S))
     before = trained(handle, 5_000)

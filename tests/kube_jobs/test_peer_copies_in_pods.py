@@ -36,7 +36,6 @@ def story(handle):
     return "\n".join(handle.snapshot().story)
 
 
-@pytest.mark.long
 def test_a_deleted_ps_comes_back_from_its_peer_with_the_same_bits(place_without_state, seed):
     """Both jobs train with steps too small to change a bit, so a row that came back changed would show."""
     place, still = place_without_state, {"plan": PLAN, "model": STILL, "start_from": seed, "n_epoch": 2}
@@ -61,7 +60,6 @@ def test_a_deleted_ps_comes_back_from_its_peer_with_the_same_bits(place_without_
     assert end.evaluation == calm.evaluation
 
 
-@pytest.mark.long
 def test_a_restart_of_the_ps_goes_through_the_memory_of_those_that_stay(place_without_state):
     place = place_without_state
     first = ResourcePlan(worker=RolePlan(2, 0.4, 640), ps=RolePlan(1, 0.2, 256))

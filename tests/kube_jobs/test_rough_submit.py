@@ -59,7 +59,6 @@ def submit_and_die(place, spec, n_write):
     return done.returncode != 0
 
 
-@pytest.mark.long
 def test_a_client_that_dies_in_any_step_of_a_submit_leaves_a_name_that_can_be_used(free_place):
     dead = []
     while submit_and_die(free_place, job(name := f"dead-{len(dead) + 1}", plan=SMALL), len(dead) + 1):

@@ -148,13 +148,7 @@ def test_mistakes_in_magics_and_charts_without_a_picture_are_noticed_wherever_th
     assert "Cell draws a chart and stores no picture" in said
 
 
-SIMULATED = [
-    pytest.param(name, marks=pytest.mark.long if name == "03_many_jobs" else ())  # one core for minutes
-    for name in sorted(set(NAMES) - ON_RAY - ON_KUBERNETES)
-]
-
-
-@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize("name", sorted(set(NAMES) - ON_RAY - ON_KUBERNETES))
 def test_every_cell_of_a_simulated_notebook_runs(name, run_cells, home):
     run_cells(name)
     history = list(home.rglob("history.db"))

@@ -23,7 +23,6 @@ def handle(cluster, wait_until):
     handle.stop()
 
 
-@pytest.mark.long
 def test_a_plan_that_takes_all_of_the_cluster_comes_about_and_is_undone(cluster, handle, wait_until):
     assert cluster.capacity().total_cpu == ALL.total_cpu
     handle.scale(ALL)

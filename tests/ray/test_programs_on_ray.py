@@ -31,16 +31,6 @@ pytestmark = pytest.mark.ray
 
 
 class TestRayPrograms(ProgramsConformance):
-    LONG = (  # with processes of this machine they run each time
-        "test_a_job_grows_and_shrinks",
-        "test_a_program_that_fails_ends_its_job_with_the_error",
-        "test_a_program_that_reports_as_to_kubeflow_trainer_is_understood",
-        "test_chief_and_evaluator_run_beside_workers_and_ps_and_the_chief_ends_the_job",
-        "test_lines_and_an_end_that_no_master_saw_are_read_by_the_next",
-        "test_nodes_of_another_size_take_the_place_of_the_old_ones",
-        "test_tensorflow_programs_get_ports_of_their_own_and_time_to_save",
-    )
-
     @pytest.fixture(scope="class")
     @classmethod
     def cluster(cls, cluster):
@@ -51,7 +41,6 @@ class TestRayPrograms(ProgramsConformance):
         psutil.Process(pid).kill()
         until(lambda: not psutil.pid_exists(pid), what="the end of the master")
 
-    @pytest.mark.long
     def test_all_of_torchrun_ends_with_its_killed_actor_and_the_job_goes_on(
         self, submitted, tmp_path, monkeypatch
     ):
@@ -86,7 +75,6 @@ class TestRayPrograms(ProgramsConformance):
         assert ended(handle).phase is JobPhase.SUCCEEDED
         cluster.delete("elsewhere")
 
-    @pytest.mark.long
     def test_actors_leave_when_their_programs_have_ended(self, submitted, tmp_path, monkeypatch):
         monkeypatch.setenv("USERS", "own")
         handle = submitted("leaves", torch_job(tmp_path), n_worker=1)

@@ -44,7 +44,6 @@ def kill_master(name):
     return pid
 
 
-@pytest.mark.long
 def test_a_killed_master_comes_back_to_its_nodes_and_the_job_ends_exactly(cluster, wait_until):
     spec = job("phoenix", n_epoch=6, checkpoint_every_s=2.0)
     handle = cluster.submit(spec)
@@ -87,7 +86,6 @@ def test_a_job_whose_master_cannot_come_back_is_gone_and_its_name_is_free_again(
     again.stop()
 
 
-@pytest.mark.long
 def test_two_jobs_that_fit_only_one_after_the_other_both_finish(cluster):
     halves = replace(PLAN, worker=RolePlan(1, 1.5, 512), ps=RolePlan(1, 1.0, 256))
     with ThreadPoolExecutor(2) as pool:
@@ -188,7 +186,6 @@ KILLED_HEAD = textwrap.dedent("""
 """)
 
 
-@pytest.mark.long
 def test_a_process_outlives_its_ray_and_connects_again():
     with tempfile.TemporaryDirectory(prefix="dlh") as home:
         places = {f"XDG_{kind}_HOME": home for kind in ("STATE", "DATA", "CONFIG")}

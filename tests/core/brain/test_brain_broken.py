@@ -33,7 +33,7 @@ def cluster():
     made.shutdown(force=True)
 
 
-@pytest.mark.parametrize("n_job", [70, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_job", [70, 200])
 def test_jobs_of_one_moment_are_admitted_in_their_order_each_once_and_all_end(cluster, url, n_job):
     jobs = [submit(cluster, f"job-{i}", SMALL, n_epoch=1) for i in range(n_job)]
     one, admitted = brain(cluster, url, start_share=1.0), []

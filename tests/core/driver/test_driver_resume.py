@@ -153,7 +153,7 @@ def lives(pid: int) -> bool:
     return not is_gone(pid)
 
 
-@pytest.mark.parametrize("listen", [pytest.param("ipc", marks=pytest.mark.long), "tcp"])
+@pytest.mark.parametrize("listen", ["ipc", "tcp"])
 def test_the_next_master_takes_over_living_nodes_and_no_shard_is_lost(
     begin: Callable[..., Comeback], listen: str
 ) -> None:
@@ -181,7 +181,7 @@ def checkpoints(job: Comeback) -> set[str]:
     return {path.parent.name for path in job.folder.glob("checkpoints/*/manifest.json")}
 
 
-@pytest.mark.parametrize("step_s", [pytest.param(-3600.0, marks=pytest.mark.long), 86_400.0])
+@pytest.mark.parametrize("step_s", [-3600.0, 86_400.0])
 def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
     begin: Callable[..., Comeback], monkeypatch: pytest.MonkeyPatch, step_s: float
 ) -> None:
@@ -203,7 +203,6 @@ def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
     assert times == sorted(times)
 
 
-@pytest.mark.long
 def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callable[..., Comeback]) -> None:
     job = begin(plan=plan(2, 1))
     before = job.until(lambda now: now.running and len(list(job.folder.glob("checkpoints/*/manifest.json"))))
@@ -220,7 +219,6 @@ def test_nodes_that_died_with_the_master_are_noticed_and_replaced(begin: Callabl
         assert job.driver.logs(name, 5)
 
 
-@pytest.mark.long
 def test_a_ps_that_got_sigterm_without_a_master_is_replaced_by_the_next_one(
     begin: Callable[..., Comeback],
 ) -> None:

@@ -114,7 +114,6 @@ def test_a_killed_ps_is_restored_from_memory_and_nothing_stays_there(start: Call
     assert [(each.node, each.n_retryable) for each in end.node_errors] == [("ps-0", 1)]
 
 
-@pytest.mark.long
 def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job]) -> None:
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
     checkpoints = job.folder / "checkpoints"
@@ -131,7 +130,6 @@ def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job])
     assert job.story_has("checkpoint", "was loaded from files")
 
 
-@pytest.mark.long
 def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(start: Callable[..., Job]) -> None:
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
     folder = job.folder / "checkpoints"
@@ -167,9 +165,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str, int], Path]]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-@pytest.mark.parametrize(
-    ("kib", "why"), [(1024, "MiB free"), pytest.param(2560, "cannot write", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("kib", "why"), [(1024, "MiB free"), (2560, "cannot write")])
 def test_a_change_of_ps_on_a_full_disk_is_given_up_and_nothing_is_lost(
     start: Callable[..., Job], small_disk: Callable[[str, int], Path], kib: int, why: str
 ) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
 from real_job import plan, succeeded
 
 from dlrover_nb.core.structs.job import JobPhase, Sync
@@ -42,7 +41,6 @@ def without_loss(job: Job) -> JobSnapshot:
     return end
 
 
-@pytest.mark.long
 def test_one_that_is_evicted_is_replaced_without_a_rollback(start: Callable[..., Job]) -> None:
     job = start(plan=plan(2, 2, ps_cpu=0.2), n_epoch=3, checkpoint_every_s=2.0)
     evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
@@ -51,7 +49,6 @@ def test_one_that_is_evicted_is_replaced_without_a_rollback(start: Callable[...,
     assert job.story_has("ps-0 is being evicted; its parameters move to ps-2")
 
 
-@pytest.mark.long
 def test_all_that_are_evicted_at_once_are_replaced_while_workers_train_in_step(
     start: Callable[..., Job],
 ) -> None:
@@ -70,7 +67,6 @@ def test_a_worker_that_is_evicted_finishes_its_shard_and_is_replaced(start: Call
     assert not job.story_has("was lost")
 
 
-@pytest.mark.long
 def test_a_plan_that_changes_while_one_is_evicted_comes_about(start: Callable[..., Job]) -> None:
     job = start(plan=plan(1, 1, ps_cpu=0.2), n_epoch=3)
     evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")

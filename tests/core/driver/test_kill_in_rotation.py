@@ -70,12 +70,7 @@ def killed(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[[str], Co
         job.end()
 
 
-OFTEN = {"half written", "before the old one goes"}  # the other moments are tried with `make test-long`
-
-
-@pytest.mark.parametrize(
-    "moment", [pytest.param(each, marks=() if each in OFTEN else pytest.mark.long) for each in MOMENTS]
-)
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_the_next_master_knows_all_whenever_this_one_was_killed(
     killed: Callable[[str], Comeback], moment: str
 ) -> None:

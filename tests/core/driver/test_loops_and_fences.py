@@ -134,7 +134,7 @@ def test_a_program_that_raises_each_so_many_rows_ends_its_job_although_it_made_p
     assert {line.node for line in job.driver.logs(None, 1000)} == {"ps-0", "worker-0", "worker-1", "worker-2"}
 
 
-@pytest.mark.parametrize("sync", [Sync.ASP, pytest.param(Sync.SSP, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sync", [Sync.ASP, Sync.SSP])
 def test_late_pushes_of_a_worker_that_was_given_up_are_refused_and_it_ends(
     start_own: Callable[..., Job], tmp_path: Path, sync: Sync
 ) -> None:

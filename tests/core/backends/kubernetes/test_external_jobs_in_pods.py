@@ -187,7 +187,6 @@ def test_a_program_that_reports_as_to_kubeflow_trainer_is_heard_over_https(submi
     assert (end.reported.percentage, end.train.n_sample_done) == (100, 10_000)
 
 
-@pytest.mark.long
 def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):
     foreign = {
         "framework": "torch",
@@ -233,7 +232,6 @@ def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
     )
 
 
-@pytest.mark.long
 def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tmp_path):
     tmp_path.chmod(0o777)
     for parent in list(tmp_path.parents)[:3]:
@@ -255,7 +253,6 @@ def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tm
     assert len(rows) <= 600 + 2 * 32, "and twice only what the ended programs had not reported of a shard"
 
 
-@pytest.mark.long
 def test_a_model_of_ours_is_trained_by_all_reduce_and_goes_on_without_a_lost_worker(nodes, namespace):
     first = plan(2, worker=(0.6, 768), ps=(0.3, 512))
     content = {"name": "ours", "mode": "manual", "sync": "allreduce", "epochs": 10, "batch_size": 256}

@@ -73,7 +73,6 @@ def test_a_job_on_rows_that_pods_alone_see_ends_and_leaves_its_last_picture(clus
     )
 
 
-@pytest.mark.long
 def test_a_job_whose_run_folder_went_with_its_masters_pod_has_failed_and_says_how_to_keep_it(cluster, nodes):
     job = cluster.submit(spec(epochs=200))
     until(lambda: job.snapshot().train.done > 0, told=job.snapshot)

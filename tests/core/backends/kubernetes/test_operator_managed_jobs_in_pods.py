@@ -111,7 +111,6 @@ def test_a_job_is_submitted_followed_measured_scaled_and_ended_by_the_operator(a
         time.sleep(0.5)
 
 
-@pytest.mark.long
 def test_a_job_that_is_stopped_takes_its_elasticjob_with_it(api):
     job = KubernetesCluster(api).submit(spec())
     operator = Dlrover(api, "foreign")

@@ -115,7 +115,6 @@ def rows(tmp_path: Path) -> Volume:
     return Volume("/data", host_path=str(folder), read_only=True)
 
 
-@pytest.mark.long
 def test_code_that_only_pods_can_try_is_tried_without_an_account(cluster, rows) -> None:
     data = {"path": "/data/rows.csv", "label": "label", "categorical": ["kind"], "numeric": ["size"]}
     right = end_of(cluster.submit(described(rows, data=data), model=without_rights))

@@ -146,7 +146,6 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     local.delete("counts")
 
 
-@pytest.mark.long
 def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(local, tmp_path):
     worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
     foreign = ExternalSpec(worker, N_ROW, framework=Framework.DDP)
@@ -240,15 +239,10 @@ def test_a_model_of_ours_is_trained_by_all_reduce_as_well_as_in_one_process(loca
     ("rule", "expected"),
     [
         (EarlyStopping(target=0.51, patience=50), "AUC 0.* has reached the target of 0.51"),
-        pytest.param(
-            EarlyStopping(Metric.LOG_LOSS, min_gain=0.9),
-            "no gain of more than 0.9 in log loss since pass 1",
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
+        (EarlyStopping(Metric.LOG_LOSS, min_gain=0.9), "no gain of more than 0.9 in log loss since pass 1"),
+        (
             EarlyStopping(Metric.LOSS, patience=50, target=5.0),
             "training loss 0.* has reached the target of 5",
-            marks=pytest.mark.long,
         ),
     ],
 )

@@ -20,8 +20,6 @@ from dlrover_nb.core.structs.job import JobPhase
 
 
 class TestLocalPrograms(ProgramsConformance):
-    LONG = ("test_a_job_grows_and_shrinks",)  # as with nodes of another size
-
     @pytest.fixture(scope="class")
     @classmethod
     def cluster(cls, own_home):  # noqa: ARG003 - set up before
