@@ -30,6 +30,7 @@ PARTS = ("pods", "ray", "kube", "notebooks", "browser", "history", "unit")  # in
 MARKED = ("pods", "browser", "ray", "kube")  # the first that a test is marked with is its part
 FOLDERS = {"notebooks": "notebooks", "history": "core/history"}  # parts that are whole folders of tests/
 LANES = {"ray": "jobs", "browser": "jobs"}  # parts that share a worker process with others
+LONG = " long"  # ends the name of the lane of long tests
 PART = "part"  # the property of a test's report
 COSTLY = ("nodes", "control_plane", "cluster")  # session fixtures that take processor time while they are up
 
@@ -48,7 +49,7 @@ def lane_of(item: pytest.Item) -> str:
     """Return what shares a worker process: the tests of a part, or of a file; long ones apart, as they come last."""
     part = part_of(item)
     lane = item.nodeid.split("::", maxsplit=1)[0] if part == "unit" else LANES.get(part, part)
-    return f"{lane} long" if is_long(item) else lane
+    return f"{lane}{LONG}" if is_long(item) else lane
 
 
 def is_long(item: pytest.Item) -> bool:
@@ -158,8 +159,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
         def _reschedule(self, node: object) -> None:
             """Give a worker more when its last test begins, not two tests before: these can take minutes."""
-            if node.shutting_down or not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
+            if node.shutting_down or not self.workqueue:
                 super()._reschedule(node)
+            elif self._pending_of(self.assigned_work[node]) <= 1:
+                if self._free(node):
+                    super()._reschedule(node)
+                else:
+                    node.shutdown()  # what is left will be done by those that are in its lanes
+
+        def _assign_work_unit(self, node: object) -> None:
+            if free := self._free(node):  # at the start each worker gets something
+                self.workqueue.move_to_end(free[0], last=False)
+            super()._assign_work_unit(node)
+
+        def _free(self, node: object) -> list[str]:
+            """Return what a worker may do next: not the long tests of a lane whose others run in another worker."""
+            running = {
+                scope
+                for other, units in self.assigned_work.items()
+                for scope, tests in units.items()
+                if other is not node and not all(tests.values())
+            }
+            return [scope for scope in self.workqueue if scope.removesuffix(LONG) not in running]
 
     config.option.loadscopereorder = False
     return ByGroupOrFile(config, log)

@@ -21,6 +21,23 @@ def test_slow(): pass
 
 def test_quick(): pass
 """
+LANE = """
+from pathlib import Path
+import pytest
+from waiting import until
+
+pytestmark = pytest.mark.pods
+DONE = []
+
+def test_quick():
+    until(Path("{made}").exists, what="the long unit test")
+    DONE.append(1)
+
+def test_second(): pass
+
+def test_slow():
+    assert DONE, "in another process, or too early"
+"""
 SLOW = "tests/test_a.py::test_slow"
 SECOND = "tests/test_a.py::test_with_variants[2]"
 
@@ -82,6 +99,24 @@ def test_the_order_of_their_files_differs_from_one_commit_to_another(monkeypatch
         assert turn("test_a.py") == turn("test_a.py")  # in whichever process
         orders.add(turn("test_a.py") < turn("test_b.py"))
     assert orders == {True, False}
+
+
+def test_the_long_ones_of_a_lane_wait_for_its_others_while_there_is_other_work(suite, monkeypatch):
+    """A second cluster would be started beside the first one: here the first one waits for a long unit test."""
+    folder = suite / "tests"
+    shutil.copy(TESTS / "waiting.py", folder)
+    made = suite / "made"
+    (folder / "test_pods.py").write_text(LANE.format(made=made))
+    (folder / "test_b.py").write_text(
+        f"from pathlib import Path\ndef test_slow(): Path({str(made)!r}).touch()\n"
+    )
+    slow, pods = "tests/test_b.py::test_slow", "tests/test_pods.py::test_slow"
+    (folder / "long_tests.txt").write_text(f"{slow}\n{pods}\n")
+    for commit in map(str, range(64)):
+        monkeypatch.setenv("DLROVER_NB_TEST_SEED", commit)
+        if turn("pods long") < turn("tests/test_b.py long"):
+            break
+    assert "8 passed" in run(suite, "-n", "2", "--dist", "loadgroup")[-1]
 
 
 def test_a_line_that_names_no_test_of_its_file_is_told(suite):
