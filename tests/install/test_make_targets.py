@@ -24,7 +24,9 @@ def installs(tmp_path):
     def plan(target):
         command = ["make", "--dry-run", target, f"VENV={tmp_path}"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        return [set(found.split(",")) for found in re.findall(r'install -c .* -e "\.\[(.*)\]"', done.stdout)]
+        return [
+            set(found.split(",")) for found in re.findall(r'install .*-c .* -e "\.\[(.*)\]"', done.stdout)
+        ]
 
     return plan
 
