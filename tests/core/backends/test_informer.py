@@ -202,11 +202,12 @@ def test_a_watch_whose_time_is_over_goes_on_without_a_list(control_plane, api, m
     monkeypatch.setattr(informer, "WATCH_S", 1.0)
     spy = SpyApi(control_plane, api.namespace)
     with closing(Informer(spy, CONFIG_MAP, SELECTOR)) as mirror:
-        until(lambda: len(spy.watched) == 2)
+        until(lambda: len(spy.watched) >= 2)
         api.create(CONFIG_MAP, a_map("a"))
         shows(mirror, "a")
-        until(lambda: len(spy.watched) == 3)
-        assert int(spy.watched[2]) > int(spy.watched[0])
+        n_before = len(spy.watched)  # one may have begun between the two
+        until(lambda: len(spy.watched) > n_before)
+        assert int(spy.watched[n_before]) > int(spy.watched[0])
         assert spy.n_list == 1
         assert mirror.error is None
 
@@ -217,8 +218,7 @@ def test_once_in_a_while_all_is_listed_anyway(control_plane, api, monkeypatch):
     monkeypatch.setattr(informer, "RELIST_S", 0.0)
     spy = SpyApi(control_plane, api.namespace)
     with closing(Informer(spy, CONFIG_MAP, SELECTOR)):
-        until(lambda: len(spy.watched) == 2)
-        assert spy.n_list == 2
+        until(lambda: spy.n_list >= 2)
 
 
 @pytest.mark.kube
