@@ -40,6 +40,11 @@ def pytest_configure_node(node: object) -> None:
     node.workerinput["long_until"] = node.config.stash[_UNTIL]
 
 
+def file_of(nodeid: str) -> str:
+    """Return the file of a test."""
+    return nodeid.partition("::")[0]
+
+
 def listed() -> set[str]:
     """Return node ids, each of one test or, without what is in brackets, of all its variants."""
     lines = LISTED.read_text(encoding="utf-8").splitlines()
@@ -53,8 +58,8 @@ def mark(items: list[pytest.Item], *, whole_files: bool) -> None:
         if which := {item.nodeid, item.nodeid.partition("[")[0]} & names:
             item.add_marker(pytest.mark.long)
             used |= which
-    files = {item.nodeid.partition("::")[0] for item in items} if whole_files else ()
-    if unknown := sorted(name for name in names - used if name.partition("::")[0] in files):
+    files = {file_of(item.nodeid) for item in items} if whole_files else ()
+    if unknown := sorted(name for name in names - used if file_of(name) in files):
         raise pytest.UsageError(f"{LISTED.name} lists what is no test: {', '.join(unknown)}")
 
 

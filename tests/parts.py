@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from long_tests import mark, turn
+from long_tests import file_of, mark, turn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,7 +48,7 @@ def part_of(item: pytest.Item) -> str:
 def lane_of(item: pytest.Item) -> str:
     """Return what shares a worker process: the tests of a part, or of a file; long ones apart, as they come last."""
     part = part_of(item)
-    lane = item.nodeid.split("::", maxsplit=1)[0] if part == "unit" else LANES.get(part, part)
+    lane = file_of(item.nodeid) if part == "unit" else LANES.get(part, part)
     return f"{lane}{LONG}" if is_long(item) else lane
 
 
@@ -61,7 +61,7 @@ def order(item: pytest.Item) -> tuple[object, ...]:
     """Order by part, then as collected; long tests after all others, in an order of their own."""
     if not is_long(item):
         return (False, PARTS.index(part_of(item)))
-    return (True, turn(lane_of(item)), turn(item.nodeid.split("::", maxsplit=1)[0]))
+    return (True, turn(lane_of(item)), turn(file_of(item.nodeid)))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -155,7 +155,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class ByGroupOrFile(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope = super()._split_scope(nodeid)
-            return nodeid.split("::", maxsplit=1)[0] if scope == nodeid else scope
+            return file_of(nodeid) if scope == nodeid else scope
 
         def _reschedule(self, node: object) -> None:
             """Give a worker more when its last test begins, not two tests before: these can take minutes."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from long_tests import listed, turn
+from long_tests import file_of, listed, turn
 
 TESTS = Path(__file__).parent
 SUITE = """
@@ -132,4 +132,4 @@ def test_a_line_that_names_no_test_of_its_file_is_told(suite):
 
 def test_the_files_that_are_listed_exist():
     root = TESTS.parent
-    assert all((root / name.partition("::")[0]).is_file() for name in listed())
+    assert all((root / file_of(name)).is_file() for name in listed())
