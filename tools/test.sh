@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 make=${MAKE:-make}
 unset PYTHONDONTWRITEBYTECODE # images set it; here hundreds of processes import the same modules
 unset VIRTUAL_ENV # of an activated shell: IPython warns where another environment runs, and the second Python is one
-seconds=build/part-seconds
+seconds=$PWD/build/part-seconds # whole, as tests run pytest in other folders
 mkdir -p build
 : >"$seconds"
 

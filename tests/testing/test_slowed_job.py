@@ -36,7 +36,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     def begin(**changes: object) -> Job:
         jobs.append(job := Job(tmp_path, make_features(DataSpec(), ModelSpec()), plan=plan(2, 1), **changes))
         job.driver.start()
-        job.until(lambda now: now.train.n_sample_done and len(now.nodes) == 3)
+        job.until(
+            lambda now: now.train.n_sample_done and sum(view.pid is not None for view in now.nodes) == 3
+        )
         return job
 
     yield begin

@@ -213,14 +213,14 @@ def test_a_checkpoint_amid_freeing_rows_is_cut_at_once_and_holds_its_own(
     trainer.close()
     give_half_away(world, endpoint)
     steps, drop_some = [], ParameterStore.drop_some
-    monkeypatch.setattr(ParameterStore, "drop_some", lambda self: steps.append(1) or drop_some(self))
+    monkeypatch.setattr(ParameterStore, "drop_some", lambda self: steps.append(id(self)) or drop_some(self))
     if not has_memory:
         monkeypatch.setattr(BufferPair, "has_room", lambda *_: False)
     path = str(world.folder / "1" / "part")
     world.send("ps0", Save(1, path))
     if has_memory:
         assert world.receive(Cut)[0] == Cut("ps0", 1)
-        assert len(steps) <= 1  # the one that was due
+        assert len(steps) == len(set(steps))  # of each PS at most the one that was due
         gate.set()
     assert (world.receive(Copied)[0].memory is not None) == has_memory
     saved = world.receive(Saved)[0]

@@ -254,6 +254,7 @@ class SimulatedCluster(OfThisAccount):
 
     def _allot(self, name: str, allotment: Allotment) -> None:
         self._sharing.is_planned_outside = True
+        self._catch_up(name)  # a quota of its own that waits here comes first
         lasts_s = allotment.lasts_s * self._clock.speed  # its planner lives in real time
         self._handle_event(name, quota_changed(replace(allotment, lasts_s=lasts_s), self._world.now_s))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from waiting import LIMIT_S
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.simulator import (
     CALM,
     MemoryGrowth,
@@ -17,9 +18,11 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
-from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.bounds import PlanBounds, Quota
 from dlrover_nb.core.structs.capacity import NodeShape
+from dlrover_nb.core.structs.events import QuotaChanged
 from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.offers import Allotment
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 FOREVER = 10**13  # samples of a job that must not end first, however slow the machine
@@ -54,5 +57,25 @@ def test_jobs_in_auto_mode_share_a_full_cluster_within_their_quotas():
         while not all(h.snapshot().train.n_sample_done > n for h, n in zip(handles, done, strict=True)):
             assert time.monotonic() < end_s, "a job stands still"
             time.sleep(0.05)
+    finally:
+        cluster.shutdown(force=True)
+
+
+def test_a_quota_of_its_own_that_waits_comes_before_that_of_a_planner_for_all_jobs():
+    """Afterwards it would be one of an earlier term, and its refusal ended the simulation."""
+    cluster = connect("sim", machines=1, speed=600.0)
+    try:
+        job = cluster.submit(JobSpec("ads", n_epoch=1_000_000, mode=Mode.AUTO))
+
+        def own_then_planned():
+            cluster._events.append(("ads", QuotaChanged(cluster._world.now_s, Quota(9.0))))
+            cluster._allot("ads", Allotment(Quota(5.0), "others need more", "one", 1))
+
+        cluster._commands.ask(own_then_planned)
+        then_s = job.snapshot().at_s
+        until(lambda: job.snapshot().at_s > then_s, what="the simulation to go on")
+        own, planned = (line for line in job.snapshot().story if "may plan with" in line)
+        assert "9 cores" in own
+        assert "5 cores" in planned
     finally:
         cluster.shutdown(force=True)
