@@ -37,7 +37,9 @@ def browser():
         pytest.skip("needs Debian's chromium")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=FLAGS, timeout=LIMIT_S * 1000
+        )
         yield browser
         browser.close()
 

@@ -1,10 +1,12 @@
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from waiting import LIMIT_S
 
 # The parts of the suite, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
 pytest_plugins = ["long_tests", "parts", "chromium", "kube", "postgresql"]
@@ -16,6 +18,30 @@ os.environ.pop("DLROVER_NB_HISTORY", None)  # no test writes to a team's history
 # No law depends on the time that an example takes, as the machine may be busy; all else is as Hypothesis has it here.
 settings.register_profile("at any speed", settings.default, deadline=None)
 settings.load_profile("at any speed")
+
+
+PATIENT = (  # how long somebody at a keyboard waits, where a busy machine takes longer
+    ("dlrover_nb.core.client.handle", "STOP_TIMEOUT_S"),
+    ("dlrover_nb.core.driver.command_queue", "ANSWER_LIMIT_S"),
+    ("dlrover_nb.core.driver.service_queue", "ANSWER_LIMIT_S"),
+    ("dlrover_nb.core.backends.local.backend", "END_WAIT_S"),
+    ("dlrover_nb.core.backends.local.cluster", "END_LIMIT_S"),
+    ("dlrover_nb.core.backends.local.link", "START_LIMIT_S"),
+    ("dlrover_nb.testing.faults.fault", "END_LIMIT_S"),
+    ("dlrover_nb.dashboard.child", "END_S"),
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience_of_all():
+    """Let what tests call wait as long as they do, in the modules that those which were collected import."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, limit in PATIENT:
+            if module in sys.modules:
+                patch.setattr(sys.modules[module], limit, LIMIT_S)
+        if (link := sys.modules.get("dlrover_nb.core.backends.local.link")) is not None:
+            patch.setitem(link.LocalLink.__init__.__kwdefaults__, "limit_s", LIMIT_S)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -38,6 +38,15 @@ INSTALLED = Path(
     os.environ.get("TESTKUBE_HOME")
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "testkube-1.20.2"
 )
+KUBERNETES = "dlrover_nb.core.backends.kubernetes"
+PATIENT_S = 60.0
+PATIENT = {  # limits for somebody who waits at a keyboard
+    "link": ("FIND_LIMIT_S", "AWAY_S"),
+    "cluster": ("CONNECT_LIMIT_S", "ANSWER_LIMIT_S"),
+    "connection": ("CONNECT_LIMIT_S",),
+    "capacity_informer": ("FIRST_LIMIT_S",),
+    "submission": ("TOKEN_LIMIT_S",),
+}
 IMAGE = "docker.io/local/host:1"  # empty: pods mount this machine's own files
 
 
@@ -180,6 +189,19 @@ def _bring_up(cluster, mode, variables):
         pytest.fail(f"the test cluster does not start: {done.stderr}")
 
 
+@pytest.fixture(autouse=True)
+def kube_patience(request, monkeypatch):
+    """Let an API server and a master answer late, as they share a busy machine with these tests."""
+    if not any(request.node.get_closest_marker(name) for name in ("kube", "pods")):
+        return
+    for module, limits in PATIENT.items():
+        for limit in limits:
+            monkeypatch.setattr(f"{KUBERNETES}.{module}.{limit}", PATIENT_S)
+    from dlrover_nb.core.backends.kubernetes.link import KubernetesLink  # noqa: PLC0415 - most tests need none
+
+    monkeypatch.setitem(KubernetesLink.__init__.__kwdefaults__, "back_limit_s", LIMIT_S)
+
+
 @pytest.fixture(scope="session")
 def control_plane():
     """A control plane of this run, without nodes; it may be stopped and broken by tests that mend it."""
@@ -193,7 +215,10 @@ def with_nodes():
     if there := os.environ.get("DLROVER_NB_TEST_KUBE"):
         yield TestCluster(Path(there))
         return
-    with one_on_this_machine("dlrover-nb-test-nodes"), started("node", NODES="2") as cluster:
+    with (
+        one_on_this_machine("dlrover-nb-test-nodes"),
+        started("node", NODES="2", TESTKUBE_NODE_GRACE="20s") as cluster,
+    ):
         yield cluster
 
 

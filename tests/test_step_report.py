@@ -51,7 +51,9 @@ def master():
 
 def run(tmp_path, program, *, url="", **env):
     """Run a program beside a copy of the client."""
-    (tmp_path / "tell.py").write_text(FILE.read_text())
+    text = FILE.read_text()
+    assert "_LIMIT_S = 2.0" in text
+    (tmp_path / "tell.py").write_text(text.replace("_LIMIT_S = 2.0", f"_LIMIT_S = {LIMIT_S}"))
     (tmp_path / "url").write_text(url)
     told = {
         "DLROVER_NB_NODE": "worker-1",

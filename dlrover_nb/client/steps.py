@@ -96,9 +96,9 @@ class _Reporter:
             }
 
     def _run(self) -> None:
-        while not self._ends.is_set():
+        self._send_totals()
+        while not self._ends.wait(_EVERY_S):
             self._send_totals()
-            self._ends.wait(_EVERY_S)
         self._send_totals()
         self._has_ended.set()
 

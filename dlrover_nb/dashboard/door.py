@@ -62,9 +62,9 @@ class Open:
             handler.request, person, time.monotonic(), end or _closing(handler.request)
         )
 
-    def drop(self, handler: RequestHandler) -> None:
-        """Forget a request that is over."""
-        self._requests.pop(handler, None)
+    def drop(self, handler: RequestHandler) -> bool:
+        """Forget a request that is over; whether it was open."""
+        return self._requests.pop(handler, None) is not None
 
     def all(self) -> tuple[tuple[RequestHandler, OpenRequest], ...]:
         """Return all of them."""
@@ -128,10 +128,11 @@ class Door:
         now_s = time.monotonic()
         for handler, each in self.open.all():
             if now_s - each.since_s >= LONG_S and not await self._is_still(each.request, each.person):
+                if not self.open.drop(handler):
+                    continue  # it is over since
                 logger.info(
                     "an open request of %s to %s ends with the sign-in", each.person.name, each.request.path
                 )
-                self.open.drop(handler)
                 each.end()
 
     async def _is_still(self, request: HTTPServerRequest, person: Person) -> bool:

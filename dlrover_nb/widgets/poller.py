@@ -104,6 +104,10 @@ class Poller:
             self._poll(view)
         return True
 
+    def _poll_now(self, view: Polled) -> None:
+        if not self._is_closed:
+            view.poll()
+
     def _poll(self, view: Polled) -> None:
         last = self._running.get(view)
         if last is not None and not last.done():
@@ -114,7 +118,7 @@ class Poller:
             self.forget(view)
             return
         try:
-            self._running[view] = self._pool.submit(view.poll)
+            self._running[view] = self._pool.submit(self._poll_now, view)
         except RuntimeError as error:
             if "shutdown" not in str(error):
                 raise

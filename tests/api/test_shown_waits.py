@@ -44,7 +44,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
 def test_a_call_shows_what_it_waits_for_until_it_ends(drawn: Drawn) -> None:
     with shown_waits("the cluster", lambda: drawn):
-        until(lambda: drawn.has("Waiting for the cluster (0 s)"))
+        until(lambda: drawn.has("Waiting for the cluster ("))
         tell("first steps")
         until(lambda: drawn.has("Waiting for first steps"))
         assert drawn.is_open

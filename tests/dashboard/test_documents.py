@@ -79,7 +79,12 @@ def opened(visitor, token, *, origin=None, cookies=None):
 
 def talked(visitor, told=(), meanwhile=lambda: None):
     """Open the websocket of a new document, send messages, and return the code that it is closed with."""
-    request = HTTPRequest(f"ws://127.0.0.1:{visitor.dashboard.port}/live/ws", headers=headers_of(visitor))
+    request = HTTPRequest(
+        f"ws://127.0.0.1:{visitor.dashboard.port}/live/ws",
+        headers=headers_of(visitor),
+        connect_timeout=LIMIT_S,
+        request_timeout=LIMIT_S,
+    )
     token = token_of(visitor)
 
     async def talk():

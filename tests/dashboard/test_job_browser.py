@@ -9,7 +9,7 @@ import pytest
 from chromium import broken_rules, picture, unnamed
 from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, running
 from team_clusters import MastersCluster, master_of, masters_team
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.commands import Action
@@ -50,6 +50,7 @@ def visit(browser, new_page):
 
     def open_page(server, person, address=ADDRESS, width=1400):
         context = browser.new_context(viewport={"width": width, "height": 1200})
+        context.set_default_timeout(LIMIT_S * 1000)
         context.add_cookies([{"name": "who", "value": person.name, "url": server.url}])
         page = context.new_page()
         page.failures = []
@@ -63,6 +64,12 @@ def visit(browser, new_page):
     for page in pages:
         assert not page.failures
         page.context.close()
+
+
+def listening(page):
+    """Wait until a page tells what changes."""
+    page.locator("#job[data-heard]").wait_for(state="attached")
+    return page
 
 
 def live(page):
@@ -80,7 +87,7 @@ def test_a_viewer_and_an_operator_on_one_job_see_the_same_and_only_one_can_act(s
         assert not unnamed(page.locator("body").aria_snapshot())
     assert vera.get_by_role("button", name="Accept p2").count() == 0
     assert otto.get_by_role("button", name="Accept p2").count() == 1
-    seen, can = live(vera), live(otto)
+    seen, can = live(listening(vera)), live(otto)
     can.get_by_role("button", name="Accept p2").wait_for()
     assert seen.get_by_role("button", name="Accept").count() == 0
     assert seen.get_by_role("button", name="Override").count() == 0
@@ -228,7 +235,7 @@ def test_the_live_frame_is_as_high_as_what_it_shows_after_another_width_too(serv
 
 
 def test_an_action_is_accepted_by_keys_and_others_hear_of_it(server, visit, slow):
-    vera, otto = visit(server, VIEWER), visit(server, OPERATOR)
+    vera, otto = listening(visit(server, VIEWER)), visit(server, OPERATOR)
     otto.get_by_role("form", name="Answer m1").get_by_label("Reason").fill(HOSTILE)
     otto.keyboard.press("Tab")
     otto.keyboard.press("Enter")
@@ -319,8 +326,7 @@ def test_rates_are_set_of_some_workers_and_an_empty_form_is_told_what_it_needs(s
 
 
 def test_an_action_that_comes_meanwhile_is_read_out(server, visit, master):
-    page = visit(server, OPERATOR)
+    page = listening(visit(server, OPERATOR))
     live(page)
-    with master.lock:
-        master.state = replace(master.state, mitigations=(b.mitigation(),))
+    master.state = replace(master.state, mitigations=(b.mitigation(),))
     until(lambda: "New: m1 restart worker-1" in page.locator("#news").inner_text())

@@ -36,7 +36,7 @@ def team(tmp_path):
     settings = WorldSettings(report_s=15.0, faults=CALM)
     world = SimulatedWorld([NodeShape(16.0, 65_536, 4)], rng=np.random.default_rng(1), settings=settings)
     bounds = PlanBounds(max_workers=8, max_ps=4, worker_cpus=(1.0, 2.0), ps_cpus=(1.0, 2.0))
-    truth = SimulatedJob(JobSpec("ads", owner="ada", plan=PLAN, bounds=bounds), TRUTH, 2_000_000_000)
+    truth = SimulatedJob(JobSpec("ads", owner="ada", plan=PLAN, bounds=bounds), TRUTH, 1 << 40)
     cluster = SimulatedCluster(world, SETTINGS, lambda _: truth, speed=600.0)
     cluster.add(truth)
     team = team_with(tmp_path, {"sim": WatchedCluster(cluster)})

@@ -70,7 +70,8 @@ def test_an_error_is_a_page_of_ours_without_a_traceback(dashboard, path, method,
 
 def test_the_process_lives_and_is_ready_once_its_clusters_were_heard(dashboard):
     assert (dashboard.ask("/healthz").status, dashboard.ask("/healthz").text) == (200, "ok\n")
-    assert (dashboard.ask("/readyz").status, dashboard.ask("/readyz").text) == (200, "ok\n")
+    until(lambda: dashboard.ask("/readyz").status == 200, what="a cluster that is heard")
+    until(lambda: dashboard.ask("/readyz").text == "ok\n", what="a cluster that is heard")
 
 
 def test_a_cluster_that_is_not_heard_or_a_database_that_is_gone_makes_it_unready(team, dashboard, tmp_path):

@@ -32,7 +32,7 @@ WANTED = ResourcePlan(RolePlan(4, 4.0, 8192), RolePlan(1, 4.0, 8192))  # 20
 
 
 def spec(name, plan, owner):
-    return JobSpec(name, owner=owner, plan=plan, bounds=BOUNDS, mode=Mode.MANUAL, n_epoch=100_000)
+    return JobSpec(name, owner=owner, plan=plan, bounds=BOUNDS, mode=Mode.MANUAL, n_epoch=100_000_000)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def job(name, **changes):
         mode=Mode.MANUAL,
         n_epoch=4,
         checkpoint_every_s=2.0,
-        heartbeat_timeout_s=6.0,
+        heartbeat_timeout_s=30.0,
         kubernetes=KubernetesSpec(linger_s=30.0),
     )
     return replace(spec, **changes)

@@ -50,8 +50,13 @@ def test_jobs_in_pods_wait_for_the_brain_start_when_admitted_and_take_its_quotas
     for handle in handles:
         until(lambda h=handle: trains(h, planned), what=lambda: f"training: {rounds[-1:]}")
     assert {each.job for found in rounds for each in found.queue if each.admitted} == set(JOBS)
-    shared = until(lambda: (found := planned()) and found.shares, what=lambda: f"an offer: {rounds[-1]}")
-    assert not [share for share in shared if share.refused]
+
+    def taken():
+        """Plan until each job that took part has taken its share: a master of half a core may be late."""
+        found = planned()
+        return found and not any(share.refused for share in found.shares) and found.shares
+
+    shared = until(taken, what=lambda: f"an offer: {rounds[-1]}")
     for handle in handles:
         assert any("admitted with" in line for line in handle.snapshot().story)
         handle.stop(why="seen enough")

@@ -104,7 +104,7 @@ def phase_of(place):
     ids=["present", "older"],
 )
 def test_one_applied_file_trains_to_the_end_and_goes_with_its_elasticjob(place, applied):
-    spec = filed(n_epoch=2)
+    spec = filed(n_epoch=4)
     handle = applied(spec)
     trained(handle, 1_000)
     (line,) = place.cluster.jobs()

@@ -34,7 +34,7 @@ def on_ray():
 
 @pytest.mark.ray
 def test_a_job_in_pods_ends_as_it_does_on_ray_and_leaves_nothing(place, on_ray):
-    spec = job("census", n_epoch=2)
+    spec = job("census", n_epoch=4)
     handle = place.cluster.submit(spec)
     trained(handle, 5_000)
     assert {

@@ -15,8 +15,8 @@ from dlrover_nb.core.structs.resources import Role, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
-SILENT_S = 12.0  # so long a node may be silent before it is given up, on a loaded machine too
-AWAY_S = 14.0  # longer than that
+SILENT_S = 30.0  # so long a node may be silent before it is given up, on a loaded machine too
+AWAY_S = 32.0  # longer than that
 TIGHT = replace(SMALL, worker=RolePlan(1, 0.8, 64))  # less than a worker needs to begin
 
 

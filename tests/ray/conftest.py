@@ -3,7 +3,7 @@ import pytest
 import ray
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.ray import master
+from dlrover_nb.core.backends.ray import master, reach, summaries
 from dlrover_nb.core.backends.ray.names import master_of
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
@@ -16,6 +16,8 @@ def patience(monkeypatch):
     """Let clients wait for a master as long as tests do: on a loaded machine one starts in minutes."""
     monkeypatch.setattr(master, "CALL_TIMEOUT_S", LIMIT_S)
     monkeypatch.setattr(master, "BACK_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(reach, "ANSWER_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(summaries, "LIMIT_S", 60.0)
 
 
 def started():

@@ -9,10 +9,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 from real_job import Job, plan, succeeded
-from waiting import until
+from waiting import is_gone, until
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.job import DataSpec, ModelSpec, Sync
@@ -44,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     yield begin
     for job in jobs:
         job.driver.close()
-        assert not [pid for pid in job.pids if psutil.pid_exists(pid)]
+        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")
 
 
 def next_reports(job: Job, node: str) -> list[NodeSample]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 from real_job import Job, plan, succeeded
+from waiting import is_gone, until
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
@@ -28,6 +28,10 @@ DELAY_S = 1.0
 FOREVER = 100_000
 
 
+def n_process(now: JobSnapshot) -> int:
+    return sum(view.pid is not None for view in now.nodes)
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs = []
@@ -37,13 +41,13 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         told |= {"straggler_window_s": 5.0, "n_epoch": FOREVER} | changes
         jobs.append(job := Job(tmp_path, make_features(DataSpec(), ModelSpec()), **told))
         job.driver.start()
-        job.until(lambda now: now.train.n_sample_done and len(now.nodes) == workers + ps)
+        job.until(lambda now: now.train.n_sample_done and n_process(now) == workers + ps)
         return job
 
     yield begin
     for job in jobs:
         job.driver.close()
-        assert not [pid for pid in job.pids if psutil.pid_exists(pid)]
+        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")
 
 
 def decide(job: Job, verdict: Verdict, **about: object) -> Decision:
@@ -83,7 +87,7 @@ def test_a_proposed_action_is_accepted_done_undone_and_every_row_is_trained_once
     )
     job.driver.start()
     try:
-        job.until(lambda now: now.train.n_sample_done and len(now.nodes) == 4)
+        job.until(lambda now: now.train.n_sample_done and n_process(now) == 4)
         with slow(job.driver, "worker-1", Persistent(DELAY_S)):
             now = job.until(lambda now: now.open_mitigation)
             found = now.open_mitigation

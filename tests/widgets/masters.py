@@ -29,12 +29,22 @@ class Master:
     """A `MasterLink` over a snapshot that the test changes."""
 
     def __init__(self, snapshot: JobSnapshot | None = None, series: SeriesChunk | None = None) -> None:
-        self.lock = threading.Lock()
-        self.state = snapshot or builders.snapshot()
+        self.lock = threading.RLock()
+        self._state = snapshot or builders.snapshot()
         self._series = [series or builders.series()]
         self.asked: list[Decision] = []
         self.weighed: list[tuple[ResourcePlan, ...]] = []
         self.reachable = True
+
+    @property
+    def state(self) -> JobSnapshot:
+        """What it tells; a test may change it while others ask, and none of these takes that back."""
+        return self._state
+
+    @state.setter
+    def state(self, state: JobSnapshot) -> None:
+        with self.lock:
+            self._state = state
 
     def snapshot(self) -> JobSnapshot:
         with self.lock:

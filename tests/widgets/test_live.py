@@ -50,10 +50,10 @@ def answer_of(feed: JobViewModel):
 def test_accept_sends_the_proposal_that_the_user_saw(master):
     feed, changes = feed_of(master)
     feed.accept("p2", "looks right")
-    changes.until(lambda: answer_of(feed) is Answer.TAKEN)
+    changes.until(lambda: feed.state().snapshot.proposals[-1].status == ProposalStatus.ACCEPTED)
+    assert answer_of(feed) is Answer.TAKEN
     (decision,) = master.asked
     assert (decision.proposal, decision.by, decision.why) == ("p2", "ada", "looks right")
-    assert feed.state().snapshot.proposals[-1].status == ProposalStatus.ACCEPTED
 
 
 def test_accepting_what_was_superseded_is_refused_with_the_story(master):
@@ -176,9 +176,7 @@ def test_a_refresh_polls_every_view_at_once_and_a_closed_poller_polls_none():
 
     poller, view = Poller(60), View()
     poller.watch(view)
-    wanted = threading.Event()
-    poller._pool.submit(wanted.set)  # after the first round's poll, which has its own thread
-    assert wanted.wait(LIMIT_S)
+    until(lambda: poller._running and poller._running[view].done(), what="the first round's poll")
     before = view.n_poll
     poller.refresh()
     assert view.n_kept == view.n_poll > before

@@ -33,9 +33,9 @@ def press(button):
     """Press a button that can be pressed, once more: in this world it may change amid a press, which then is none."""
     from playwright.sync_api import TimeoutError as IsBlocked  # noqa: PLC0415 - where it is missing tests are skipped
 
-    if button.count() and button.is_enabled():
-        unlocked(button.page)
-        with suppress(IsBlocked):  # it is asked for by now, or another proposal came
+    with suppress(IsBlocked):  # it is asked for by now and has another name, or another proposal came
+        if button.count() and button.is_enabled(timeout=5_000):
+            unlocked(button.page)
             button.click(timeout=5_000)
 
 

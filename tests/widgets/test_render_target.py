@@ -22,7 +22,6 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.review import Answer
 
 
 @pytest.fixture
@@ -159,20 +158,25 @@ def test_a_cell_is_not_taken_for_a_page_that_a_server_of_the_kernel_draws_meanwh
     assert not session.session_callbacks
 
 
-def answered(view) -> bool:
-    asked = view.view_model.state().asked
-    return asked is not None and asked.answer is not Answer.ASKED
+def shows(screen, words):
+    """Draw what is new, and return whether the screen says it."""
+    screen.flush()
+    return words in screen._message.text
+
+
+def differences(screen, page):
+    """Compare between two drawings: other threads draw, too."""
+    with screen.stage.lock:
+        return page.differences()
 
 
 def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
     with master.lock:  # the master is slow to answer
         page.say(screen._press, "value", "Accept p2\n60000\n1")
         assert screen.buttons.accept.disabled
-        assert not page.differences()
-    until(lambda: answered(view))
-    screen.flush()
-    assert "accepted, not applied yet" in screen._message.text
-    assert not page.differences()
+        assert not differences(screen, page)
+    until(lambda: shows(screen, "accepted, not applied yet"))
+    assert not differences(screen, page)
 
 
 class Watched:
@@ -213,11 +217,10 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
     view.view_model.fetch()
     screen.flush()
     presser.join()
-    until(lambda: answered(view))
-    screen.flush()
+    until(lambda: shows(screen, "rejected"))
     (memory,) = page.doc.select({"type": Plot, "id": screen.chart_grid.figures["memory"].root.id})
     assert "worker-1" in {renderer.name for renderer in memory.renderers}
-    assert not page.differences()
+    assert not differences(screen, page)
 
 
 def test_the_ticks_of_the_curve_are_no_new_model_each_second(master, view, screen):

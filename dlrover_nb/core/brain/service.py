@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +22,6 @@ from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
@@ -89,6 +89,7 @@ class Brain:
         )
         self._on_round = on_round
         self._term, self._held_until_s = 0, 0.0  # by the monotonic clock of this process
+        self._lock = threading.Lock()  # the masters of a round are told by many threads
         self._told: BrainRound | None = None  # the last round that said something new
         self._newest: BrainRound | None = None  # kept after it
         self._trouble = self._holder = ""
@@ -150,11 +151,18 @@ class Brain:
         BackendError
             When the cluster does not answer.
         """
-        found = self._rounds.run(Term(self._by, self._term, lambda: self.leads))
+        found = self._rounds.run(Term(self._by, self._term, self._may_act))
         self._trouble = ""
         self._keep(found)
         self._on_round(found)
         return found
+
+    def _may_act(self) -> bool:
+        """Whether it leads; a long round renews the lease on its way, unless another has it."""
+        with self._lock:
+            if 0.0 < self._held_until_s < time.monotonic() + self._rhythm.lease_s / N_RENEWED:
+                self.renew()
+        return self.leads
 
     @property
     def holder(self) -> str:

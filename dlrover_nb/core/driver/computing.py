@@ -108,6 +108,7 @@ class Computing:
     def _start(self, question: Question) -> None:
         if self._thread is not None:
             self._thread.join()  # it has handed its answer over already
+        self._process.begin()
         self._thread = threading.Thread(
             target=self._compute, args=(question,), name=f"computing-{self._job}", daemon=True
         )
@@ -136,9 +137,12 @@ class _Process:
         self._lock = threading.Lock()  # guards starting against ending
         self._is_closed, self._why_not = False, ""
 
+    def begin(self) -> None:
+        """Forget that the last computation was given up, before the next one begins."""
+        self._why_not = ""
+
     def compute(self, question: Question) -> tuple[Answer | None, str]:
         """Return the answer, or why there is none."""
-        self._why_not = ""
         error = ""
         for _ in range(2):
             try:
@@ -175,8 +179,8 @@ class _Process:
 
     def _started(self) -> subprocess.Popen[bytes]:
         with self._lock:
-            if self._is_closed:
-                raise EOFError("the job has ended")
+            if self._is_closed or self._why_not:
+                raise EOFError("the job has ended, or the answer comes too late")
             if self._running is None:
                 self._running = subprocess.Popen(
                     [sys.executable, "-m", compute_process.__name__],

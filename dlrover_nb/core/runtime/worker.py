@@ -73,7 +73,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-GRACE_S = 3.0  # for the answers of the current iteration when the master orders a pause
+# For the answers of the current iteration when the master orders a pause: a PS that stands still applies it
+# when it goes on, and without its answer the batch would be trained twice. The master ends waits for lost PS.
+GRACE_S = 45.0
+LEAVING_S = 3.0  # the same for a worker that leaves at once
 READ_LIMIT_S = 600.0  # for the rows of one shard
 POLL_EVERY_S = 0.005  # polling for the next shard to be read, while there is nothing else to do
 
@@ -103,7 +106,9 @@ class Orders:
         """Seconds to wait for a PS that does not answer: infinite unless another order is pending."""
         if self.stopped or self.train != self.obeyed:  # other PS serve: the step is void
             return 0.0
-        return GRACE_S if self.pause is not None or self.leaves_at_once else math.inf
+        if self.leaves_at_once:
+            return LEAVING_S
+        return GRACE_S if self.pause is not None else math.inf
 
     def note(self, order: ToNode) -> None:
         """Record one order."""

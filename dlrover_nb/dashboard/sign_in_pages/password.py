@@ -135,10 +135,10 @@ class SignOut(PersonHandler):
         loop = asyncio.get_running_loop()
         session = await loop.run_in_executor(None, way.sessions.find, self.request)
         back = own_address(self, PAGE)
+        self.door.open.drop(self)  # its answer is the last one of this session
         target = "" if session is None else await loop.run_in_executor(None, way.leave, session, back)
         way.sessions.cookie.clear(self)
         logger.info("%s signed out", self.person.name)
-        self.door.open.drop(self)
         await self.door.end_of_signed_out()
         self.redirect(target or self.root + PAGE, status=303)
 

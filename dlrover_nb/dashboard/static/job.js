@@ -12,6 +12,7 @@ function take(message) {
   const cells = (message.c || {})[page.dataset.job];
   if (seen === null) {
     seen = facts(cells || {});
+    page.dataset.heard = ""; // changes from here on are told
     return;
   }
   if (!cells) return;

@@ -108,12 +108,16 @@ class Stopper:
     def stop(self, seconds: float) -> float:
         """Stop the process, and continue it whatever happens; return how long it was stopped."""
         began_s = time.monotonic()
-        signal.pidfd_send_signal(self._process, signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
         try:
             self._wait(seconds)
         finally:
-            signal.pidfd_send_signal(self._process, signal.SIGCONT)
+            self._send(signal.SIGCONT)
         return time.monotonic() - began_s
+
+    def _send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended, as the next wait says
+            signal.pidfd_send_signal(self._process, number)
 
     def _wait(self, seconds: float) -> None:
         found = self._events.wait(seconds)

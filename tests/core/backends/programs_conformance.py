@@ -48,8 +48,10 @@ def save(*_):
     print("saved before the end", flush=True)
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
-print(json.dumps({"own": own, "cluster": config["cluster"]}), flush=True)
+words = json.dumps({"own": own, "cluster": config["cluster"]})
 for n in range(100000):
+    if n % 100 == 0:  # a log of the newest lines holds it
+        print(words, flush=True)
     print(f"step {n}", flush=True)
     time.sleep(0.02)
 """
@@ -201,8 +203,8 @@ class ProgramsConformance:
         assert all(each.is_running() for each in supervisors.values()), "programs go on"
         known = max(before.train.n_sample_done, now.train.n_sample_done)
         until(lambda: handle.snapshot().train.n_sample_done > known, what="new reports")
-        lines = texts(handle, "worker-0")
-        assert lines.count(words) == 2, "each line once: before and after the rendezvous"
+        until(lambda: texts(handle, "worker-0").count(words) >= 2, what="its words after the rendezvous")
+        assert texts(handle, "worker-0").count(words) == 2, "each line once: before and after the rendezvous"
 
         (tmp_path / "end").touch()
         assert ended(handle).phase is JobPhase.SUCCEEDED
@@ -212,7 +214,10 @@ class ProgramsConformance:
         role = ExternalRole((*PYTHON, COUNTING, str(tmp_path / "end")))
         spec = ExternalSpec(role, 10_000, framework=Framework.TORCH)
         handle = submitted("alone", spec, n_worker=1)
-        until(lambda: "line 100" in texts(handle), what="lines")
+        until(
+            lambda: any(text.startswith("line ") and int(text[5:]) >= 100 for text in texts(handle)),
+            what="lines",
+        )
         program = supervisor_of(handle, "worker-0")
         self.kill_master(handle)
         (tmp_path / "end").touch()
@@ -248,11 +253,14 @@ class ProgramsConformance:
 
         def told():
             nodes = ("worker-0", "worker-1", "ps-0")
-            return [json.loads(each) for node in nodes for each in texts(handle, node) if each[0] == "{"]
+            said = {
+                node: json.loads(each) for node in nodes for each in texts(handle, node) if each[0] == "{"
+            }
+            return len(said) == 3 and list(said.values())
 
-        until(lambda: len(told()) == 3, what="the words of all")
-        assert len({each["own"] for each in told()}) == 3
-        assert all(each["cluster"] == told()[0]["cluster"] for each in told())
+        all_told = until(told, what="the words of all")
+        assert len({each["own"] for each in all_told}) == 3
+        assert all(each["cluster"] == all_told[0]["cluster"] for each in all_told)
         until(lambda: handle.snapshot().train.n_sample_done > 100, what="steps in the log")
 
         handle.scale(plan_of(1))

@@ -114,8 +114,7 @@ class TestKubernetesBackend(BackendConformance):
         self, backend: Backend, master: Master
     ) -> None:
         backend.start_node(replace(self.config(master, backend.listen()), cpu=500.0))
-        self.until(backend.waiting)
-        assert "Insufficient cpu" in backend.waiting()["ps-0"]
+        self.until(lambda: "Insufficient cpu" in backend.waiting().get("ps-0", ""))
         assert backend.poll() == ()
         backend.stop_node("ps-0")
         assert [exited.node for exited in self.exits(backend)] == ["ps-0"]
@@ -129,8 +128,7 @@ class TestKubernetesBackend(BackendConformance):
         self.api.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
         self.until(lambda: self.api.get(QUOTA, "small").get("status", {}).get("hard"))
         backend.start_node(self.config(master, backend.listen()))
-        self.until(backend.waiting)
-        assert "exceeded quota: small" in backend.waiting()["ps-0"]
+        self.until(lambda: "exceeded quota: small" in backend.waiting().get("ps-0", ""))
         self.api.patch(QUOTA, "small", {"spec": {"hard": {"limits.cpu": "1"}}})
         assert master.hello(self.start_limit_s).node == "ps-0"
         self.until(lambda: not backend.waiting())
@@ -153,7 +151,10 @@ class TestKubernetesBackend(BackendConformance):
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": "conform-stranger", "labels": {"dlrover-nb/job": "conform"}},
-            "spec": {"containers": [{"name": "c", "image": "docker.io/local/host:1"}], "nodeName": "nowhere"},
+            "spec": {
+                "containers": [{"name": "c", "image": "docker.io/local/host:1"}],
+                "schedulerName": "nobody",
+            },
         }
         self.api.create(POD, stranger)
         second = self.make(folder)

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
@@ -21,7 +21,7 @@ from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
 
-FAST = Rhythm(interval_s=0.2, lease_s=30.0)
+FAST = Rhythm(interval_s=0.2, lease_s=LIMIT_S)
 SHORT = Rhythm(interval_s=0.2, lease_s=0.5)
 
 
@@ -131,7 +131,7 @@ def test_a_brain_that_wakes_after_its_lease_was_taken_is_refused_by_the_masters(
 
 
 def test_one_that_does_not_renew_is_followed_by_another(cluster, url):
-    one, two = brain(cluster, url, "one", SHORT), brain(cluster, url, "two", SHORT)
+    one, two = brain(cluster, url, "one", SHORT), brain(cluster, url, "two")
     assert one.renew()
     assert until(two.renew, what="the end of the first lease")
     assert not one.renew()
@@ -150,6 +150,22 @@ def test_without_its_database_it_stops_planning_and_goes_on_when_it_is_back(clus
         until(lambda: not one.renew(), what="the end of its lease")
         assert not one.leads
     assert one.renew()
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_round_that_outlasts_its_lease_renews_it_unless_another_has_it(cluster, url, is_taken, monkeypatch):
+    one, two = brain(cluster, url, "one", SHORT), brain(cluster, url, "two")
+    hand_out = one._rounds._hand_out
+
+    def late(told, term):
+        until(lambda: not one.leads, what="the end of its lease")
+        if is_taken:
+            until(two.renew, what="the lease of another")
+        return hand_out(told, term)
+
+    monkeypatch.setattr(one._rounds, "_hand_out", late)
+    refused = {share.job: share.refused for share in planned(one).shares}
+    assert set(refused.values()) == {"another planner has taken over" if is_taken else ""}
 
 
 def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(cluster, url):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.waits import WaitKind
 
-FAST = Rhythm(interval_s=0.2, lease_s=30.0)
+FAST = Rhythm(interval_s=0.2, lease_s=LIMIT_S)
 HALF = ResourcePlan(RolePlan(3, 4.0, 8192), RolePlan(1, 4.0, 8192))  # of the one machine of 32 cores
 WHOLE = ResourcePlan(RolePlan(7, 4.0, 8192), RolePlan(1, 4.0, 8192))
 

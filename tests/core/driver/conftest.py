@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 from real_job import Job
+from waiting import is_gone, until
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.job import DataSpec, ModelSpec
@@ -34,4 +34,4 @@ def start(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[..., Job]]
     yield begin
     for job in jobs:
         job.driver.close()
-        assert not [pid for pid in job.pids if psutil.pid_exists(pid)]
+        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")

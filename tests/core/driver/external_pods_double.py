@@ -35,7 +35,7 @@ class LocalPods:
 
     def __init__(self, folder, pods=None):
         self.folder, self.pods = folder, {} if pods is None else pods
-        self._told, self._lock, self._lines = set(), threading.Lock(), []
+        self._told, self._lock, self._lines, self._pumps = set(), threading.Lock(), [], {}
 
     def capacity(self):
         return Capacity((NodeShape(8.0, 16384),))
@@ -66,7 +66,8 @@ class LocalPods:
         process = subprocess.Popen(
             command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
-        threading.Thread(target=self._pump, args=(place.name, process), daemon=True).start()
+        self._pumps[place.name] = threading.Thread(target=self._pump, args=(place.name, process), daemon=True)
+        self._pumps[place.name].start()
         return process
 
     def _pump(self, node, process):
@@ -104,8 +105,12 @@ class LocalPods:
     def stop_node(self, node):
         kill(self.pods[node])
 
+    def _has_ended(self, node, process):
+        """Whether its program has ended, and all that it wrote was read."""
+        return process.poll() is not None and not self._pumps[node].is_alive()
+
     def poll(self):
-        gone = [n for n, process in self.pods.items() if n not in self._told and process.poll() is not None]
+        gone = [n for n, process in self.pods.items() if n not in self._told and self._has_ended(n, process)]
         self._told.update(gone)
         codes = [(node, self.pods[node].returncode) for node in gone]
         return tuple(

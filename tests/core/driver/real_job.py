@@ -50,7 +50,12 @@ class Job:
         history: str = "",
         **changes: object,
     ) -> None:
-        fields = {"plan": plan(), "mode": Mode.MANUAL, "checkpoint_every_s": 0.0}
+        fields = {
+            "plan": plan(),
+            "mode": Mode.MANUAL,
+            "checkpoint_every_s": 0.0,
+            "heartbeat_timeout_s": LIMIT_S,
+        }
         self.spec = JobSpec("real", **(fields | changes))  # type: ignore[arg-type]
         self.folder, self.features = folder / "run", features
         self.history = history or f"sqlite:///{folder / 'history.db'}"

@@ -175,6 +175,7 @@ def test_a_real_job_whose_process_is_killed_trains_on_and_can_be_replayed(
     start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(computing, "LEAST_NODES", 1)
+    monkeypatch.setattr(computing, "LIMIT_S", LIMIT_S)
     job = start(plan=plan(1, 1), mode=Mode.SUGGEST, n_epoch=2_000)
     [child] = until(children)
     os.kill(child.pid, signal.SIGKILL)

@@ -58,7 +58,7 @@ def test_a_ps_that_the_kernel_ended_gets_more_memory_though_no_user_asked(start:
 
 
 def test_a_worker_that_hangs_is_replaced(start: Callable[..., Job]) -> None:
-    job = start(plan=plan(worker_cpu=1.0), n_epoch=20, heartbeat_timeout_s=3.0)
+    job = start(plan=plan(worker_cpu=1.0), n_epoch=60, heartbeat_timeout_s=20.0)
     now = job.until(lambda now: now.running and now.train.n_sample_done > 2_000)
     (worker,) = (node for node in now.nodes if node.role is Role.WORKER)
     os.kill(worker.pid or 0, signal.SIGSTOP)

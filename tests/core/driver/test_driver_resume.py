@@ -83,6 +83,7 @@ class Comeback:
         self, tmp_path: Path, features: FeatureSpec, listen: str, *, before: str = "", **changes: object
     ) -> None:
         fields = {"plan": plan(worker_cpu=1.0), "mode": Mode.MANUAL, "n_epoch": 3, "checkpoint_every_s": 1.0}
+        fields |= {"heartbeat_timeout_s": LIMIT_S}
         self.spec = JobSpec("back", **(fields | changes))  # type: ignore[arg-type]
         self.features, self.folder = features, tmp_path / "run"
         self.history = f"sqlite:///{tmp_path / 'history.db'}"

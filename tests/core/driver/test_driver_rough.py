@@ -119,12 +119,20 @@ def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job])
     checkpoints = job.folder / "checkpoints"
     job.until(lambda now: now.train.n_sample_done > 5_000)
     early = set(checkpoints.glob("*/manifest.json"))  # on a slow machine of no rows yet
-    job.until(lambda now: len(set(checkpoints.glob("*/manifest.json")) - early) > 1 and now.running)
-    job.kill(Role.PS)
-    for memory in memory_of(job):
-        with memory.open("r+b") as file:
-            file.seek(10_000)
-            file.write(bytes(range(256)))
+
+    def damaged() -> bool:
+        """Damage what is in memory between two checkpoints: one that is being written is not sealed yet."""
+        if job.driver._master._state.writing or not job.driver._master.running:
+            return False
+        job.kill(Role.PS)
+        for memory in memory_of(job):
+            with memory.open("r+b") as file:
+                file.seek(10_000)
+                file.write(bytes(range(256)))
+        return True
+
+    job.until(lambda _: len(set(checkpoints.glob("*/manifest.json")) - early) > 1)
+    job.until(lambda _: job.driver._commands.ask(damaged))
     succeeded(job)
     assert "is damaged; it is read elsewhere" in job.backend.log("ps-1").read_text()
     assert job.story_has("checkpoint", "was loaded from files")

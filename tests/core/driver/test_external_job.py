@@ -31,6 +31,8 @@ while not pathlib.Path(sys.argv[1]).exists():
 LOG_PROGRAM = """
 import os, sys, time
 for n in range(int(sys.argv[1])):
+    while n > 30 and len(sys.argv) > 2 and not os.path.exists(sys.argv[2]):
+        time.sleep(0.05)
     print(f"rank {os.environ['RANK']} step {n} loss {1 / (n + 1):.3f}", flush=True)
     time.sleep(0.05)
 """
@@ -125,9 +127,9 @@ def test_a_worker_that_is_lost_is_replaced(job, tmp_path):
     assert any("worker-1 was lost" in line for line in now.story)
 
 
-def test_steps_are_read_from_what_programs_write(job):
+def test_steps_are_read_from_what_programs_write(job, tmp_path):
     foreign = ExternalSpec(
-        ExternalRole((*PYTHON, LOG_PROGRAM, "60")),
+        ExternalRole((*PYTHON, LOG_PROGRAM, "60", str(tmp_path / "seen"))),
         60 * 2 * 32,
         ps=ExternalRole(("sleep", "600")),
         framework=Framework.TORCH,
@@ -135,6 +137,7 @@ def test_steps_are_read_from_what_programs_write(job):
     )
     running = job(foreign, batch_size=32)
     now = running.until(is_training(2))
+    (tmp_path / "seen").touch()
     assert {n.last.role for n in now.nodes if n.last} == {"worker"}
     end = running.until_end()
     assert end.phase is JobPhase.SUCCEEDED

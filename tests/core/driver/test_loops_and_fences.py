@@ -76,7 +76,8 @@ class Freezing(Net):
             (folder / "frozen").touch(exist_ok=False)
         except FileExistsError:
             return
-        (folder / "pid").write_text(str(os.getpid()))
+        (folder / "pid.tmp").write_text(str(os.getpid()))
+        (folder / "pid.tmp").rename(folder / "pid")
         os.kill(os.getpid(), signal.SIGSTOP)
         from dlrover_nb.core.runtime.worker import Orders  # noqa: PLC0415 - in the worker alone
 
@@ -139,7 +140,7 @@ def test_late_pushes_of_a_worker_that_was_given_up_are_refused_and_it_ends(
     start_own: Callable[..., Job], tmp_path: Path, sync: Sync
 ) -> None:
     job = start_own(
-        Freezing, n_epoch=25, plan=plan(2), backend=Unreachable, heartbeat_timeout_s=8.0, sync=sync
+        Freezing, n_epoch=25, plan=plan(2), backend=Unreachable, heartbeat_timeout_s=30.0, sync=sync
     )
     until((tmp_path / "pid").exists)
     frozen = psutil.Process(int((tmp_path / "pid").read_text()))

@@ -10,11 +10,11 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 from real_job import Job, plan, succeeded
 from test_driver_resume import Comeback
 from test_resized_in_place import BEFORE, V1, Resizing, limit, pids
+from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.rundir.journal import JOURNAL, read_events, read_journal
@@ -51,7 +51,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs = []
 
     def begin(**changes: object) -> Job:
-        fields = {"plan": plan(2, 1), "model": MODEL} | changes
+        fields = {"plan": plan(2, 1), "model": MODEL, "heartbeat_timeout_s": LIMIT_S} | changes
         jobs.append(job := Job(tmp_path, make_features(DataSpec(), MODEL), **fields))
         job.driver.start()
         job.until(lambda now: now.running == fields["plan"] and now.train.n_sample_done)
@@ -60,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     yield begin
     for job in jobs:
         job.driver.close()
-        assert not [pid for pid in job.pids if psutil.pid_exists(pid)]
+        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")
 
 
 def mitigate(driver: OwnJob, action: Action, decision: str = "d1") -> None:

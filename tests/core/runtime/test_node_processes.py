@@ -3,15 +3,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 
+import numpy as np
 import psutil
 import pytest
-from node_world import SPEC, World, shard, with_heartbeat
+from node_world import FEATURES, SPEC, Gate, World, shard, with_heartbeat
 from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.runtime.local import train_single
 from dlrover_nb.core.runtime.node import main
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, Sync
 from dlrover_nb.core.structs.messages import (
@@ -20,6 +23,8 @@ from dlrover_nb.core.structs.messages import (
     Hello,
     Left,
     NodeFailed,
+    Pause,
+    Paused,
     Report,
     ShardAsked,
     ShardFinished,
@@ -27,6 +32,7 @@ from dlrover_nb.core.structs.messages import (
 )
 from dlrover_nb.core.structs.resources import Role
 
+SHARDS = [shard(n) for n in (4, 0, 2)]
 MODULE = "dlrover_nb.core.runtime.node"
 
 
@@ -88,7 +94,7 @@ def test_a_mistake_in_the_data_is_told_once_and_not_to_be_tried_again(tmp_path):
 
 
 def test_orphans_end_by_themselves():
-    with World(spec=with_heartbeat(1.0)) as world, Processes(world) as processes:
+    with World(spec=with_heartbeat(5.0)) as world, Processes(world) as processes:
         ps = processes.start("ps0", Role.PS)
         world.receive(Hello)
         world.router.close(linger=0)
@@ -136,11 +142,37 @@ def test_a_ps_that_gets_sigterm_serves_on_says_so_and_ends_by_an_order():
         assert world.receive(ShardFinished, "w0")[0].lease == shard(0).lease
         world.replace_master()
         world.receive(Hello, "ps0")
+        world.receive(Hello, "w0")
         while not world.receive(Report)[0].is_leaving:  # it tells each of its masters
             pass
         for name, process in {"ps0": ps, "w0": worker}.items():
             world.send(name, Stop())
             assert process.wait(LIMIT_S) == 0
+
+
+def test_a_batch_under_way_to_a_ps_that_stands_still_during_a_pause_is_trained_once():
+    single, gate = train_single(SPEC, FEATURES, shards=SHARDS), Gate(at=13)
+    with World() as world, Processes(world) as processes:
+        ps = processes.start("ps0", Role.PS)
+        train = world.load(["ps0"], (world.receive(Hello, "ps0")[0].endpoint,))
+        world.start("w0", Role.WORKER, gate)
+        world.send("w0", train)
+        world.receive(ShardAsked)
+        world.send("w0", Granted(SHARDS[0]))
+        world.receive(ShardFinished)
+        world.send("w0", Granted(SHARDS[1]))
+        gate.reached()
+        ps.send_signal(signal.SIGSTOP)
+        gate.open()
+        world.send("w0", Pause(world.epoch))
+        time.sleep(4.0)  # longer than a worker waited once
+        ps.send_signal(signal.SIGCONT)
+        paused = world.receive(Paused)[0]
+        assert paused.n_row_done == (len(gate.losses) - 10) * 64
+        world.send("w0", world.load(["ps0"], train.endpoints, world.save(["ps0"])))
+        assert world.receive(ShardFinished)[0].lease == SHARDS[1].lease
+        world.train("w0", SHARDS[2:])
+    np.testing.assert_allclose(gate.losses, single.losses, rtol=1e-6)
 
 
 def test_a_second_sigterm_ends_a_ps_without_a_word_of_its_master():

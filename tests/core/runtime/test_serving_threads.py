@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_world import needs_c
 from slab_world import World
+from waiting import LIMIT_S
 
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
 from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Request
@@ -27,7 +28,7 @@ from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
 
 pytestmark = needs_c
 
-N_ID, N_DENSE, N_WORKER, LIMIT_S = 4000, 3001, 4, 60
+N_ID, N_DENSE, N_WORKER = 4000, 3001, 4
 MODEL = ModelSpec(embedding_dim=8, hidden=(2,), seed=5)
 MODELS = [
     replace(MODEL, optimizer=optimizer, embedding=embedding)

@@ -36,6 +36,10 @@ def teams(cluster, tmp_path):
         team.close()
 
 
+def ids(sent, *, ended):
+    return [alert.id for alert in sent if (alert.ended_at_s is not None) is ended]
+
+
 def test_of_two_servers_one_sends_an_alert_and_its_end(cluster, teams):
     job = submitted(cluster, "ads-ctr")
     sent = []
@@ -48,11 +52,11 @@ def test_of_two_servers_one_sends_an_alert_and_its_end(cluster, teams):
         until(lambda: any(alert.ended_at_s for alert in sent), "its end")
         job.stop()
         until(lambda: not teams[0].alerts.open(), "the end of all")
+        until(lambda: len(ids(sent, ended=True)) == len(ids(sent, ended=False)), "the end of each")
     finally:
         for loop in loops:
             loop.close()
-    begun = [alert.id for alert in sent if alert.ended_at_s is None]
-    ended = [alert.id for alert in sent if alert.ended_at_s is not None]
+    begun, ended = ids(sent, ended=False), ids(sent, ended=True)
     assert sorted(begun) == sorted(set(begun))
     assert sorted(ended) == sorted(begun)
 

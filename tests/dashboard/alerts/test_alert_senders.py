@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from receivers import Receiver
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
@@ -36,7 +36,7 @@ def webhook(receiver, **fields):
         SECRET,
         "https://jobs.example/",
         lambda: 1234.0,
-        **fields,
+        **{"timeout_s": LIMIT_S} | fields,
     )
 
 

@@ -16,6 +16,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.structs.people import AccessRole, Grant
 from dlrover_nb.dashboard.settings import ServeSettings
+from dlrover_nb.dashboard.sign_in import oidc
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
 
 VERSION = "9.5.1"
@@ -62,9 +63,10 @@ def provided(module, port, dashboard):
 
 
 @pytest.fixture
-def guarded(team, tmp_path):
+def guarded(team, tmp_path, monkeypatch):
     """Give a dashboard whose people come from a provider, and the port where that has to be."""
     port = free_port()
+    monkeypatch.setattr(oidc, "TIMEOUT_S", LIMIT_S)
     (tmp_path / "secret").write_text("a secret of the tests\n")
     (tmp_path / "oidc.yaml").write_text(
         f"issuer: http://127.0.0.1:{port}\nclient_id: dlrover\nclient_secret_file: {tmp_path / 'secret'}\n"

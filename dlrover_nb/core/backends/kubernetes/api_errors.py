@@ -26,7 +26,7 @@ _DENIED = re.compile(r'User "(?P<user>(?:[^"\\]|\\.)*)" cannot ')
 _IMPERSONATED = re.compile(
     r'^(?P<kind>user|group)s "(?P<name>(?:[^"\\]|\\.)*)" is forbidden: .* cannot impersonate '
 )
-_OVER_QUOTA = re.compile(r"exceeded quota: (?P<quota>[^,]+)")
+_OVER_QUOTA = re.compile(r"(?:exceeded|status unknown for) quota: (?P<quota>[^,]+)")  # of a new one
 _NOT_REACHED = re.compile("error trying to reach service", re.IGNORECASE)
 _NO_ADDRESS = "address not allowed"  # said of a pod that runs while its status does not hold its address yet
 

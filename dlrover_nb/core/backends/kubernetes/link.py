@@ -45,7 +45,7 @@ from dlrover_nb.core.client.calls import (
 from dlrover_nb.core.client.link import CallHandler, CallLink, expect, unpack_answer
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.finished_job import FinishedJob
-from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.errors import AwayError, BackendError, NotFoundError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import (
@@ -210,7 +210,7 @@ class KubernetesLink(CallLink):
                     told, end_s = answer.why, self._monotonic() + self._back_limit_s
                     tell(f"the master of job {self._name}, which {told}")
                 if self._monotonic() >= end_s:
-                    raise BackendError(
+                    raise AwayError(
                         f"the master of job {self._name} was lost and is restarting ({answer.why}); try again"
                     )
             self._sleep(BACK_EVERY_S)

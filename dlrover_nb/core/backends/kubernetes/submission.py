@@ -75,7 +75,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind for kind in (JOB, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
 }
 GIVEN_UP_S = 120.0  # after which the client of a Job that is still paused counts as dead
-TOKEN_TRIES, TOKEN_EVERY_S = 50, 0.1  # for a controller to create the token of a new service account
+TOKEN_LIMIT_S, TOKEN_EVERY_S = 30.0, 0.1  # for a controller to create the token of a new service account
 GONE_LIMIT_S = 30.0
 GONE_EVERY_S = 0.1
 
@@ -285,11 +285,12 @@ def _try_pods(api: Api, job: PodJob, owner: Doc) -> None:
 
 def _try_pod(api: Api, pod: Doc) -> None:
     """Dry-run one pod; until 1.24 a service account that was just created lacks its token."""
-    for left in reversed(range(TOKEN_TRIES)):
+    end_s = time.monotonic() + TOKEN_LIMIT_S
+    while True:
         try:
             api.create(POD, pod, dry_run=True)
         except Unreachable as error:
-            if not left or not error.status:  # it did not answer at all
+            if time.monotonic() > end_s or not error.status:  # it did not answer at all
                 raise
             time.sleep(TOKEN_EVERY_S)
         else:

@@ -217,7 +217,9 @@ class LocalCluster(OfThisAccount):
 
     def shutdown(self, *, force: bool = False) -> str:
         """End all masters, those of ended jobs too; refused while jobs run, unless forced."""
-        running = [s.name for s in self.live_jobs() if not s.phase.is_final]
+        over = {summary.name for summary in self.live_jobs() if summary.phase.is_final}
+        runs = _newest_runs().items()  # whose master may be too busy to answer at once
+        running = [n for n, folder in runs if n not in over and _is_alive(folder) and not has_ended(folder)]
         if running and not force:
             raise InvalidValueError(
                 f"{len(running)} job(s) still run here ({', '.join(running)}); "

@@ -41,7 +41,7 @@ def run(command: list[str], *, while_stdin: bool) -> int | None:
         ready, _, _ = select.select(watched, [], [], None if left_s == float("inf") else left_s)
         is_over = 0 in ready and not os.read(0, 1)
         if is_over or time.monotonic() >= ends_at_s:
-            return None
+            return _code(program)  # it may have ended while this process had no turn
         if woken in ready and _ENDS.intersection(os.read(woken, 64)) and ends_at_s == float("inf"):
             ends_at_s = time.monotonic() + GRACE_S
             os.kill(program, signal.SIGTERM)

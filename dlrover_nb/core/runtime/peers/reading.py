@@ -126,6 +126,7 @@ class _Reading:
     def run(self, between: Callable[[], None]) -> str:
         n_byte = self._part.n_byte
         arrived_s = asked_s = time.monotonic()
+        is_late = False
         asks_at_s = arrived_s + SESSION_WITHIN_S if self._link.is_between_hosts else arrived_s
         while self._n_done < n_byte:
             if self._n_asked or self._link.is_sealed or time.monotonic() >= asks_at_s:
@@ -135,9 +136,11 @@ class _Reading:
             between()
             now_s = time.monotonic()
             if self._n_done > before:
-                arrived_s = asked_s = now_s
-            elif now_s > arrived_s + GIVE_UP_AFTER_S:
+                arrived_s, asked_s, is_late = now_s, now_s, False
+            elif is_late:
                 raise CheckpointError(f"{self._endpoint} sent nothing for {GIVE_UP_AFTER_S:g} s")
+            elif now_s > arrived_s + GIVE_UP_AFTER_S:
+                is_late = True  # this process may have had no turn for so long: what is there is read first
             elif now_s > asked_s + REPEAT_AFTER_S:
                 self._link.unseal()
                 self._n_asked, asked_s = self._n_done, now_s

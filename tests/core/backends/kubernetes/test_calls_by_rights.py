@@ -125,7 +125,7 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_too(people, served
     for cluster in clusters.values():
         job = cluster.job(NAME)
         assert job.snapshot().phase is JobPhase.TRAINING
-        assert cluster.live_jobs()[0].name == NAME
+        assert until(cluster.live_jobs)[0].name == NAME
         assert job.weigh(*[served.state.target] * 50)
         assert job.logs(n_line=5) == served.logs(None, 5)
 

@@ -253,7 +253,7 @@ def ready(core: Any, namespace: str, role: str, node: str) -> None:
         namespace,
         {
             "metadata": {"name": node, "labels": labels("clicks", RUN, role, node)},
-            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "none"},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody"},
         },
     )
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

@@ -193,7 +193,10 @@ def test_a_plan_is_a_scaleplan_that_is_followed_until_the_pods_are_there(
         reports.put(told)
     until(lambda: any(node.last for node in driver.snapshot().nodes if node.id == "worker-3"))
     until(
-        lambda: api.get(POD, "ctr-daily-edljob-ps-4")["metadata"]["annotations"]["dlrover-nb/master"] == URL
+        lambda: (
+            api.get(POD, "ctr-daily-edljob-ps-4")["metadata"].get("annotations", {}).get("dlrover-nb/master")
+            == URL
+        )
     )
 
     _scale(driver, MORE)

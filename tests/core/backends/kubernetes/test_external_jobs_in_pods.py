@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 ENDED = {"succeeded", "failed", "stopped"}
 
-# Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does.
+# Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does; trains until the test has seen enough.
 TF_PROGRAM = """
 import json, os, time
 from dlrover_nb.report import step
@@ -30,10 +30,11 @@ own = config["cluster"][task["type"]][task["index"]]
 assert own.rpartition(":")[0] == os.environ["POD_IP"], own
 print(json.dumps(config), flush=True)
 if task["type"] == "ps":
-    time.sleep(600)
-n_worker = len(config["cluster"].get("worker", ())) + 1
-for n in range(2000 if n_worker < 3 else 150):
-    step(samples=16, loss=1 / (n + 1))
+    time.sleep(1e6)
+n = 0
+while not os.path.exists("/dlrover-nb/state/seen"):
+    n += 1
+    step(samples=16, loss=1 / n)
     time.sleep(0.05)
 """
 
@@ -52,16 +53,21 @@ for n in range(100000 if size < 3 else 100):
 dist.destroy_process_group()
 """
 
-# Gets its rows from the master, and writes down each batch that it has trained, beside the run folder.
+# Gets its rows from the master, and writes down each batch that it has trained, beside the run folder; is slow until
+# the test has disturbed it.
 SERVED_PROGRAM = """
 import json, os, pathlib, sys, time
 if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "ps":
-    time.sleep(600)
+    time.sleep(1e6)
 from dlrover_nb import client
-out = open(f"/dlrover-nb/state/{os.environ['DLROVER_NB_NODE']}-{time.time_ns()}.rows", "a")
+out, n = open(f"/dlrover-nb/state/{os.environ['DLROVER_NB_NODE']}-{time.time_ns()}.rows", "a"), 0
+def waits():
+    later = [name for begins, name in ((60, "restarted"), (140, "lost")) if n >= begins]
+    return any(not os.path.exists(f"/dlrover-nb/state/{name}") for name in later)
 for shard in client.shards(600):
     for rows in shard.batches(10):
-        time.sleep(0.1)
+        time.sleep(10 if waits() else 0.1)
+        n += 10
         out.write("".join(f"{row}\\n" for row in rows))
         out.flush()
 """
@@ -113,6 +119,9 @@ class Pods:
     def words(self, node=None):
         return [line.text for line in self.handle.logs(node, n_line=1000)]
 
+    def configs(self, node=None):
+        return [json.loads(text) for text in self.words(node) if text.startswith("{")]
+
     def n_begun(self):
         """Return how often the program of each node began, from its pod: a master that dies may read lines twice."""
         pods = self.core.list_namespaced_pod(self.namespace, label_selector=NODE_LABEL).items
@@ -149,29 +158,39 @@ def written(plan):
     }
 
 
+def beside_the_pods(folder):
+    """Return the volumes of pods that see a folder of the test, too."""
+    folder.chmod(0o777)
+    for parent in list(folder.parents)[:3]:
+        parent.chmod(0o755)
+    return [*host_files()["volumes"], {"mount": "/dlrover-nb/state", "host_path": str(folder)}]
+
+
 def is_training(wanted):
     return lambda now: (
         now.running == wanted and sum(n.last is not None for n in now.nodes) == wanted.worker.count
     )
 
 
-def test_tensorflow_programs_find_each_other_report_and_are_scaled(submit):
+def test_tensorflow_programs_find_each_other_report_and_are_scaled(submit, tmp_path):
     role = {"command": [sys.executable, "-c", TF_PROGRAM]}
     job = submit(
-        {"framework": "tensorflow", "n_sample": 100_000, "worker": role, "ps": role}, written(plan(2))
+        {"framework": "tensorflow", "n_sample": 10_000_000, "worker": role, "ps": role},
+        written(plan(2)),
+        volumes=beside_the_pods(tmp_path),
     )
     now = job.until(is_training(plan(2)))
     assert now.phase is JobPhase.TRAINING
     assert now.train.n_sample_done > 0
     assert all(n.last.memory_mib > 1 for n in now.nodes if n.last)
-    configs = [json.loads(text) for text in job.words() if text.startswith("{")]
+    configs = until(lambda: len(told := job.configs()) == 3 and told, what=job.words)
     assert sorted(config["task"]["type"] for config in configs) == ["chief", "ps", "worker"]
     assert len({str(config["cluster"]) for config in configs}) == 1
 
     job.handle.scale(plan(3), why="more")
     job.until(is_training(plan(3)))
-    last = [json.loads(text) for text in job.words("worker-0") if text.startswith("{")][-1]
-    assert len(last["cluster"]["worker"]) == 2
+    until(lambda: len(job.configs("worker-0")[-1]["cluster"]["worker"]) == 2, what=job.words)
+    (tmp_path / "seen").touch()
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert [outcome.plan.worker.count for outcome in end.markers] == [2, 3]
@@ -211,14 +230,9 @@ def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):
 
 
 def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:3]:
-        parent.chmod(0o755)
-    files = host_files()
-    state = {"mount": "/dlrover-nb/state", "host_path": str(tmp_path)}
     role = {"command": [sys.executable, "-c", TF_PROGRAM]}
-    foreign = {"framework": "tensorflow", "n_sample": 100_000, "worker": role, "ps": role}
-    job = submit(foreign, written(plan(1)), volumes=[*files["volumes"], state])
+    foreign = {"framework": "tensorflow", "n_sample": 10_000_000, "worker": role, "ps": role}
+    job = submit(foreign, written(plan(1)), volumes=beside_the_pods(tmp_path))
     before = job.until(is_training(plan(1)))
     job.delete("dlrover-nb/role=master")
     now = job.until(lambda now: any("the master restarted" in line for line in now.story))
@@ -233,18 +247,16 @@ def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
 
 
 def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tmp_path):
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:3]:
-        parent.chmod(0o755)
-    state = {"mount": "/dlrover-nb/state", "host_path": str(tmp_path)}
     role = {"command": [sys.executable, "-c", SERVED_PROGRAM]}
     foreign = {"framework": "tensorflow", "n_sample": 600, "worker": role, "ps": role}
-    job = submit(foreign, written(plan(2)), shard_batches=1, volumes=[*host_files()["volumes"], state])
+    job = submit(foreign, written(plan(2)), shard_batches=1, volumes=beside_the_pods(tmp_path))
     job.until(lambda now: now.train.n_sample_done > 40)
     job.delete("dlrover-nb/role=master")
     job.until(lambda now: any("the master restarted" in line for line in now.story))
+    (tmp_path / "restarted").touch()
     job.until(lambda now: now.train.n_sample_done > 200)
     job.delete("dlrover-nb/node=worker-1")
+    (tmp_path / "lost").touch()
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.train.n_sample_done == end.train.n_sample_total == 600

@@ -199,7 +199,8 @@ def pods(api):
 def test_a_real_scheduler_follows_a_wish_and_ignores_one_for_a_machine_that_is_full(
     api, machines, monkeypatch
 ):
-    monkeypatch.setattr(capacity_informer, "LOOK_EVERY_S", 3600.0)  # what is read first stays
+    for every in ("SOON_S", "LOOK_EVERY_S"):  # what is read first stays
+        monkeypatch.setattr(capacity_informer, every, 3600.0)
     busy, light = machines
     backend = KubernetesBackend(JOB, Site(api, None, "10.1.2.3:7070"))
     try:

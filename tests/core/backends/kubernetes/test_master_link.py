@@ -342,7 +342,7 @@ def test_who_looks_at_a_job_is_told_soon_that_its_master_is_gone_and_who_asks_wa
     way.pods = []
     for ask, waited_s in ((looks.snapshot, 5), (looks.series, 5), (job.snapshot, 60), (job.explain, 60)):
         naps.clear()
-        with pytest.raises(BackendError, match="was lost and is restarting"):
+        with pytest.raises(AwayError, match="was lost and is restarting"):
             ask()
         assert sum(naps) == waited_s
     naps.clear()

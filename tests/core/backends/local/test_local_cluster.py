@@ -15,7 +15,7 @@ import psutil
 import pytest
 from cluster_conformance import PLAN, ClusterConformance
 from link_conformance import LinkConformance
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local import link
 from dlrover_nb.core.backends.local.backend import LocalBackend
@@ -30,7 +30,7 @@ from dlrover_nb.core.rundir.journal import SEGMENT_BYTES, segments
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.waits import listening
 
-SPEC = JobSpec("quick", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000)
+SPEC = JobSpec("quick", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, heartbeat_timeout_s=LIMIT_S)
 ATTACH = """
 from dlrover_nb.core.connect import connect
 print(connect("local").job("quick").snapshot().phase)

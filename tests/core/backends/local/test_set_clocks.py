@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster_conformance import PLAN
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.connect import connect
@@ -71,7 +71,9 @@ def test_nodes_with_another_clock_are_seen_to_train(local, wall, monkeypatch, st
     monkeypatch.setenv("SET_CLOCK_ONLY", "core.runtime.node")
     wall.set(step_s)
     began_s = time.time()
-    handle = local.submit(JobSpec("skewed", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000))
+    handle = local.submit(
+        JobSpec("skewed", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, heartbeat_timeout_s=LIMIT_S)
+    )
     now = until(lambda: (now := handle.snapshot()).samples_per_s > 0 and now, what="throughput")
     assert all(now.started_at_s <= node.last.at_s <= now.at_s for node in now.nodes if node.last)
     lines = until(lambda: handle.logs("worker-0"), what="its log")
@@ -81,7 +83,14 @@ def test_nodes_with_another_clock_are_seen_to_train(local, wall, monkeypatch, st
 
 def test_a_job_goes_on_whatever_its_masters_clock_is_set_to(local, wall) -> None:
     began_s = time.monotonic()
-    spec = JobSpec("steps", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, checkpoint_every_s=1.0)
+    spec = JobSpec(
+        "steps",
+        plan=PLAN,
+        mode=Mode.MANUAL,
+        n_epoch=1000,
+        checkpoint_every_s=1.0,
+        heartbeat_timeout_s=LIMIT_S,
+    )
     handle = local.submit(spec)
     folder = handle.link.folder
 

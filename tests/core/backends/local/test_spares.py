@@ -108,7 +108,7 @@ def test_a_spare_that_died_or_has_other_threads_is_not_used(backend: LocalBacken
     (other,) = children() - before
     backend.start_node(worker(master))
     assert master.hello(LIMIT_S).pid != other
-    assert not psutil.pid_exists(other)
+    until(lambda: is_gone(other), what="its end")
     before = children()
     backend.prepare(WORKERS)
     (spare,) = children() - before

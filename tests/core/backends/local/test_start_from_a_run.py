@@ -51,7 +51,10 @@ def end_of(handle):
 def stopped(local, tmp_path_factory):
     """Yield a job that was stopped within its pass, and the rows that it trained."""
     notes = tmp_path_factory.mktemp("first") / "rows"
-    handle = local.submit(spec("day-1"), model=noting_model(str(notes)), data=Numbered)
+    slow = noting_model(
+        str(notes), gate=str(notes.with_name("gate")), slow_s=0.1
+    )  # or it is over before the stop
+    handle = local.submit(spec("day-1"), model=slow, data=Numbered)
     until(lambda: handle.snapshot().train.n_sample_done > 1000, what="training")
     handle.stop(why="the night is over")
     end = end_of(handle)

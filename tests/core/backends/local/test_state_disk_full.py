@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster_conformance import PLAN
-from waiting import until
+from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local.record import read_end, read_master
 from dlrover_nb.core.connect import connect
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
 
 SIZE_MIB = 64
-SPEC = JobSpec("room", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, checkpoint_every_s=1.0)
+SPEC = JobSpec(
+    "room", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, checkpoint_every_s=1.0, heartbeat_timeout_s=LIMIT_S
+)
 SLOW_END = """
 import sys, time
 from pathlib import Path

@@ -41,7 +41,7 @@ PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))
 TRUTH = TermsTruth(grad_s=2e-5, update_s=1e-4, lookup_s=2e-6, constant_s=1e-3)
 
 
-def job(name: str = "ads", *, n_sample: int = 200_000_000, mode: Mode = Mode.SUGGEST) -> SimulatedJob:
+def job(name: str = "ads", *, n_sample: int = 10**13, mode: Mode = Mode.SUGGEST) -> SimulatedJob:
     bounds = PlanBounds(max_workers=8, max_ps=4, worker_cpus=(1.0, 2.0), ps_cpus=(1.0, 2.0))
     spec = JobSpec(name, owner="ada", plan=PLAN, bounds=bounds, mode=mode)
     return SimulatedJob(spec, TRUTH, n_sample, ps_memory=MemoryGrowth(300.0))
