@@ -190,16 +190,21 @@ def _bring_up(cluster, mode, variables):
 
 
 @pytest.fixture(autouse=True)
-def kube_patience(request, monkeypatch):
+def kube_patience(request):
     """Let an API server and a master answer late, as they share a busy machine with these tests."""
     if not any(request.node.get_closest_marker(name) for name in ("kube", "pods")):
+        yield
         return
-    for module, limits in PATIENT.items():
-        for limit in limits:
-            monkeypatch.setattr(f"{KUBERNETES}.{module}.{limit}", PATIENT_S)
     from dlrover_nb.core.backends.kubernetes.link import KubernetesLink  # noqa: PLC0415 - most tests need none
 
-    monkeypatch.setitem(KubernetesLink.__init__.__kwdefaults__, "back_limit_s", LIMIT_S)
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # not the test's own, which is undone before its other fixtures
+        for module, limits in PATIENT.items():
+            for limit in limits:
+                patch.setattr(f"{KUBERNETES}.{module}.{limit}", PATIENT_S)
+        patch.setitem(KubernetesLink.__init__.__kwdefaults__, "back_limit_s", LIMIT_S)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@ import pytest
 import ray
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.ray import master, reach, summaries
+from dlrover_nb.core.backends.ray import master, ray_jobs, reach, summaries
 from dlrover_nb.core.backends.ray.names import master_of
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
@@ -18,6 +18,7 @@ def patience(monkeypatch):
     monkeypatch.setattr(master, "BACK_LIMIT_S", LIMIT_S)
     monkeypatch.setattr(reach, "ANSWER_LIMIT_S", LIMIT_S)
     monkeypatch.setattr(summaries, "LIMIT_S", 60.0)
+    monkeypatch.setattr(ray_jobs, "LIMIT_S", LIMIT_S)
 
 
 def started():

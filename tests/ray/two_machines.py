@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import sys
 
+from ray._private import services
 from ray.cluster_utils import Cluster
-from waiting import until
+from waiting import LIMIT_S, until
 
+from dlrover_nb.core.backends.ray.patient_start import raylet_lives, until_registered
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole
 from dlrover_nb.core.structs.job import JobSpec, Mode
@@ -28,6 +30,7 @@ def places(handle) -> dict[str, str]:
 
 
 def main() -> None:
+    services.get_node = until_registered(services.get_node, raylet_lives)
     machines = Cluster(initialize_head=True, head_node_args=HERE)
     machines.add_node(**HERE)
     cluster = connect("ray", address=machines.address)
@@ -48,7 +51,7 @@ def main() -> None:
         sys.stdout.write(json.dumps({"places": found, "waits": waits}) + "\n")
     finally:
         handle.stop()
-        handle.wait(60)
+        handle.wait(LIMIT_S)
         cluster.shutdown()
         machines.shutdown()
 
