@@ -218,19 +218,31 @@ class LocalCluster(OfThisAccount):
     def shutdown(self, *, force: bool = False) -> str:
         """End all masters, those of ended jobs too; refused while jobs run, unless forced."""
         over = {summary.name for summary in self.live_jobs() if summary.phase.is_final}
-        runs = _newest_runs().items()  # whose master may be too busy to answer at once
-        running = [n for n, folder in runs if n not in over and _is_alive(folder) and not has_ended(folder)]
+        running = {  # also those whose master is too busy to answer at once
+            name: folder
+            for name, folder in _newest_runs().items()
+            if name not in over and _is_alive(folder) and not has_ended(folder)
+        }
         if running and not force:
             raise InvalidValueError(
                 f"{len(running)} job(s) still run here ({', '.join(running)}); "
                 "stop them first, or shutdown --force to end them"
             )
-        for name in running:
-            self.job(name).stop(why="the cluster was shut down")
+        for name, folder in running.items():
+            self._stop_by_force(name, folder)
         for folder in _newest_runs().values():
             _end_master(folder)
         sweep(jobs_folder())
         return "no job runs on this machine any more" + f": {', '.join(running)} ended" * bool(running)
+
+    def _stop_by_force(self, name: str, folder: Path) -> None:
+        """Stop a job; where its master does not answer, end that and the nodes."""
+        try:
+            self._handle(name, folder).stop(why="the cluster was shut down")
+        except BackendError as error:
+            logger.warning("job %s is ended without an answer of its master: %s", name, error)
+            _end_master(folder)
+            _end_nodes(folder)
 
     def _handle(self, name: str, folder: Path) -> JobHandle:
         return JobHandle(name, LocalLink(name, folder))

@@ -15,12 +15,13 @@ import psutil
 import pytest
 from cluster_conformance import PLAN, ClusterConformance
 from link_conformance import LinkConformance
-from waiting import LIMIT_S, until
+from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.backends.local import link
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.backends.local.link import LocalLink
 from dlrover_nb.core.backends.local.record import MASTER, PROGRESS, SUBMISSION, read_end, read_master
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
@@ -32,6 +33,7 @@ from dlrover_nb.core.waits import listening
 
 SPEC = JobSpec("quick", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, heartbeat_timeout_s=LIMIT_S)
 ATTACH = """
+from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.connect import connect
 print(connect("local").job("quick").snapshot().phase)
 """
@@ -196,3 +198,23 @@ def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local
     assert "1 run folder" in local.delete("broken", force=True)
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids.values()), what="the end of its nodes")
     assert not folder.exists()
+
+
+def test_a_job_whose_master_does_not_answer_counts_as_running_and_is_ended_by_force(local, monkeypatch):
+    handle = local.submit(replace(SPEC, name="busy"))
+    nodes = until(lambda: (pids := node_pids(handle).values()) and all(pids) and pids, what="its nodes")
+    master = psutil.Process(read_master(handle.link.folder).pid)
+    master.suspend()
+    try:
+        with pytest.raises(InvalidValueError, match=r"still run here .*busy"):
+            local.shutdown()
+    finally:
+        master.resume()
+
+    def silent(*_, **__):
+        raise BackendError("no answer")
+
+    monkeypatch.setattr(JobHandle, "stop", silent)
+    local.shutdown(force=True)
+    assert is_gone(master.pid)
+    until(lambda: all(map(is_gone, nodes)), what="the end of its nodes")
