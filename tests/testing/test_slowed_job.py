@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from real_job import Job, plan, succeeded
-from waiting import is_gone, until
+from real_job import Job, n_process, plan, succeeded
+from waiting import until
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.job import DataSpec, ModelSpec, Sync
@@ -35,15 +35,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     def begin(**changes: object) -> Job:
         jobs.append(job := Job(tmp_path, make_features(DataSpec(), ModelSpec()), plan=plan(2, 1), **changes))
         job.driver.start()
-        job.until(
-            lambda now: now.train.n_sample_done and sum(view.pid is not None for view in now.nodes) == 3
-        )
+        job.until(lambda now: now.train.n_sample_done and n_process(now) == 3)
         return job
 
     yield begin
     for job in jobs:
-        job.driver.close()
-        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")
+        job.close()
 
 
 def next_reports(job: Job, node: str) -> list[NodeSample]:

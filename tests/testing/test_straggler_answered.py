@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from real_job import Job, plan, succeeded
-from waiting import is_gone, until
+from real_job import Job, n_process, plan, succeeded
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
@@ -28,10 +27,6 @@ DELAY_S = 1.0
 FOREVER = 100_000
 
 
-def n_process(now: JobSnapshot) -> int:
-    return sum(view.pid is not None for view in now.nodes)
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs = []
@@ -46,8 +41,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
     yield begin
     for job in jobs:
-        job.driver.close()
-        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")
+        job.close()
 
 
 def decide(job: Job, verdict: Verdict, **about: object) -> Decision:

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from real_job import Job
-from waiting import is_gone, until
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.job import DataSpec, ModelSpec
@@ -33,5 +32,4 @@ def start(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[..., Job]]
 
     yield begin
     for job in jobs:
-        job.driver.close()
-        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")
+        job.close()

@@ -8,7 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from waiting import LIMIT_S
+from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
@@ -67,6 +67,11 @@ class Job:
         )
         self.pids: set[int] = set()
 
+    def close(self) -> None:
+        """End it, and see that no node is left."""
+        self.driver.close()
+        until(lambda: all(map(is_gone, self.pids)), what="the end of all nodes")
+
     @property
     def now(self) -> JobSnapshot:
         return self.driver.snapshot()
@@ -96,6 +101,11 @@ class Job:
         assert node.pid is not None
         os.kill(node.pid, signal.SIGKILL)
         return node.id
+
+
+def n_process(now: JobSnapshot) -> int:
+    """Return how many nodes have a process: one that is listed may still wait for it."""
+    return sum(view.pid is not None for view in now.nodes)
 
 
 def succeeded(job: Job) -> JobSnapshot:

@@ -28,6 +28,7 @@ while not pathlib.Path(sys.argv[1]).exists():
     step(samples=16, loss=0.5)
     time.sleep(0.05)
 """
+# Writes so many steps, those beyond the thirtieth once a file is there, if one is named.
 LOG_PROGRAM = """
 import os, sys, time
 for n in range(int(sys.argv[1])):

@@ -14,7 +14,7 @@ import pytest
 from real_job import Job, plan, succeeded
 from test_driver_resume import Comeback
 from test_resized_in_place import BEFORE, V1, Resizing, limit, pids
-from waiting import LIMIT_S, is_gone, until
+from waiting import LIMIT_S
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.rundir.journal import JOURNAL, read_events, read_journal
@@ -59,8 +59,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
     yield begin
     for job in jobs:
-        job.driver.close()
-        until(lambda pids=job.pids: all(map(is_gone, pids)), what="the end of all nodes")
+        job.close()
 
 
 def mitigate(driver: OwnJob, action: Action, decision: str = "d1") -> None:

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 ENDED = {"succeeded", "failed", "stopped"}
 
-# Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does; trains until the test has seen enough.
+# Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does; trains until the test has seen enough; a PS stays until it
+# is ended.
 TF_PROGRAM = """
 import json, os, time
 from dlrover_nb.report import step
