@@ -8,18 +8,24 @@ import pytest
 from hypothesis import settings
 from waiting import LIMIT_S
 
-# The parts of the suite, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
-pytest_plugins = ["long_tests", "parts", "chromium", "kube", "postgresql"]
+# How the suite runs, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
+pytest_plugins = [
+    "suite.missing", "suite.costs", "suite.parts", "suite.progress", "suite.reruns", "suite.passed",
+    "chromium", "kube", "postgresql",
+]  # fmt: skip
 
 # Read when Ray is imported, by whichever test comes first.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.pop("DLROVER_NB_HISTORY", None)  # no test writes to a team's history
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # images set it; here hundreds of processes import the same modules
 
-# No law depends on the time that an example takes, as the machine may be busy; all else is as Hypothesis has it here.
-settings.register_profile("at any speed", settings.default, deadline=None)
-settings.load_profile("at any speed")
-
-
+# No law depends on the time that an example takes, as the machine may be busy. The first tier tries the same examples
+# each time (`--hypothesis-profile same`), so that a run says something about the change alone; all else tries new ones.
+settings.register_profile("new", settings.default, deadline=None)
+settings.register_profile("same", settings.default, deadline=None, derandomize=True, max_examples=25)
+settings.load_profile("new")
 PATIENT = (  # how long somebody at a keyboard waits, where a busy machine takes longer
     ("dlrover_nb.core.client.handle", "STOP_TIMEOUT_S"),
     ("dlrover_nb.core.driver.command_queue", "ANSWER_LIMIT_S"),

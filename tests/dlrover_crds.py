@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import yaml
-from exports import CRDS
+from suite.missing import shared
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.api import Api, NotThere
@@ -15,7 +15,7 @@ SCALE_PLANS = "scaleplans.v0.4.0.yaml"
 
 def installed(api: Api, *files: str):
     """Install the definitions of files of the real ones; generator of the files, which removes them."""
-    texts = [(CRDS / "dlrover" / file).read_text("utf-8") for file in files]
+    texts = [shared("crds", "dlrover", file).read_text("utf-8") for file in files]
     documents = [d for text in texts for d in yaml.load_all(text, yaml.CSafeLoader)]
     wanted = [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
     names = [document["metadata"]["name"] for document in wanted]

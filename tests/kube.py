@@ -24,6 +24,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
+from suite.missing import SHARED, missing
 from urllib3.exceptions import HTTPError
 from waiting import LIMIT_S, until
 
@@ -32,7 +33,6 @@ from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING
 from dlrover_nb.core.manifests.rights import USER, binding, role
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED = Path(os.environ.get("DLROVER_NB_SHARED", ROOT.parent / "shared"))
 KUBE = SHARED / "kube"
 INSTALLED = Path(
     os.environ.get("TESTKUBE_HOME")
@@ -145,27 +145,22 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def _why_not(mode: str) -> str:
-    """Return why no test cluster can be started here; empty: it can."""
+def _demand(mode: str) -> None:
+    """Skip the test where no test cluster can be started."""
     if not (KUBE / "up.sh").exists():
-        return f"no test cluster in {KUBE}"
+        missing("kube", "no test cluster lies beside this checkout")
     if not (INSTALLED / "kube-apiserver").exists():
-        return f"the test cluster is not installed; run {KUBE / 'install.sh'}"
+        missing("kube", "the test cluster is not installed: make kube")
     if mode == "node" and os.geteuid() != 0:
-        return "nodes of the test cluster need root"
+        missing("pods", "nodes of the test cluster need root")
     if mode == "node" and not Path("/sys/fs/cgroup/memory").is_dir():
-        return "nodes of the test cluster need cgroup v1"
-    return ""
+        missing("pods", "nodes of the test cluster need cgroup v1")
 
 
 @contextmanager
 def started(mode: str, **variables: str):
     """Start a test cluster in a run directory of its own and end it; skip the test where none can be."""
-    why = _why_not(mode)
-    if why and os.environ.get("CI") == "true":
-        pytest.fail(f"in CI the Kubernetes tests run: {why}")
-    if why:
-        pytest.skip(why)
+    _demand(mode)
     cluster = TestCluster(Path(tempfile.mkdtemp(prefix="tk-")))
     try:
         _bring_up(cluster, mode, variables)

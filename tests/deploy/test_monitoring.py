@@ -1,7 +1,6 @@
 """The dashboard for Grafana and the alerts: they ask only for what a server really tells, in correct PromQL."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from dashboards import closed, running, team_of
+from suite.missing import missing
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
@@ -35,13 +35,10 @@ def told(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def promtool():
-    """Return the program that checks rules; it may be missing on a developer's machine, never in CI."""
+    """Return the program that checks rules; Debian's package is unpacked, not installed."""
     own = ROOT / "build" / "prometheus" / "usr" / "bin" / "promtool"
     found = shutil.which("promtool") or (str(own) if own.exists() else None)
-    if found is None and not os.environ.get("CI"):
-        pytest.skip("needs promtool: run `make promtool`")
-    assert found, "no promtool: run `make promtool`"
-    return found
+    return found or missing("promtool")
 
 
 @pytest.mark.parametrize("query", [*QUERIES, *(rule["expr"] for rule in ALERTS)])

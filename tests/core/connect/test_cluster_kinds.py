@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
+from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, kubernetes_address
 from dlrover_nb.core.connect.kinds import kind_of, read_address
 from dlrover_nb.core.errors import InvalidValueError
 
-NAMES = st.text(min_size=1).filter(lambda name: name.isprintable())
+NAMES = st.text(min_size=1).filter(lambda name: name.isprintable() and name != IN_CLUSTER)
 
 
 @settings(deadline=None)  # a busy machine is no failure
@@ -14,6 +14,10 @@ NAMES = st.text(min_size=1).filter(lambda name: name.isprintable())
 def test_any_context_survives_the_way_through_one_word(context, namespace):
     kind, address, options = read_address(kubernetes_address(context, namespace))
     assert (kind, address, options) == ("kubernetes", None, {"context": context, "namespace": namespace})
+
+
+def test_the_cluster_around_a_pod_has_no_context():
+    assert read_address(kubernetes_address(IN_CLUSTER, "ml"))[2] == {"context": None, "namespace": "ml"}
 
 
 def test_the_nearest_kind_is_named():

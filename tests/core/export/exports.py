@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import string
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import strategies as st
+from suite.missing import SHARED, shared
 
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance
 from dlrover_nb.core.models.table import MODELS
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-CRDS = Path(__file__).resolve().parents[4] / "shared" / "crds"
+CRDS = SHARED / "crds"
 
 counts, cores, memories = st.integers(1, 1000), st.floats(0.01, 512), st.integers(64, 4 << 20)
 roles = st.builds(RolePlan, counts, cores, memories)
@@ -378,12 +377,8 @@ def readable(part: Any) -> Any:
 
 
 def real_schemas() -> ModuleType:
-    """Return the validator of the real CRDs; without them the test is skipped, but not in CI."""
-    if not (CRDS / "validate.py").is_file():
-        if os.environ.get("CI"):
-            pytest.fail(f"CI needs the CRDs at {CRDS}")
-        pytest.skip(f"no CRDs at {CRDS}")
-    spec = importlib.util.spec_from_file_location("crd_validate", CRDS / "validate.py")
+    """Return the validator of the real CRDs; without them the test is skipped."""
+    spec = importlib.util.spec_from_file_location("crd_validate", shared("crds", "validate.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

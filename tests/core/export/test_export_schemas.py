@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from exports import (
-    CRDS,
     JOB,
     OPTIONS,
     PLAN,
@@ -28,6 +27,7 @@ from exports import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite.missing import shared
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked
@@ -125,7 +125,7 @@ def test_every_export_is_valid_by_the_schemas_that_ship(
 def test_the_schemas_that_ship_are_those_of_the_real_crds(kind: str) -> None:
     real_schemas()  # skips where they are not at hand
     tool = _tool()
-    assert (tool.SCHEMAS / f"{kind}.schema.json").read_text("utf-8") == tool.made(CRDS, kind)
+    assert (tool.SCHEMAS / f"{kind}.schema.json").read_text("utf-8") == tool.made(shared("crds"), kind)
 
 
 @pytest.mark.kube

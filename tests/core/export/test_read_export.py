@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 from exports import (
-    CRDS,
     JOB,
     OPTIONS,
     PLAN,
@@ -24,6 +23,7 @@ from exports import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite.missing import shared
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
@@ -249,7 +249,7 @@ FOREIGN = {
 @pytest.mark.parametrize("name", FOREIGN)
 def test_dlrovers_own_examples_give_the_plan_that_they_have(name: str) -> None:
     real_schemas()  # skips where they are not at hand
-    found = read_export((CRDS / "dlrover" / f"{name}.yaml").read_text("utf-8"))
+    found = read_export(shared("crds", "dlrover", f"{name}.yaml").read_text("utf-8"))
     head, plan = FOREIGN[name]
     assert ((found.kind, found.name, found.auto_scale), found.plan) == (head, plan)
     assert found.job is None

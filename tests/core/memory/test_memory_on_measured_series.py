@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
+from suite.missing import shared
 
 from dlrover_nb.core.memory import forecast
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 IDS_80K = 200_587  # given with the data: the rows after the 60,000th are not at hand
 
 
 def data(name: str) -> Path:
-    if not (DATA / name).exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"the measured series must be there in CI, not found: {DATA / name}")
-        pytest.skip(f"the measured series are not on this machine: {name}")
-    return DATA / name
+    return shared("data", *name.split("/"))
 
 
 @pytest.fixture(scope="module")

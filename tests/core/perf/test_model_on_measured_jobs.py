@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import csv
-import os
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
+from suite.missing import shared
 
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
 
-DATA = Path(__file__).parents[4] / "shared" / "data" / "dl2_ps_speed" / "ps_worker_speed.csv"
 UNIT = 1000  # thousandths of samples, so that m = global batch / w is an integer
 
 
 def jobs() -> dict[str, tuple[float, list[ProfileSample]]]:
-    if not DATA.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"the measured jobs must be there in CI, not found: {DATA}")
-        pytest.skip("the measured speeds of the DL2 testbed are not on this machine")
     found: dict[str, tuple[float, list[ProfileSample]]] = {}
-    with DATA.open() as file:
+    with shared("data", "dl2_ps_speed", "ps_worker_speed.csv").open() as file:
         for row in csv.DictReader(file):
             if row["failed"] == "1":
                 continue

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite.missing import shared
 
 from dlrover_nb.core.external.shares import even
 from dlrover_nb.core.perf.forms import FAMILIES, RING, Exchange
@@ -17,7 +15,6 @@ from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import RING_TERMS, TERMS, all_columns, slowest_rows
 from dlrover_nb.core.structs.job import JobSpec
 
-GPUS = Path(__file__).parents[4] / "shared" / "data" / "pollux_adaptdl"
 M, BATCH = 1e6, 256.0
 PLANS = np.array([(w, 1, cpu, 0.5) for w in (1, 2, 3, 4, 8, 16) for cpu in (0.5, 1.0)], dtype=float)
 COEFFICIENTS = st.fixed_dictionaries({term: st.floats(0.05, 1.0) for term in RING_TERMS})
@@ -119,13 +116,10 @@ def test_the_kinds_of_jobs_share_no_form():
 
 
 def gpu_jobs() -> dict[str, pd.DataFrame]:
-    if not GPUS.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"the measured jobs must be there in CI, not found: {GPUS}")
-        pytest.skip("the measured speeds of the Pollux testbed are not on this machine")
-    few = pd.read_csv(GPUS / "placements.csv.gz", dtype={"placement": str})
+    gpus = shared("data", "pollux_adaptdl")
+    few = pd.read_csv(gpus / "placements.csv.gz", dtype={"placement": str})
     few = few[few["placement"].map(set) == {"1"}]
-    many = pd.read_csv(GPUS / "scalability.csv")
+    many = pd.read_csv(gpus / "scalability.csv")
     rows = pd.concat((few.assign(n=few["placement"].map(len)), many.assign(n=many["num_replicas"])))
     rows = rows[rows["num_nodes"].isna() | (rows["num_nodes"] == rows["n"])]
     found = {}

@@ -1,14 +1,13 @@
 """The parts of the simulated world, each by itself."""
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sim_world import make_plan
+from suite.missing import shared
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.simulator import (
@@ -27,18 +26,8 @@ from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.workload import BOUNDS, JobSampler, poisson_arrivals, read_arrivals
 from dlrover_nb.core.structs.capacity import NodeShape, fits, plan_needs
 
-SHARED = Path(__file__).parents[4] / "shared" / "data"
-TABLE = SHARED / "dl2_ps_speed" / "ps_worker_speed.csv"
-ARRIVALS = SHARED / "pollux_adaptdl"
-
-
-def beside(path):
-    """Return a path of the shared data; without it the test is skipped, but never in CI."""
-    if not path.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"the shared data must be there in CI, not found: {path}")
-        pytest.skip(f"{path} is not there")
-    return path
+TABLE = ("data", "dl2_ps_speed", "ps_worker_speed.csv")
+ARRIVALS = ("data", "pollux_adaptdl")
 
 
 # time
@@ -158,7 +147,7 @@ def test_a_bad_table_is_refused(p, w, speed) -> None:
 
 
 def test_measured_jobs_are_read_without_their_failed_rows() -> None:
-    jobs = read_tables(beside(TABLE))
+    jobs = read_tables(shared(*TABLE))
     assert "resnet-50" in jobs
     for job in jobs.values():
         speeds = [job.truth.speed(make_plan(w, p), 1) for p, w in job.truth.plans]
@@ -232,9 +221,9 @@ def test_arrivals_have_their_rate_and_the_rhythm_of_the_day() -> None:
 
 
 def test_real_arrivals_are_read_in_order() -> None:
-    beside(ARRIVALS)
-    pollux = read_arrivals(ARRIVALS / "workloads.csv.gz", load=0.5, workload=1)
-    philly = read_arrivals(ARRIVALS / "philly_before_nov.csv.xz")
+    arrivals = shared(*ARRIVALS)
+    pollux = read_arrivals(arrivals / "workloads.csv.gz", load=0.5, workload=1)
+    philly = read_arrivals(arrivals / "philly_before_nov.csv.xz")
     assert pollux[-1] < 8 * 3600 + 1
     assert len(philly) == 52849
     for at_s in (pollux, philly):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import lzma
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+from suite.missing import shared
 
 from dlrover_nb.core.straggler import Monitor, MonitorSettings
 from dlrover_nb.core.structs.resources import Role
@@ -16,8 +14,6 @@ from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.stragglers import Spread
-
-DATA = Path(__file__).parents[4] / "shared" / "data" / "alibaba" / "minibatch_time_jobs.csv.xz"
 
 
 def found(job: str, rule: str) -> set[str]:
@@ -27,12 +23,8 @@ def found(job: str, rule: str) -> set[str]:
 
 def watched(job: str, rule: str = "robust") -> tuple[set[str], list[Spread | None]]:
     """Return all nodes that were ever found, and how far workers differed for good after each record."""
-    if not DATA.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"the measured jobs must be there in CI, not found: {DATA}")
-        pytest.skip("the measured iterations of Alibaba's jobs are not on this machine")
     monitor, nodes, spreads = Monitor(MonitorSettings(20.0, 40.0, rule)), set(), []
-    with lzma.open(DATA, "rt") as file:
+    with lzma.open(shared("data", "alibaba", "minibatch_time_jobs.csv.xz"), "rt") as file:
         rows = [row for row in csv.DictReader(file) if row["job"] == job]
     for row in sorted(rows, key=lambda row: int(row["time"])):
         at_s, iter_s = (int(row["time"]) - 1) / 10 + 1, int(row["batch_time_norm"]) / 1e6

@@ -1,6 +1,5 @@
 """Signing in by a real provider of OpenID Connect: npm's oidc-provider, in a process of its own."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ import httpx
 import pytest
 from chromium import free_port
 from dashboards import running
+from suite.missing import missing
 from waiting import LIMIT_S
 
 from dlrover_nb.core.structs.people import AccessRole, Grant
@@ -27,10 +27,10 @@ GROUPS = {"ads": (Grant(AccessRole.OPERATOR),)}
 
 @pytest.fixture(scope="session")
 def module():
-    """Return the provider's module, installed once below build/; npm may be missing, but not in CI."""
+    """Return the provider's module, installed once below build/; by npm."""
     if not MODULE.exists():
-        if shutil.which("npm") is None and not os.environ.get("CI"):
-            pytest.skip("needs npm, of Node.js")
+        if shutil.which("npm") is None:
+            missing("npm")
         command = [
             "npm",
             "install",

@@ -6,9 +6,10 @@ import contextlib
 
 import pytest
 import yaml
-from exports import CRDS, readable
+from exports import readable
 from hypothesis import given
 from hypothesis import strategies as st
+from suite.missing import shared
 from waiting import until
 
 from dlrover_nb.api.cluster import Cluster
@@ -45,11 +46,10 @@ def test_whatever_an_object_lacks_it_is_a_job(document):
 
 @pytest.fixture
 def api(control_plane, namespace):
-    if not CRDS.is_dir():
-        pytest.skip(f"no CRDs at {CRDS}")
+    crds = shared("crds")
     api = connect_api(kubeconfig=control_plane.kubeconfig, namespace=namespace(control_plane))
     definition = readable(
-        yaml.load((CRDS / "kuberay/ray.io_rayjobs.v1.7.0.yaml").read_text("utf-8"), yaml.CSafeLoader)
+        yaml.load((crds / "kuberay/ray.io_rayjobs.v1.7.0.yaml").read_text("utf-8"), yaml.CSafeLoader)
     )
     with contextlib.suppress(Conflict):
         api.create(CRD, definition)
@@ -68,7 +68,9 @@ def listed(api):
 
 def create(api, name):
     document = next(
-        each for each in yaml.safe_load_all((CRDS / EXAMPLE).read_text("utf-8")) if each["kind"] == "RayJob"
+        each
+        for each in yaml.safe_load_all(shared("crds", EXAMPLE).read_text("utf-8"))
+        if each["kind"] == "RayJob"
     )
     document["metadata"] = {"name": name}
     return api.create(RAY_JOB, document)

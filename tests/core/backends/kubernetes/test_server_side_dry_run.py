@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from exports import CRDS, JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, readable
+from exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, readable
+from suite.missing import shared
 from waiting import LIMIT_S
 
 from dlrover_nb.api.cluster import Cluster
@@ -53,7 +54,7 @@ def installed(control_plane):
     api = connect_api(kubeconfig=control_plane.kubeconfig, namespace="default")
     names = []
     for file in FILES:
-        for document in yaml.load_all((CRDS / file).read_text("utf-8"), yaml.CSafeLoader):
+        for document in yaml.load_all(shared("crds", file).read_text("utf-8"), yaml.CSafeLoader):
             if document and document["kind"] == "CustomResourceDefinition":
                 names.append(document["metadata"]["name"])
                 api.create(CRD, readable(document))

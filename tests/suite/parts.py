@@ -2,11 +2,15 @@
 
 A test belongs to one part, decided by its markers and folder. Tests of a part that shares something real (one Ray
 head, one API server, one cluster with nodes, one PostgreSQL server, one JupyterLab at a time) run in one worker
-process, so that it is started once. All others are dealt to workers file by file. Long tests come last (`long_tests`).
+process, so that it is started once. All others are dealt to workers file by file, the dearest file first by the
+measured costs (`costs.tsv`), so that no worker ends long after the others.
 
 Ray and browsers, whose jobs train while a test waits, share one process too: side by side, each test takes longer, and
 its job trains on meanwhile. Notebooks do not, or that process would end long after the others. Parts that mostly wait
 come first, and unit tests use the processor time that they leave.
+
+The same commit runs the same tests in the same order. Which tests a run takes, their marks say: none of the first tier
+has one, ``more`` is the second tier, ``release`` (of variants: ``release_variants``) runs with `make test-all` alone.
 
 Rejected: `--dist loadgroup` alone (it deals tests without a group one by one, and so starts the fixtures of a module
 in every worker) and a lock around one shared Ray head (a worker that ends first would end it for the others).
@@ -16,12 +20,15 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from long_tests import file_of, mark, turn
+
+from suite import costs
+from suite.costs import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -30,9 +37,12 @@ PARTS = ("pods", "ray", "kube", "notebooks", "browser", "history", "unit")  # in
 MARKED = ("pods", "browser", "ray", "kube")  # the first that a test is marked with is its part
 FOLDERS = {"notebooks": "notebooks", "history": "core/history"}  # parts that are whole folders of tests/
 LANES = {"ray": "jobs", "browser": "jobs"}  # parts that share a worker process with others
-LONG = " long"  # ends the name of the lane of long tests
 PART = "part"  # the property of a test's report
 COSTLY = ("nodes", "control_plane", "cluster")  # session fixtures that take processor time while they are up
+FIRST_TIER = "not more and not release"  # as `make test` selects it
+LATER_FILE = re.compile(
+    r"^pytestmark = .*\bmark\.(?:more|release)\b|^    pytest\.mark\.(?:more|release),$", re.MULTILINE
+)
 
 
 def part_of(item: pytest.Item) -> str:
@@ -45,34 +55,38 @@ def part_of(item: pytest.Item) -> str:
     return next((part for part in MARKED if item.get_closest_marker(part)), "unit")
 
 
-def lane_of(item: pytest.Item) -> str:
-    """Return what shares a worker process: the tests of a part, or of a file; long ones apart, as they come last."""
-    part = part_of(item)
-    lane = file_of(item.nodeid) if part == "unit" else LANES.get(part, part)
-    return f"{lane}{LONG}" if is_long(item) else lane
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which the first tier takes nothing."""
+    if config.option.markexpr != FIRST_TIER or not collection_path.name.startswith("test_"):
+        return None
+    return True if LATER_FILE.search(collection_path.read_text(encoding="utf-8")) else None
 
 
-def is_long(item: pytest.Item) -> bool:
-    """Whether `long_tests.txt` lists it."""
-    return item.get_closest_marker("long") is not None
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave to a release those variants of a test that its mark ``release_variants`` names."""
+    for mark in item.iter_markers("release_variants"):
+        if item.callspec.id in mark.args:
+            item.add_marker(pytest.mark.release)
 
 
-def order(item: pytest.Item) -> tuple[object, ...]:
-    """Order by part, then as collected; long tests after all others, in an order of their own."""
-    if not is_long(item):
-        return (False, PARTS.index(part_of(item)))
-    return (True, turn(lane_of(item)), turn(file_of(item.nodeid)))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order tests, and keep those of a lane together in one worker process."""
-    mark(items, whole_files=not any("::" in each for each in config.args))
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
+    """Keep the tests of a lane together in one worker process, and order those that others leave selected."""
+    for item in items:  # before xdist reads the groups
+        part = part_of(item)
+        item.user_properties.append((PART, part))
+        if part != "unit":
+            item.add_marker(pytest.mark.xdist_group(LANES.get(part, part)))
+    result = yield
+    seconds: Counter[str] = Counter()
+    for nodeid, cost in costs.spread([item.nodeid for item in items], costs.read()).items():
+        seconds[file_of(nodeid)] += cost
+    order: dict[pytest.Item, tuple[int, float, str]] = {}
     for item in items:
-        item.user_properties.append((PART, part_of(item)))
-        if part_of(item) != "unit" or is_long(item):
-            item.add_marker(pytest.mark.xdist_group(lane_of(item)))
-    items.sort(key=order)
+        part, file = dict(item.user_properties)[PART], file_of(item.nodeid)
+        order[item] = (PARTS.index(part), -seconds[file] if part == "unit" else 0.0, file)
+    items.sort(key=order.__getitem__)
+    return result
 
 
 _costly: list[tuple[pytest.FixtureDef[object], pytest.FixtureRequest]] = []  # those that are up
@@ -113,20 +127,15 @@ def pytest_collection_finish() -> None:
 class PartTimes:
     """Seconds and tests of each part, summed over all workers from their reports."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
+    def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
         self.tests: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a report; name what failed at once, as a run that is cut at its limit has no summary."""
+        """Count a report."""
         part = dict(report.user_properties).get(PART, "unit")
         self.seconds[part] += report.duration
         self.tests[part] += report.when == "call"
-        if report.failed:
-            crash = getattr(report.longrepr, "reprcrash", None)
-            why = crash.message.splitlines()[0] if crash else ""
-            self.config.get_terminal_writer().line(f"\n{report.nodeid} failed in {report.when}: {why}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print a table of the parts; tests run side by side, so their sum exceeds the time of the run."""
@@ -144,7 +153,7 @@ class PartTimes:
 def pytest_configure(config: pytest.Config) -> None:
     """Measure in the process that reports, not in the workers."""
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(PartTimes(config), "part-times")
+        config.pluginmanager.register(PartTimes(), "part-times")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -159,28 +168,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
         def _reschedule(self, node: object) -> None:
             """Give a worker more when its last test begins, not two tests before: these can take minutes."""
-            if node.shutting_down or not self.workqueue:
+            if node.shutting_down or not self.workqueue or self._pending_of(self.assigned_work[node]) <= 1:
                 super()._reschedule(node)
-            elif self._pending_of(self.assigned_work[node]) <= 1:
-                if self._free(node):
-                    super()._reschedule(node)
-                else:
-                    node.shutdown()  # what is left will be done by those that are in its lanes
 
-        def _assign_work_unit(self, node: object) -> None:
-            if free := self._free(node):  # at the start each worker gets something
-                self.workqueue.move_to_end(free[0], last=False)
-            super()._assign_work_unit(node)
-
-        def _free(self, node: object) -> list[str]:
-            """Return what a worker may do next: not the long tests of a lane whose others run in another worker."""
-            running = {
-                scope
-                for other, units in self.assigned_work.items()
-                for scope, tests in units.items()
-                if other is not node and not all(tests.values())
-            }
-            return [scope for scope in self.workqueue if scope.removesuffix(LONG) not in running]
+        def remove_node(self, node: object) -> str | None:
+            """Give what a worker process left to the others, but not the test in which it died: it would kill them too."""
+            died_in = super().remove_node(node)
+            for scope, tests in list(self.workqueue.items()):
+                tests.pop(died_in, None)
+                if all(tests.values()):
+                    del self.workqueue[scope]
+            return died_in
 
     config.option.loadscopereorder = False
     return ByGroupOrFile(config, log)
