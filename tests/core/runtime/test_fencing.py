@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import TYPE_CHECKING
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs import messages as m
+from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, Sync
 from dlrover_nb.core.structs.resources import Role
 
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.shards import Lease
+
 PAUSED = "worker-0"
+SERVERS = ("ps-0", "ps-1", "ps-2")
 
 
 class Frozen(World):
-    """A world in which one worker stands still for a while, and its backend cannot reach it."""
+    """A world in which workers stand still for a while, and its backend cannot reach them."""
 
     is_still = False
+    paused: tuple[str, ...] = (PAUSED,)
+
+    def stands_still(self, name: str) -> bool:
+        return name in self.paused and self.is_still
 
     def turn(self, name: str) -> bool:
-        return False if name == PAUSED and self.is_still else super().turn(name)
+        return False if self.stands_still(name) else super().turn(name)
 
     def report(self, name: str) -> None:
-        if not (name == PAUSED and self.is_still):
+        if not self.stands_still(name):
             super().report(name)
 
     def do(self, orders: object) -> None:
         orders = tuple(orders)  # type: ignore[arg-type]
-        was_alive = PAUSED in getattr(self, "nodes", {}) and self.nodes[PAUSED].is_alive
+        alive = [name for name, node in getattr(self, "nodes", {}).items() if node.is_alive]
         super().do(orders)
-        if was_alive and self.is_still:
-            self.nodes[PAUSED].is_alive = True
+        for name in filter(self.stands_still, alive):
+            self.nodes[name].is_alive = True
+
+    def leases(self, worker: str = PAUSED) -> tuple[Lease, ...]:
+        return self.master._state.train.leases(worker)
+
+    def refuse(self, ps: str, *, loses: str = "") -> None:
+        """Let one PS alone obey its orders and be heard, where neither orders nor answers are lost."""
+        node = self.nodes[ps]
+        if loses == "orders":
+            node.inbox.clear()
+        while node.inbox:
+            self.turn(ps)
+        if loses == "answers":
+            node.outbox.clear()
+        while self.hear(ps):
+            pass
+
+    def train_one_shard(self, worker: str) -> None:
+        """Let a worker finish its shard and be given another one."""
+        n_granted = len(self.granted)
+        while len(self.granted) == n_granted:
+            self.turn(worker)
+            while self.hear(worker):
+                pass
 
 
-def frozen(n_ps: int = 1, **changes: object) -> Frozen:
+def frozen(n_ps: int = 1, n_worker: int = 2, **changes: object) -> Frozen:
     """Return a world whose first worker stands still amid a shard."""
-    world = Frozen(spec(plan(2, n_ps), **changes), features(1600))
+    world = Frozen(spec(plan(n_worker, n_ps), **changes), features(1600))
     world.run_until(lambda: world.master.train_counts.n_sample_done > 60)
     shard = world.nodes[PAUSED].shard
     while shard is None or not 0 < world.nodes[PAUSED].n_done < shard.end - 10:
@@ -46,7 +83,7 @@ def frozen(n_ps: int = 1, **changes: object) -> Frozen:
 
 
 def give_up(world: Frozen) -> None:
-    while world.master._state.roster.get(PAUSED) is not None:
+    while any(world.master.knows(name) for name in world.paused):
         for name in list(world.nodes):
             if world.nodes[name].is_alive:
                 world.report(name)
@@ -75,6 +112,77 @@ def test_its_shards_are_given_to_others_when_no_ps_listens_to_it_any_more(n_ps: 
     assert max(world.learnt.values()) <= 2  # rows that were done and not yet acknowledged
     again = {shard.lease.shard for name, shard in world.granted if name == PAUSED}
     assert {row // 40 for (_, row), n in world.learnt.items() if n > 1} <= again
+
+
+@given(
+    turns=st.lists(
+        st.tuples(st.sampled_from(SERVERS), st.sampled_from(["", "orders", "answers"])), max_size=8
+    )
+)
+@settings(max_examples=30)
+def test_no_row_of_its_shards_is_granted_before_the_last_ps_has_answered(
+    turns: list[tuple[str, str]],
+) -> None:
+    world = frozen(len(SERVERS))
+    give_up(world)
+    leases, n_granted, answered = world.leases(), len(world.granted), set()
+    assert leases
+    for ps, lost in (*turns, *((ps, "") for ps in SERVERS)):
+        world.refuse(ps, loses=lost)
+        answered |= {ps} if not lost else set()
+        if answered == set(SERVERS):
+            break
+        assert world.leases() == leases
+        world.train_one_shard("worker-1")
+        world.tick(1.0)  # what was lost is ordered again
+    shards = {lease.shard for lease in leases}
+    assert not shards & {shard.lease.shard for _, shard in world.granted[n_granted:]}
+    assert not world.leases()
+    world.train_one_shard("worker-1")
+    assert world.granted[-1][1].lease.shard in shards
+
+
+def test_an_answer_about_one_worker_frees_the_shards_of_that_worker_alone() -> None:
+    world = frozen(2, n_worker=3)
+    world.paused = paused = (PAUSED, "worker-1")
+    give_up(world)
+    leases = {worker: world.leases(worker) for worker in paused}
+    assert all(leases.values())
+    for ps in ("ps-0", "ps-1"):
+        world.nodes[ps].inbox = deque(each for each in world.nodes[ps].inbox if each == m.Forget(PAUSED))
+        world.refuse(ps)
+    assert {worker: world.leases(worker) for worker in paused} == leases | {PAUSED: ()}
+    world.tick(1.0)  # the other order, which was lost, is repeated
+    for ps in ("ps-0", "ps-1"):
+        world.refuse(ps)
+    assert not any(world.leases(worker) for worker in paused)
+
+
+def test_the_end_of_another_worker_frees_no_shard_of_one_that_may_push() -> None:
+    world = frozen(2, n_worker=3)
+    world.paused = (PAUSED, "worker-1")
+    give_up(world)
+    leases = world.leases()
+    world.kill("worker-1")
+    assert not world.leases("worker-1")
+    assert world.leases() == leases != ()
+
+
+def test_rows_at_which_several_workers_in_a_row_fell_silent_are_isolated_and_cost_no_restart() -> None:
+    world = Frozen(spec(plan(1)), features(400))
+    while not world.master.quarantined:
+        world.run_until(lambda: any(world.nodes[name].shard for name in world.living(Role.WORKER)))
+        (worker,) = world.paused = tuple(world.living(Role.WORKER))
+        world.is_still = True
+        give_up(world)
+        world.run_until(lambda: not world.master._state.fences)
+        world.kill(worker)
+        world.is_still = False
+        assert len(world.starts) < 10
+    (isolated,) = world.master.quarantined
+    assert isolated.killed == ("worker-0", "worker-1", "worker-2")
+    assert sum("the job cannot finish without it" in told.message for told in world.told(PhaseChanged)) == 1
+    assert world.master._state.restarts[Role.WORKER].not_before_s(world.at_s, 1) == world.at_s
 
 
 def test_a_lost_order_or_answer_is_repeated() -> None:
