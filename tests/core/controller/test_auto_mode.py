@@ -12,7 +12,7 @@ from dlrover_nb.core.controller import AutoSettings, ControllerSettings, replay
 from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.decisions import Decision, Proposal, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import MitigationEnded, Remember, Scale
+from dlrover_nb.core.structs.events import MitigationEnded, PlanApplied, PlanFailed, Remember, Scale
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import Role, RolePlan
@@ -53,6 +53,54 @@ def test_plan_that_the_user_left_is_returned_to_only_for_a_large_gain(make_job, 
     job.obey(job.decide(Verdict.SCALE, plan=own))
     job.obey(job.decide(Verdict.MODE, mode=Mode.AUTO))
     assert len(scales(job.train(120))) == n_change
+
+
+def measured_long_before_the_cool_down(make_job, **fields):
+    return make_job(settings=ControllerSettings(cool_down_s=60.0), n_sample_total=10**9, **fields)
+
+
+def test_auto_mode_changes_again_as_soon_as_the_cool_down_is_over(make_job, kinds):
+    job = measured_long_before_the_cool_down(make_job, mode=Mode.AUTO)
+    decided = [decision.at_s for decision in kinds(job.train(200), Decision)]
+    applied = [marker.at_s for marker in job.view.markers]
+    assert len(decided) >= 3
+    assert [at_s - since_s for since_s, at_s in zip(applied, decided, strict=False)] == [60.0] * len(decided)
+
+
+def apply(job, plan):
+    job.obey(job.decide(Verdict.SCALE, plan=plan))
+
+
+def give_up(job, plan):
+    job.decide(Verdict.SCALE, plan=plan)
+    job.at_s += 5.0
+    job.tell(PlanFailed(job.at_s, plan, "no node came up"))
+
+
+def take_what_was_not_ordered(job, plan):
+    job.plan = plan
+    job.tell(PlanApplied(job.at_s, plan, 0.0))
+
+
+@pytest.mark.parametrize("change", [apply, give_up, take_what_was_not_ordered])
+def test_auto_mode_waits_as_long_after_a_change_that_was_not_its_own(make_job, kinds, change):
+    job = measured_long_before_the_cool_down(make_job, mode=Mode.AUTO)
+    job.train(50)
+    assert job.open is not None
+    change(job, replace(job.plan, worker=replace(job.plan.worker, count=3)))
+    changed_at_s = job.at_s
+    first = kinds(job.train(100), Decision)[0]
+    assert (first.by, first.at_s) == ("auto", changed_at_s + 60.0)
+
+
+def test_auto_mode_accepts_what_was_shown_to_the_user_only_after_the_cool_down(make_job, kinds):
+    job = measured_long_before_the_cool_down(make_job)
+    job.train(50)
+    shown = job.open
+    switched = job.decide(Verdict.MODE, mode=Mode.AUTO)
+    assert [decision.by for decision in kinds(switched, Decision)] == ["ada"]
+    first = kinds(job.train(30), Decision)[0]
+    assert (first.proposal, first.at_s) == (shown.id, 60.0)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -138,7 +138,7 @@ def test_switch_to_manual_expires_the_open_proposal(job):
     assert job.view.proposals[0].status is ProposalStatus.EXPIRED
 
 
-def test_auto_mode_decides_itself_after_the_cool_down(make_job, kinds):
+def test_auto_mode_decides_by_itself_and_makes_the_job_faster(make_job, kinds):
     job = make_job(mode=Mode.AUTO)
     orders = job.train(200)
     decisions = kinds(orders, Decision)
