@@ -1,11 +1,14 @@
 """A server as the child of a notebook: it tells its address, and ends with its parent."""
 
+import math
 import subprocess
 import sys
 import urllib.request
+from collections import deque
 
 import psutil
 import pytest
+from virtual_time import SlowProcess, VirtualTime, as_shipped
 from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.errors import BackendError
@@ -43,3 +46,11 @@ def test_a_child_ends_with_its_parent_even_when_that_is_killed():
     parent.stdout.close()
     parent.stdin.close()
     until(lambda: is_gone(child.pid), what="the child's end")
+
+
+@pytest.mark.parametrize(("ends_at_s", "killed_at_s"), [(10.0, math.inf), (10.1, 10.0)])
+def test_a_child_that_does_not_end_by_itself_is_killed(ends_at_s, killed_at_s):
+    time = VirtualTime()
+    process = SlowProcess(time, ends_at_s)
+    as_shipped("dlrover_nb.dashboard.child", time).Served(process, "http://127.0.0.1:1/", deque()).stop()
+    assert process.killed_at_s == killed_at_s

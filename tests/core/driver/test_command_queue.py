@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.errors import BackendError, NotFoundError
@@ -67,3 +68,18 @@ def test_commands_are_run_in_their_order_until_none_is_left() -> None:
         pass
     assert seen == [0, 1, 2]
     assert commands.is_empty
+
+
+def answered_after(due_s: float) -> object:
+    time = VirtualTime()
+    module = as_shipped("dlrover_nb.core.driver.command_queue", time)
+    module.Future = time.futures()
+    commands = module.CommandQueue("the master of job ads", over=lambda: NotFoundError("it is over"))
+    time.at(due_s, commands.run_next)
+    return commands.ask(time.now_s)
+
+
+def test_a_loop_is_waited_for_as_long_as_the_limit_says_and_no_longer() -> None:
+    assert answered_after(30.0) == 30.0
+    with pytest.raises(BackendError, match=r"^the master of job ads did not answer within 30 s; try again$"):
+        answered_after(30.1)

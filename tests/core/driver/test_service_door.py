@@ -6,10 +6,12 @@ import threading
 
 import pytest
 from external_pods_double import close_server
+from virtual_time import VirtualTime, as_shipped
 from waitress.server import create_server
 
 from dlrover_nb.core.driver.service import SERVER, SERVICE_PATH, MasterService
 from dlrover_nb.core.driver.service_queue import ServiceQueue
+from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.services import CallNoted
 
 CALLER = {"node": "worker-0", "slot": "0", "program": "1-ab"}
@@ -98,3 +100,18 @@ def test_a_loop_that_does_not_answer_is_told(port, monkeypatch):
     status, text = ask(port, state())
     assert status == 503
     assert "ask again" in text
+
+
+def answered_after(due_s):
+    time = VirtualTime()
+    module = as_shipped("dlrover_nb.core.driver.service_queue", time)
+    module.Future = time.futures()
+    queue = module.ServiceQueue()
+    time.at(due_s, lambda: [queue.answer(ticket, CallNoted()) for ticket, _ in queue.take()])
+    return queue.ask(state().encode())
+
+
+def test_a_program_waits_for_its_master_as_long_as_the_limit_says_and_no_longer():
+    assert answered_after(30.0) == b'["noted",{"stale":[]}]\n'
+    with pytest.raises(BackendError, match=r"^the job's master did not answer within 30 s; ask again$"):
+        answered_after(30.1)

@@ -3,12 +3,15 @@
 import base64
 import hmac
 import json
+from types import SimpleNamespace
 
+import httpx
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
+from virtual_time import VirtualTime, as_shipped
 
-from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotAllowedError
 from dlrover_nb.dashboard.sign_in.oidc import (
     FLOW_S,
     LEEWAY_S,
@@ -139,3 +142,19 @@ def test_malformed_settings_are_refused_in_one_line(tmp_path, text):
     with pytest.raises(InvalidValueError) as told:
         read_oidc(str(tmp_path / "oidc.yaml"))
     assert "\n" not in str(told.value)
+
+
+def test_a_provider_that_does_not_answer_is_given_up():
+    time = VirtualTime()
+    module = as_shipped("dlrover_nb.dashboard.sign_in.oidc", time)
+
+    def request(*_, timeout, **__):
+        time.advance(timeout)
+        raise httpx.ReadTimeout("timed out")
+
+    module.httpx = SimpleNamespace(request=request, HTTPError=httpx.HTTPError)
+    with pytest.raises(
+        BackendError, match=r"^the provider at https://id\.example\.com does not answer: timed out"
+    ):
+        module.Provider(SETTINGS, "secret").document()
+    assert time.now_s() == 10.0

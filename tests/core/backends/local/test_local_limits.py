@@ -1,0 +1,126 @@
+"""How long a client of this machine waits for its processes, and what it says then; in virtual time."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from virtual_time import SlowProcess, VirtualTime, as_shipped
+
+from dlrover_nb.core.backends.local.record import PROGRESS, MasterRecord, write_master
+from dlrover_nb.core.client.calls import AskSummary
+from dlrover_nb.core.driver.detached import start_time
+from dlrover_nb.core.errors import BackendError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MASTER = MasterRecord(os.getpid(), start_time(os.getpid()), 7070, "the-token")
+
+
+def begun_after(due_s: float, folder: Path, **progress: float) -> MasterRecord:
+    """Await a master that writes its address at a time, and meanwhile how it gets on."""
+    time = VirtualTime()
+    link = as_shipped("dlrover_nb.core.backends.local.link", time)
+    time.at(due_s, lambda: write_master(folder, MASTER))
+    for what, at_s in progress.items():
+        time.at(at_s, lambda what=what: (folder / PROGRESS).write_text(what))
+    return link._await_record("ads", folder, MASTER.pid)
+
+
+def test_a_master_that_begins_within_its_limit_is_found(tmp_path: Path) -> None:
+    assert begun_after(89.8, tmp_path) == MASTER
+
+
+def test_a_master_that_does_not_begin_is_given_up_with_the_place_of_its_log(tmp_path: Path) -> None:
+    text = f"the master of job ads did not begin within 90 s; see {tmp_path}/"
+    with pytest.raises(BackendError, match=f"^{re.escape(text)}.*, and try again$"):
+        begun_after(90.2, tmp_path)
+
+
+def test_a_master_that_gets_on_with_its_journal_is_given_its_whole_limit_again(tmp_path: Path) -> None:
+    assert begun_after(170.0, tmp_path, reads=80.0, replays=160.0) == MASTER
+
+
+class SilentConnection(http.client.HTTPConnection):
+    """A connection to a master that takes a call and does not answer for a while."""
+
+    virtual: VirtualTime
+    answers_at_s = 0.0
+
+    def send(self, data: object) -> None:
+        pass
+
+    def getresponse(self) -> object:  # type: ignore[override]  # what the link reads of it
+        if not self.virtual.wait(lambda: self.virtual.now_s() >= self.answers_at_s, self.timeout):
+            raise TimeoutError
+        return SimpleNamespace(status=http.HTTPStatus.IM_A_TEAPOT, read=lambda: b"")
+
+
+def test_a_master_that_does_not_answer_a_call_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = SilentConnection.virtual = VirtualTime()
+    link = as_shipped("dlrover_nb.core.backends.local.link", time)
+    monkeypatch.setattr(http.client, "HTTPConnection", SilentConnection)
+    write_master(tmp_path, MASTER)
+    time.at(30.0, lambda: None)
+    SilentConnection.answers_at_s = 30.0
+    with pytest.raises(BackendError, match="refused a call"):  # it has answered
+        link.LocalLink("ads", tmp_path).send(AskSummary())
+    SilentConnection.answers_at_s = 70.0
+    with pytest.raises(BackendError, match=r"^the master of job ads did not answer within 30 s; try again$"):
+        link.LocalLink("ads", tmp_path).send(AskSummary())
+    assert time.now_s() == 60.0
+
+
+class Ending:
+    """The record of a master that was asked to end."""
+
+    pid = 1 << 30  # beyond all that a kernel gives
+
+    def __init__(self, time: VirtualTime, ends_at_s: float) -> None:
+        self._time, self._ends_at_s = time, ends_at_s
+
+    @property
+    def is_alive(self) -> bool:
+        return self._time.now_s() < self._ends_at_s
+
+
+def end_master(ends_at_s: float) -> None:
+    time = VirtualTime()
+    cluster = as_shipped("dlrover_nb.core.backends.local.cluster", time)
+    cluster.read_master = lambda _: Ending(time, ends_at_s)
+    cluster._end_master("the-folder")
+
+
+def test_the_master_of_an_ended_job_is_given_a_minute_to_put_it_away() -> None:
+    end_master(59.9)
+    with pytest.raises(
+        BackendError, match=rf"^the master in the-folder \(process {1 << 30}\) does not end; try again$"
+    ):
+        end_master(60.1)
+
+
+def close_backend(ends_at_s: float, folder: Path) -> VirtualTime:
+    time = VirtualTime()
+    module = as_shipped("dlrover_nb.core.backends.local.backend", time)
+    module.kill_group = lambda _: None
+    module.sweep_groups = module.sweep_memory = lambda: None
+    backend = module.LocalBackend(folder)
+    backend._processes["ps-0"] = SlowProcess(time, ends_at_s, pid=1 << 30)
+    backend.close()
+    return time
+
+
+def test_a_killed_node_is_waited_for_and_one_that_hangs_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert close_backend(5.0, tmp_path).now_s() == 5.0
+    assert not caplog.messages
+    assert close_backend(5.1, tmp_path).now_s() == 5.0
+    assert caplog.messages == [f"ps-0 (pid {1 << 30}) does not end; it may hang in the kernel"]
