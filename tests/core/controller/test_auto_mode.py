@@ -65,6 +65,7 @@ def test_auto_mode_changes_again_as_soon_as_the_cool_down_is_over(make_job, kind
     applied = [marker.at_s for marker in job.view.markers]
     assert len(decided) >= 3
     assert [at_s - since_s for since_s, at_s in zip(applied, decided, strict=False)] == [60.0] * len(decided)
+    assert not any("too recent" in line for line in job.view.story), "it ends soon, and hides other lines"
 
 
 def apply(job, plan):

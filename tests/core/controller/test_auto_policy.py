@@ -90,8 +90,9 @@ def test_the_quota_holds_for_all_but_protection():
 
 def test_changes_within_an_hour_are_limited():
     n = AUTO.max_changes_per_hour
-    recent, old = tuple(range(n)), (-2601.0, *range(1, n))
+    recent, old = tuple(range(n)), (-2600.0, *range(1, n))
     assert rule(flight(changes=recent)) == "pace"
+    assert rule(flight(changes=(-9000.0, *recent))) == "pace"
     assert rule(flight(changes=recent[1:])) is None
     assert rule(flight(changes=old)) is None
 
@@ -132,6 +133,14 @@ def test_gate_opens_as_outcomes_come_right_or_misses_grow_old():
     assert rule(flight(outcomes=(*missed, RIGHT))) == "calibration"
     assert rule(flight(outcomes=(*missed, RIGHT, RIGHT))) is None
     assert rule(flight(outcomes=missed, at_s=WRONG.applied_at_s + AUTO.track_s)) is None
+
+
+def test_gate_lets_a_plan_pass_that_ran_before_and_counts_no_experiment():
+    missed = flight(outcomes=(WRONG, WRONG))
+    assert rule(replace(missed, ran={axes_key(NOW)})) == "calibration"
+    assert rule(replace(missed, ran={axes_key(MORE)})) is None
+    assert rule(replace(missed, experiments={"d2"})) == "calibration"
+    assert rule(replace(missed, experiments={WRONG.decision})) is None
 
 
 @pytest.mark.parametrize(
