@@ -58,6 +58,10 @@ class VirtualTime(ManualClock):
             self.advance(end_s - self.now_s())
         return condition()
 
+    def event(self) -> VirtualEvent:
+        """Return an event that is waited for in this time."""
+        return VirtualEvent(self)
+
     def futures(self) -> type[Future[Any]]:
         """Return futures that are waited for in this time."""
         time = self
@@ -69,6 +73,22 @@ class VirtualTime(ManualClock):
                 return super().result(0)
 
         return Awaited
+
+
+class VirtualEvent:
+    """An event of threads that are played by one: it is set by what comes about meanwhile."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time, self._is_set = time, False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._time.wait(self.is_set, timeout)
 
 
 class SlowProcess:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import urllib3
-from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, SSLError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProtocolError, SSLError
 from urllib3.exceptions import TimeoutError as LateError
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable, is_status
@@ -151,7 +151,7 @@ class Connection:
             url,
             body=request.body,
             headers=headers,
-            timeout=urllib3.Timeout(connect=min(CONNECT_LIMIT_S, request.limit_s), read=request.limit_s),
+            timeout=urllib3.Timeout(connect=_connect_limit_s(request), read=request.limit_s),
             preload_content=False,
             retries=False,
             redirect=False,
@@ -194,13 +194,18 @@ def _pause_s(response: urllib3.BaseHTTPResponse) -> float:
         return _PAUSE_S
 
 
+def _connect_limit_s(request: Request) -> float:
+    return min(CONNECT_LIMIT_S, request.limit_s)
+
+
 def _silence(login: Login, request: Request, error: Exception) -> Unreachable:
     host, why = login.client.configuration.host, reason_of(error)
     if isinstance(error, SSLError):
         what = f"the API server {host} is not trusted, or does not accept this client's certificate ({why})"
         advice = "check the certificates of this context in the kubeconfig"
     elif isinstance(error, LateError) and not isinstance(error, NewConnectionError):  # a kind of the former
-        what = f"the API server {host} did not answer within {request.limit_s:g} s"
+        limit_s = _connect_limit_s(request) if isinstance(error, ConnectTimeoutError) else request.limit_s
+        what = f"the API server {host} did not answer within {limit_s:g} s"
         advice = "check the network and whether it is overloaded"
     else:
         what, advice = (

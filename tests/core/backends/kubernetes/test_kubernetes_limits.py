@@ -1,0 +1,139 @@
+"""How long a client waits for an API server, and what it says then; in virtual time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import urllib3
+from test_kubernetes_connection import a_kubeconfig
+from test_rights_that_come_back import SEEN, TENANT, Lists
+from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
+from virtual_time import VirtualTime, as_shipped
+
+from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable
+from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.manifests.kinds import POD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HERE = "dlrover_nb.core.backends.kubernetes"
+
+
+@pytest.fixture
+def time() -> VirtualTime:
+    return VirtualTime()
+
+
+@pytest.fixture
+def silent(time: VirtualTime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A kubeconfig of a server whose packets are dropped; a path with `mute` connects and says nothing."""
+
+    def request(_: object, __: str, url: str, *, timeout: urllib3.Timeout, **___: object) -> None:
+        if "mute" in url:
+            time.advance(timeout.read_timeout)
+            raise ReadTimeoutError(None, url, "timed out")  # type: ignore[arg-type]  # the pool is not looked at
+        time.advance(timeout.connect_timeout)
+        raise ConnectTimeoutError(None, "timed out")
+
+    monkeypatch.setattr(urllib3.PoolManager, "request", request)
+    path = a_kubeconfig(tmp_path / "config", server="http://10.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", path)
+    return path
+
+
+def test_a_server_that_cannot_be_connected_is_given_up_sooner_than_one_that_says_nothing(
+    time: VirtualTime, silent: str
+) -> None:
+    api = connect_api(kubeconfig=silent)
+    with pytest.raises(Unreachable, match=r"^the API server http://10\.0\.0\.1 did not answer within 5 s"):
+        api.get(POD, "ads")
+    assert time.now_s() == 5.0
+    with pytest.raises(Unreachable, match=r"^the API server http://10\.0\.0\.1 did not answer within 20 s"):
+        api.get(POD, "mute")
+    assert time.now_s() == 25.0
+
+
+def test_who_connects_is_told_soon_that_no_server_answers(time: VirtualTime, silent: str) -> None:
+    del silent
+    cluster = as_shipped(f"{HERE}.cluster", time)
+    with pytest.raises(Unreachable, match=r"did not answer within 3 s.*check the network"):
+        cluster.connect_kubernetes()
+    assert time.now_s() == 3.0
+
+
+def jobs_that_answer(time: VirtualTime, **answers_at_s: float) -> tuple[str, ...]:
+    """List the jobs whose masters answer after so many seconds."""
+    module = as_shipped(f"{HERE}.cluster", time)
+    future = time.futures()
+
+    def submit(_: object, found: Any, __: object) -> object:
+        asked = future()
+        time.at(answers_at_s[found.name], lambda: asked.set_result(found.name))
+        return asked
+
+    def wait_for(asked: Any, timeout: float) -> tuple[set[object], set[object]]:
+        time.wait(lambda: all(each.done() for each in asked), timeout)
+        done = {each for each in asked if each.done()}
+        return done, set(asked) - done
+
+    module.wait_for = wait_for
+    cluster = module.KubernetesCluster(SimpleNamespace())
+    cluster._pool = SimpleNamespace(submit=submit)
+    here = {
+        name: SimpleNamespace(name=name, where=module.Answering(f"{name}-master")) for name in answers_at_s
+    }
+    return tuple(cluster._answers(here))
+
+
+def test_a_list_of_jobs_leaves_out_a_master_that_does_not_answer_in_time(time: VirtualTime) -> None:
+    assert jobs_that_answer(time, ads=0.1, clicks=2.0, views=2.1) == ("ads", "clicks")
+    assert time.now_s() == 2.0
+
+
+def capacity_read_after(due_s: float) -> object:
+    time = VirtualTime()
+    module = as_shipped(f"{HERE}.capacity_informer", time)
+    module.threading = SimpleNamespace(
+        Event=time.event, Thread=lambda **_: SimpleNamespace(start=lambda: None)
+    )
+    informer = module.CapacityInformer(Lists(), TENANT, SEEN, lambda: ())
+    time.at(due_s, informer._run)
+    time.at(due_s + 0.1, informer.close)  # ends that
+    return informer.latest().capacity.total_cpu
+
+
+def test_the_first_capacity_of_a_cluster_is_waited_for_as_long_as_the_limit_says() -> None:
+    assert capacity_read_after(20.0) == 3.5
+    with pytest.raises(BackendError, match=r"^the cluster of job clicks has not been read yet; try again$"):
+        capacity_read_after(20.1)
+
+
+def try_pod(time: VirtualTime, token_at_s: float, status: Status) -> None:
+    """Try a pod whose service account gets its token at a time."""
+
+    def create(kind: Any, *_: object, **__: object) -> None:
+        if time.now_s() < token_at_s:
+            raise Unreachable("no API token found for service account", status, Asked("create", kind))
+
+    module = as_shipped(f"{HERE}.submission", time)
+    module._try_pod(SimpleNamespace(create=create), {})
+
+
+def test_a_service_account_that_was_just_created_is_given_half_a_minute_for_its_token(
+    time: VirtualTime,
+) -> None:
+    missing = Status(500, "ServerTimeout", "no API token found")
+    try_pod(time, 29.9, missing)
+    with pytest.raises(Unreachable, match="no API token found"):
+        try_pod(time, 29.9 + 30.3, missing)
+    assert time.now_s() == pytest.approx(29.9 + 30, abs=0.2)
+
+
+def test_a_server_that_does_not_answer_at_all_is_not_waited_for(time: VirtualTime) -> None:
+    with pytest.raises(Unreachable):
+        try_pod(time, 1.0, Status(0))
+    assert time.now_s() == 0
