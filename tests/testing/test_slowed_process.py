@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from node_played import PlayedJob, is_stopped, spinner
+from virtual_time import SlowProcess, VirtualTime, as_shipped
 from waiting import is_gone, until
 
+from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.testing.faults import CpuShare, Latency, Persistent, restore, slow
 from dlrover_nb.testing.faults.holding import held
+from dlrover_nb.testing.faults.target import Target
+from dlrover_nb.testing.faults.ways import Answer
 
 WAYS = [CpuShare(0.1), Persistent(18.0)]  # the process has no control group of its own: both stop it
 
@@ -193,3 +200,30 @@ def test_what_cannot_be_slowed_is_refused_with_what_to_do(job, changes, way, err
 def test_ways_that_change_nothing_are_refused(make):
     with pytest.raises(InvalidValueError):
         make()
+
+
+@pytest.mark.parametrize(
+    ("ends_at_s", "killed_at_s", "ended"),
+    [(10.0, math.inf, "its block ended"), (10.1, 10.0, "its injector was killed")],
+)
+def test_an_injector_that_does_not_let_go_is_killed_and_its_fault_undone(
+    tmp_path, ends_at_s, killed_at_s, ended
+):
+    virtual = VirtualTime()
+    injector = SlowProcess(virtual, ends_at_s)
+    said = Answer(how="stopped for 1 s"), *[Answer(ended=ended)] * (killed_at_s > ends_at_s)
+    injector.stdin, injector.stdout = (
+        io.BytesIO(),
+        io.BytesIO(b"".join(to_json(each) + b"\n" for each in said)),
+    )
+    fault = as_shipped("dlrover_nb.testing.faults.fault", virtual)
+    fault.subprocess = SimpleNamespace(
+        Popen=lambda *_, **__: injector, PIPE=None, TimeoutExpired=subprocess.TimeoutExpired
+    )
+    undone = []
+    fault._restore = lambda _, node: undone.append(node)
+    target = Target("ads", "worker-0", Role.WORKER, os.getpid(), 0.0, tmp_path, 30.0, 1.0)
+    slowed = fault.Fault(PlayedJob(str(tmp_path), None), target, fault._order(target, Persistent(1.0), 0.0))
+    slowed.close()
+    assert (injector.killed_at_s, slowed.ended) == (killed_at_s, ended)
+    assert undone == ["worker-0"]
