@@ -163,6 +163,10 @@ def test_without_a_track_record_only_small_steps_are_taken():
     assert rule(flight(outcomes=(RIGHT,)), proposal(FAR)) == "first steps"
     assert rule(flight(outcomes=(RIGHT, RIGHT)), proposal(FAR)) is None
     assert rule(flight(outcomes=())) is None
+    widest = replace(NOW, worker=RolePlan(11, 0.5, 1024))
+    assert widest.total_cpu == AUTO.first_step * NOW.total_cpu
+    assert rule(flight(outcomes=()), proposal(widest)) is None
+    assert rule(flight(outcomes=()), proposal(replace(NOW, worker=RolePlan(12, 0.5, 1024)))) == "first steps"
 
 
 def test_outcomes_without_prediction_are_no_track_record():

@@ -15,6 +15,7 @@ import pytest
 from real_job import plan
 from waiting import LIMIT_S, until
 
+from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.controller.advisor import BoundPolicy
 from dlrover_nb.core.controller.questions import Question, answer
@@ -161,6 +162,22 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(
     monkeypatch.setattr(computing, "LIMIT_S", -1.0)
     asker.computing.attend()
     assert "no answer within" in asker.receive().error
+
+
+def test_an_answer_is_waited_for_as_long_as_the_limit_says(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, given_up = ManualClock(), list[str]()
+    monkeypatch.setattr(asker.computing, "_now_s", clock.now_s)
+    monkeypatch.setattr(asker.computing, "_start", lambda _: None)  # it computes for ever
+    monkeypatch.setattr(asker.computing._process, "give_up", given_up.append)
+    asker.ask(1)
+    clock.advance(60.0)
+    asker.computing.attend()
+    assert not given_up
+    clock.advance(0.1)
+    asker.computing.attend()
+    assert given_up == ["no answer within 60 s"]
 
 
 def test_it_ends_with_the_process_that_asks() -> None:
