@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from master_world import FakeNode, World
+from master_world import World
 
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource, PeerCopy
@@ -16,6 +16,8 @@ from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
 from dlrover_nb.core.structs.pods import STATE
 
 if TYPE_CHECKING:
+    from played_nodes import FakeNode
+
     from dlrover_nb.core.runtime.store import StorePart
 
 

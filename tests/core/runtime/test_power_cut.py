@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from master_world import FakeNode, World, features, plan, spec
+from master_world import World, features, plan, spec
 from power_cut import Disk, lay
 
 from dlrover_nb.core.codec import from_json, to_json
@@ -21,6 +21,8 @@ from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from played_nodes import FakeNode
 
     from dlrover_nb.core.runtime.orders import Manifest, Order
 
