@@ -53,20 +53,26 @@ class CheckpointThread:
         The checkpoints.
     wake
         Called, by the thread, when there is an outcome.
+    in_thread
+        Whether there is a thread; without one an action is carried out at once, as in virtual time.
     """
 
-    def __init__(self, folder: CheckpointFolder, wake: Callable[[], None]) -> None:
-        self._folder, self._wake = folder, wake
+    def __init__(self, folder: CheckpointFolder, wake: Callable[[], None], *, in_thread: bool = True) -> None:
+        self._folder, self._wake, self._in_thread = folder, wake, in_thread
         self._actions: queue.SimpleQueue[CheckpointAction | None] = queue.SimpleQueue()
         self._outcomes: deque[Outcome] = deque()
         self._thread = threading.Thread(target=self._run, name="checkpoint-folders", daemon=True)
-        self._thread.start()
+        if in_thread:
+            self._thread.start()
 
     def do(self, action: CheckpointAction) -> None:
         """Carry an action out, after all earlier ones."""
         if isinstance(action, PrepareCheckpoint):
             self._folder.note_journal(action.number)  # the journal goes on while the thread is busy
         self._actions.put(action)
+        if not self._in_thread:
+            self._actions.put(None)
+            self._run()
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield the outcomes since the last call."""
@@ -76,6 +82,8 @@ class CheckpointThread:
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """Wait for the last actions, but not for a disk that hangs."""
         self._wake = _nothing  # its descriptor may belong to another file soon
+        if not self._in_thread:
+            return
         self._actions.put(None)
         self._thread.join(patience_s)
         if self._thread.is_alive():

@@ -39,7 +39,7 @@ from dlrover_nb.core.telemetry import thinned
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dlrover_nb.core.driver.parts import Parts
     from dlrover_nb.core.runtime.orders import Emit
@@ -216,9 +216,18 @@ class JobLoop(Generic[ActionT]):
     # the loop's thread
 
     def _run(self) -> None:
+        for _ in self.turns():
+            pass
+
+    def turns(self) -> Iterator[None]:
+        """Run the job in the caller's thread, one turn at each step, and close everything after the last.
+
+        In the place of `start`, where time is virtual: its owner decides when the next turn comes.
+        """
         try:
             self._executor.carry_out(self._first)
             while not self._master.phase.is_final:
+                yield
                 self._turn()
         except Exception as error:
             logger.exception("the driver of job %s failed", self._spec.name)

@@ -77,6 +77,10 @@ class RunSetup:
         The time.
     namespace
         Where it runs, for the audit; empty on clusters without namespaces.
+    bind
+        Binds the socket that nodes connect to.
+    in_threads
+        Whether disks are written in threads of their own, so that the loop waits for none.
     """
 
     backend: Backend
@@ -85,6 +89,8 @@ class RunSetup:
     history_url: str | None
     clock: SystemClock
     namespace: str = ""
+    bind: Callable[[str, Path, JobKeys], MasterSocket] = MasterSocket
+    in_threads: bool = True
 
     @property
     def cluster(self) -> str:
@@ -144,14 +150,14 @@ def begin(
         origin = origin_of(plan.spec, features, folder=folder)
         features = features if origin is None else origin.features
         on_planned(plan.spec, features)
-        socket = _bound(setup.backend.listen(), folder, keys := keys or new_keys(), held)
+        socket = _bound(setup, setup.backend.listen(), keys := keys or new_keys(), held)
         began_from = None if origin is None else origin.began_from
         job = JobFile(
             plan.spec, features, at_s, socket.endpoint, keys.public, keys.secret, began_from, clock.anchor
         )
         write_job(folder, job)
         master, recorded = _master(job, setup, capacity, origin), _recorded(job.spec, setup, held)
-        parts = _parts(_Run(job, capacity, master, socket, recorded, _logs(job, folder)), setup, held)
+        parts = _parts(_Run(job, capacity, master, socket, recorded, _logs(job, setup)), setup, held)
         return opened(parts, submitted(plan, capacity, clock.now_s(), folder=str(folder)), master.start, held)
 
 
@@ -182,12 +188,12 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         master = _master(job, setup, capacity)
         record, kept = read_back(master, read_write_ahead_log(folder))
         keys = JobKeys(job.public_key, job.secret_key)
-        socket = _bound(listen_again(job, setup.backend.listen()), folder, keys, held)
+        socket = _bound(setup, listen_again(job, setup.backend.listen()), keys, held)
         recorded = _recorded(job.spec, setup, held)
         recorded.replay(on_progress)
         latest = max(job.started_at_s, recorded.at_s, latest_s(record))
         setup = replace(setup, clock=setup.clock.continued(job.anchor, latest))
-        job, logs = _moved(job, setup, socket.endpoint), _logs(job, folder)
+        job, logs = _moved(job, setup, socket.endpoint), _logs(job, setup)
         _adopt(record, setup.backend, logs, socket.endpoint)
         parts = _parts(_Run(job, capacity, master, socket, recorded, logs), setup, held)
         traits = traits_of(job.spec, job.features, folder, cluster=setup.cluster)
@@ -201,8 +207,8 @@ def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> None:
     held.callback(MemoryClaim(spec.name, folder).close)
 
 
-def _bound(listen: str, folder: Path, keys: JobKeys, held: contextlib.ExitStack) -> MasterSocket:
-    socket = MasterSocket(listen, folder, keys)
+def _bound(setup: RunSetup, listen: str, keys: JobKeys, held: contextlib.ExitStack) -> MasterSocket:
+    socket = setup.bind(listen, setup.folder, keys)
     held.callback(socket.close)
     return socket
 
@@ -225,9 +231,9 @@ def _recorded(spec: JobSpec, setup: RunSetup, held: contextlib.ExitStack) -> Rec
     return recorded
 
 
-def _logs(job: JobFile, folder: Path) -> NodeLogs:
+def _logs(job: JobFile, setup: RunSetup) -> NodeLogs:
     secrets = (job.secret_key, job.public_key, *secret_values(job.spec))
-    return NodeLogs(folder, secrets=secrets, in_thread=True)
+    return NodeLogs(setup.folder, secrets=secrets, in_thread=setup.in_threads)
 
 
 def _moved(job: JobFile, setup: RunSetup, endpoint: str) -> JobFile:
@@ -250,7 +256,7 @@ def _parts(run: _Run, setup: RunSetup, held: contextlib.ExitStack) -> Parts[Acti
     job, folder, clock = run.job, setup.folder, setup.clock
     trained = Trained(job.spec.model, replace(job.spec.data, path=redact(job.spec.data.path)), job.features)
     kept = CheckpointFolder(folder, job.spec.checkpoint_url, trained=trained)
-    checkpoints = CheckpointThread(kept, run.socket.wake)
+    checkpoints = CheckpointThread(kept, run.socket.wake, in_thread=setup.in_threads)
     held.callback(checkpoints.close)
     actions = OwnActions(
         job,

@@ -16,7 +16,7 @@ from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.messages import FromNode, LinesWritten, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -118,14 +118,19 @@ class MasterSocket:
                 identity, *frames = receive(self._router)
             except zmq.Again:
                 return
-            decoded = self._decoder.read(frames, identity)
-            if decoded is None:
-                continue
-            sender = identity.decode(errors="replace")
-            if _author(decoded[0]) == sender:
-                yield Received(sender, *decoded)
-            else:
-                self._decoder.drop(f"it is signed by {_author(decoded[0])!r}", identity)
+            if (received := self.read(identity, frames)) is not None:
+                yield received
+
+    def read(self, identity: bytes, frames: Sequence[Any]) -> Received | None:
+        """Return a message; None: it is dropped, as it cannot be decoded or its sender signs as another."""
+        decoded = self._decoder.read(frames, identity)
+        if decoded is None:
+            return None
+        sender = identity.decode(errors="replace")
+        if _author(decoded[0]) != sender:
+            self._decoder.drop(f"it is signed by {_author(decoded[0])!r}", identity)
+            return None
+        return Received(sender, *decoded)
 
 
 def _author(message: FromNode | LinesWritten) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from driver_world import DriverWorld
 from real_job import Job
 
 from dlrover_nb.core.data import make_features
@@ -33,3 +34,19 @@ def start(tmp_path: Path, features: FeatureSpec) -> Iterator[Callable[..., Job]]
     yield begin
     for job in jobs:
         job.close()
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Callable[..., DriverWorld]]:
+    """Begin a job among played nodes, in virtual time."""
+    worlds = []
+
+    def begin(rows: FeatureSpec | None = None, **changes: object) -> DriverWorld:
+        world = DriverWorld(tmp_path, rows, **changes)
+        worlds.append(world)
+        world.start()
+        return world
+
+    yield begin
+    for world in worlds:
+        world.close()
