@@ -4,33 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from real_job import Job
+    from driver_world import DriverWorld
 
 MISSING = "the master may not create pods; restore its Role, and the job goes on by itself"
 
 
-class Denied(LocalBackend):
-    """Processes whose cluster takes a right away."""
-
-    missing = ""
-
-    def denied(self) -> str:
-        return self.missing
-
-
-def test_a_missing_right_is_told_while_the_job_trains_and_so_is_its_return(start: Callable[..., Job]) -> None:
-    job = start(backend=Denied, n_epoch=1_000)
+def test_a_missing_right_is_told_while_the_job_trains_and_so_is_its_return(
+    play: Callable[..., DriverWorld],
+) -> None:
+    job = play(n_epoch=1_000)
     job.until(lambda now: now.phase is JobPhase.TRAINING)
-    job.backend.missing = MISSING  # type: ignore[attr-defined]  # the backend is the one above
+    job.backend.missing = MISSING
     job.until(lambda now: now.message == MISSING)
     assert job.story_has(MISSING)
-    job.backend.missing = ""  # type: ignore[attr-defined]  # as above
+    job.backend.missing = ""
     job.until(lambda now: now.message != MISSING)
     assert job.story_has("is allowed again")
     assert sum(MISSING in line for line in job.now.story) == 1

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from real_job import plan
-from waiting import until
+from driver_world import plan
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.client.until import Until, is_reached
@@ -27,7 +26,7 @@ from dlrover_nb.core.structs.snapshot import JobSnapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from real_job import Job
+    from driver_world import DriverWorld
 
     from dlrover_nb.core.structs.events import Event
 
@@ -110,8 +109,10 @@ def never_due(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("never_due")
-def test_what_others_wait_for_is_published_though_no_snapshot_is_due(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=10_000)
+def test_what_others_wait_for_is_published_though_no_snapshot_is_due(
+    play: Callable[..., DriverWorld],
+) -> None:
+    job = play(n_epoch=10_000)
     job.until(lambda now: now.running == job.spec.plan)
     job.until(lambda now: now.phase is JobPhase.TRAINING and now.train.n_sample_done)
     taken = job.scale(plan(2, 1))
@@ -123,7 +124,7 @@ def test_what_others_wait_for_is_published_though_no_snapshot_is_due(start: Call
 
 @pytest.mark.usefixtures("never_due")
 def test_nothing_else_is_published_before_it_is_due(
-    start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish, seen = PublishedState.publish, list[JobSnapshot]()
 
@@ -132,10 +133,10 @@ def test_nothing_else_is_published_before_it_is_due(
         seen.append(state.snapshot)
 
     monkeypatch.setattr(PublishedState, "publish", noted)
-    job = start(n_epoch=10_000)
+    job = play(n_epoch=10_000)
     job.until(lambda now: now.running == job.spec.plan and now.train.n_sample_done)
     n_report = job.driver.series().cursor
-    until(lambda: job.driver.series().cursor > n_report + 10)
+    job.until(lambda _: job.driver.series().cursor > n_report + 10)
     changes = [awaited(now) for now in seen]
     assert changes
     assert all(one != other for one, other in itertools.pairwise(changes))
