@@ -104,7 +104,7 @@ def test_pins_of_the_user_hold():
     assert found.spec.plan.worker.count == 3
 
 
-def test_a_real_job_says_why_it_was_not_sized(start):
-    job = start(policy="qore", deadline_s=3600.0, warm_start=True)
+def test_a_job_says_why_it_was_not_sized(play):
+    job = play(policy="qore", deadline_s=3600.0, warm_start=True)
     assert job.story_has("Not sized for its deadline: no job that has finished can be learnt from")
     assert job.now.target == job.spec.plan

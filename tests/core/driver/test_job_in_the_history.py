@@ -1,8 +1,7 @@
-"""What a user finds in the history of a job that really trained: the same as the job itself told."""
+"""What a user finds in the history of a job: the same as the job itself told."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client import past_runs
@@ -14,15 +13,15 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from real_job import Job
+    from driver_world import DriverWorld
 
 
-def test_a_job_leaves_proposals_decisions_outcomes_and_series(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=500, mode=Mode.SUGGEST)
+def test_a_job_leaves_proposals_decisions_outcomes_and_series(play: Callable[..., DriverWorld]) -> None:
+    job = play(n_epoch=500, mode=Mode.SUGGEST)
     now = job.until(lambda now: now.open_proposal)
     proposal = now.open_proposal
     assert proposal is not None
-    job.driver.decide(Decision(Verdict.ACCEPT, "ada", time.time(), proposal=proposal.id, why="to learn"))
+    job.driver.decide(Decision(Verdict.ACCEPT, "ada", job.at_s, proposal=proposal.id, why="to learn"))
     running = past_runs.run_history("real", url=job.history)  # another connection, while the master writes
     assert [decision.why for decision in running.decisions] == ["to learn"]
     assert not running.run.phase.is_final
@@ -45,11 +44,11 @@ def test_a_job_leaves_proposals_decisions_outcomes_and_series(start: Callable[..
     assert past_runs.scores(url=job.history).total.n_outcome == len(end.outcomes)
 
 
-def test_a_job_leaves_its_actions_against_stragglers(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=500)
+def test_a_job_leaves_its_actions_against_stragglers(play: Callable[..., DriverWorld]) -> None:
+    job = play(n_epoch=500)
     job.until(lambda now: now.running and now.train.n_sample_done)
     restart = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
-    job.driver.decide(Decision(Verdict.MITIGATE, "ada", time.time(), action=restart, why="a noisy neighbour"))
+    job.driver.decide(Decision(Verdict.MITIGATE, "ada", job.at_s, action=restart, why="a noisy neighbour"))
     (begun,) = past_runs.run_history("real", url=job.history).mitigations
     assert (begun.action, begun.why, begun.decision) == (restart, "a noisy neighbour", "d1")
     job.until(lambda now: now.mitigations and now.mitigations[0].status is ProposalStatus.APPLIED)

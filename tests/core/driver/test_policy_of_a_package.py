@@ -1,4 +1,4 @@
-"""A job of local processes under the policy of another installed package."""
+"""A job under the policy of another installed package."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from real_job import plan
+from driver_world import plan, succeeded
 
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job import Mode, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from real_job import Job
+    from driver_world import DriverWorld
 
 POLICY = """
 from dlrover_nb.core.planner import Advice
@@ -25,7 +25,7 @@ from dlrover_nb.core.structs.decisions import ProposalKind
 def even_out(analysis, settings, context):
     if len(context.worker_samples_per_s) < 2:
         return None
-    batches = tuple((worker, 256) for worker in sorted(context.worker_samples_per_s)[:1])
+    batches = tuple((worker, 5) for worker in sorted(context.worker_samples_per_s)[:1])
     return Advice(ProposalKind.IMPROVE, analysis.current, "one worker is to do less", batches)
 """
 
@@ -51,12 +51,9 @@ def test_an_unknown_policy_is_refused_with_the_nearest_name() -> None:
 
 
 def test_a_policy_gives_a_worker_a_smaller_batch_and_every_sample_is_trained(
-    start: Callable[..., Job], even_out: str
+    play: Callable[..., DriverWorld], even_out: str
 ) -> None:
-    job = start(plan=plan(2, 1), sync=Sync.BSP, n_epoch=20, mode=Mode.AUTO, policy=even_out)
-    job.until(lambda now: any("auto sets batch sizes: worker-0 256" in line for line in now.story))
-    job.driver.stop("ada", "seen")
-    end = job.until_end()
-    assert end.phase is JobPhase.STOPPED
-    assert job.story_has("auto sets batch sizes: worker-0 256: one worker is to do less")
+    job = play(plan=plan(2, 1), sync=Sync.BSP, n_epoch=20, mode=Mode.AUTO, policy=even_out)
+    end = succeeded(job)
+    assert job.story_has("auto sets batch sizes: worker-0 5: one worker is to do less")
     assert sum("sets batch sizes" in line for line in end.story) == 1
