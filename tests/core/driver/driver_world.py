@@ -108,6 +108,7 @@ class PlayedBackend:
     def __init__(self, world: DriverWorld) -> None:
         self._world, self._exits = world, deque[NodeExited]()
         self._living: set[str] = set()
+        self.started: dict[str, NodeConfig] = {}
         self.missing = self.endpoint = ""
         self.has_gone = False  # with its master: it does nothing any more
 
@@ -124,6 +125,7 @@ class PlayedBackend:
         if config.node in self._world.nodes:
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
         self._living.add(config.node)
+        self.started[config.node] = config
         self._world.begin(StartNode(config.node, config.role, config.cpu, config.memory_mib))
 
     def adopt(self, nodes: Mapping[str, Need]) -> None:
@@ -424,6 +426,13 @@ class DriverWorld(PlayedNodes):
         return replace(sample, n_iter=8, loss=None, parameter_mib=1.0, split=TimeSplit(idle_s=iter_s))
 
     # of what befalls nodes
+
+    def evict(self, *names: str) -> None:
+        """Send SIGTERM: a PS serves on until its part has moved, and a worker ends after its shard."""
+        for name in names:
+            node = self.nodes[name]
+            node.is_leaving = node.order.role is Role.PS
+            node.is_draining = node.order.role is Role.WORKER
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL."""

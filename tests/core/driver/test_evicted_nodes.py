@@ -1,4 +1,4 @@
-"""Real nodes that get SIGTERM amid training: what they hold goes to others, and nothing is trained again."""
+"""Nodes that get SIGTERM amid training: what they hold goes to others, and nothing is trained again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from driver_world import succeeded as played_to_its_end
 from real_job import plan, succeeded
 
 from dlrover_nb.core.structs.job import JobPhase, Sync
@@ -14,6 +15,7 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from driver_world import DriverWorld
     from real_job import Job
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot
@@ -49,35 +51,51 @@ def test_one_that_is_evicted_is_replaced_without_a_rollback(start: Callable[...,
     assert job.story_has("ps-0 is being evicted; its parameters move to ps-2")
 
 
+def evict_when_trained(job: DriverWorld, *names: str) -> None:
+    """Send SIGTERM to nodes once all of them train."""
+    job.until(lambda now: now.running and now.train.n_sample_done > 100)
+    job.evict(*names)
+
+
+def trained_without_loss(job: DriverWorld) -> None:
+    """Let a job end; each row was trained once, and no parameter came from a checkpoint."""
+    end = played_to_its_end(job)
+    assert end.train.returned == end.train.refused == 0
+    assert not job.story_has("was lost")
+    assert not job.story_has("was loaded from")
+
+
 def test_all_that_are_evicted_at_once_are_replaced_while_workers_train_in_step(
-    start: Callable[..., Job],
+    play: Callable[..., DriverWorld],
 ) -> None:
-    job = start(plan=plan(2, 2, ps_cpu=0.2), n_epoch=3, sync=Sync.BSP)
-    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0", "ps-1")
+    job = play(plan=plan(2, 2, ps_cpu=0.2), n_epoch=3, sync=Sync.BSP)
+    evict_when_trained(job, "ps-0", "ps-1")
     job.until(lambda now: now.running and not {"ps-0", "ps-1"} & ps_of(now))
-    without_loss(job)
+    trained_without_loss(job)
 
 
-def test_a_worker_that_is_evicted_finishes_its_shard_and_is_replaced(start: Callable[..., Job]) -> None:
-    job = start(plan=plan(2, 1, ps_cpu=0.2), n_epoch=3, shard_batches=5)
-    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "worker-0")
+def test_a_worker_that_is_evicted_finishes_its_shard_and_is_replaced(
+    play: Callable[..., DriverWorld],
+) -> None:
+    job = play(plan=plan(2, 1, ps_cpu=0.2), n_epoch=3)
+    evict_when_trained(job, "worker-0")
     job.until(lambda now: now.running and "worker-0" not in {node.id for node in now.nodes})
-    end = succeeded(job)
+    end = played_to_its_end(job)
     assert end.train.refused == 0
     assert not job.story_has("was lost")
 
 
-def test_a_plan_that_changes_while_one_is_evicted_comes_about(start: Callable[..., Job]) -> None:
-    job = start(plan=plan(1, 1, ps_cpu=0.2), n_epoch=3)
-    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
+def test_a_plan_that_changes_while_one_is_evicted_comes_about(play: Callable[..., DriverWorld]) -> None:
+    job = play(plan=plan(1, 1, ps_cpu=0.2), n_epoch=3)
+    evict_when_trained(job, "ps-0")
     job.scale(plan(1, 2, ps_cpu=0.2))
     job.until(lambda now: now.running == plan(1, 2, ps_cpu=0.2) and "ps-0" not in ps_of(now))
-    without_loss(job)
+    trained_without_loss(job)
 
 
-def test_a_job_that_is_stopped_then_ends_as_any_other(start: Callable[..., Job]) -> None:
-    job = start(n_epoch=1000)
-    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
+def test_a_job_that_is_stopped_then_ends_as_any_other(play: Callable[..., DriverWorld]) -> None:
+    job = play(n_epoch=1000)
+    evict_when_trained(job, "ps-0")
     job.driver.stop("ada", "enough")
     end = job.until_end()
     assert end.phase is JobPhase.STOPPED, end.message
