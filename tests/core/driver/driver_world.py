@@ -27,7 +27,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.transport import MasterSocket, Received
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder
 from dlrover_nb.core.runtime.orders import StartNode
 from dlrover_nb.core.runtime.output import output_path
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from dlrover_nb.core.runtime.sockets import JobKeys
     from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.shards import Shard
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 START_S = 1_000_000.0
 STEP_S = 0.125  # in which a worker trains a batch; it divides all intervals of the loop, without a rest
 REPORT_EVERY_S = 1.0
-MOST_S = 3_600.0  # of virtual time that anything takes
+MOST_S = 900.0  # of virtual time that anything takes
 N_CHUNK = 6  # that a PS sends in a step
 
 
@@ -194,6 +195,8 @@ class DriverWorld(PlayedNodes):
         Where its nodes run.
     history
         URL of the history; empty: a file in `folder`.
+    bind
+        Binds the master's socket; None: a played one.
     changes
         Of the job.
     """
@@ -205,6 +208,7 @@ class DriverWorld(PlayedNodes):
         *,
         backend: type[PlayedBackend] = PlayedBackend,
         history: str = "",
+        bind: Callable[[str, Path, JobKeys], MasterSocket] | None = None,
         **changes: Any,
     ) -> None:
         fields = {
@@ -228,6 +232,7 @@ class DriverWorld(PlayedNodes):
         self._trained: dict[str, list[int]] = {}  # rows of each batch since the last report
         self._reported_at_s: dict[str, float] = {}
         self._trains_at_s: dict[str, float] = {}
+        self._bind = bind or (lambda listen, folder, _: PlayedSocket(self, listen, folder))
         self.backend = backend(self)
         self.driver = own_job.begin(self.spec, self.features, self._setup())
         self._turns: Iterator[None] = iter(())
@@ -238,7 +243,7 @@ class DriverWorld(PlayedNodes):
             self.folder,
             history_url=self.history,
             clock=SystemClock(self.machine),
-            bind=lambda listen, folder, _: PlayedSocket(self, listen, folder),
+            bind=self._bind,
             in_threads=False,
         )
 
@@ -325,10 +330,18 @@ class DriverWorld(PlayedNodes):
     def _image(self) -> Path:
         return self.folder.with_name("at its end")
 
+    def resume(self) -> None:
+        """Compose the loop of another master of the job."""
+        backend, self.backend = self.backend, type(self.backend)(self)
+        try:
+            self.driver = own_job.resume(self._setup())
+        except DlroverError:
+            self.backend = backend
+            raise
+
     def come_back(self) -> None:
         """Let another master continue the job; the nodes that live say Hello to it."""
-        self.backend = type(self.backend)(self)
-        self.driver = own_job.resume(self._setup())
+        self.resume()
         for name, node in self.nodes.items():
             if node.is_alive and node.has_come_up:
                 self.hello(name)
