@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-import pytest
+from cases import for_each
 
 import dlrover_nb
 from dlrover_nb.api import Cluster, Job, connect, past
@@ -64,13 +64,13 @@ def section(doc: str, name: str) -> str:
     return found[1] if found else ""
 
 
-@pytest.mark.parametrize("name", METHODS)
+@for_each("name", METHODS)
 def test_every_method_says_what_it_does_in_one_line(name: str) -> None:
     first = (inspect.getdoc(METHODS[name]) or "").split("\n")[0]
     assert re.fullmatch(r"[A-Z].*[.:]", first), first
 
 
-@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if parameters(method)])
+@for_each("name", [n for n, method in METHODS.items() if parameters(method)])
 def test_every_parameter_is_explained_with_errors_and_an_example(name: str) -> None:
     doc = inspect.getdoc(METHODS[name]) or ""
     explained = {
@@ -85,7 +85,7 @@ def test_every_parameter_is_explained_with_errors_and_an_example(name: str) -> N
     assert ">>> " in section(doc, "Examples")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@for_each("name", METHODS)
 def test_examples_call_what_is_there(name: str) -> None:
     for example in doctest.DocTestParser().get_examples(inspect.getdoc(METHODS[name]) or ""):
         for node in ast.walk(ast.parse(example.source)):
@@ -108,12 +108,12 @@ def _called(node: ast.Call) -> Callable[..., object] | None:
     return None
 
 
-@pytest.mark.parametrize("verb", [v for v in VERBS if v not in {"connect", "serve"}])  # serve: a process
+@for_each("verb", [v for v in VERBS if v not in {"connect", "serve"}])  # serve: a process
 def test_every_verb_is_a_method(verb: str) -> None:
     assert callable(getattr(Cluster if verb in CLUSTER_VERBS else Job, OWN_NAMES.get(verb, verb)))
 
 
-@pytest.mark.parametrize("verb", GRAMMAR.verbs)
+@for_each("verb", GRAMMAR.verbs)
 def test_every_verb_stands_in_the_help_with_an_example_that_parses(verb: str) -> None:
     assert re.search(rf"^  {verb} +\w", GRAMMAR.help_text(), re.MULTILINE)
     example = re.search(r"example: dlrover-nb (.*)", GRAMMAR.help_text(verb))

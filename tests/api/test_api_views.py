@@ -5,7 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import builders as b
-import pytest
+from cases import for_each
 
 from dlrover_nb.api.connection_view import ConnectionView
 from dlrover_nb.api.exports import ExportView
@@ -93,25 +93,25 @@ def numbers(text: str) -> list[str]:
     return sorted(set(re.findall(r"\d[\d,.]*", text)))
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@for_each("name", VIEWS)
 def test_text_holds_the_numbers_that_the_html_holds(name):
     bundle = VIEWS[name]._repr_mimebundle_()
     assert numbers(bundle["text/plain"]) == numbers(" ".join(Words(bundle["text/html"]).words))
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@for_each("name", VIEWS)
 def test_text_fits_a_terminal(name):
     assert max(map(len, str(VIEWS[name]).splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@for_each("name", VIEWS)
 def test_html_needs_no_network_no_script_and_no_style_sheet(name):
     html = VIEWS[name]._repr_mimebundle_()["text/html"]
     assert not re.search(r"<(script|link|style|img|iframe)", html)
     assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?https?:", html)
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@for_each("name", VIEWS)
 def test_names_from_the_cluster_are_escaped(name):
     html = views(b.HOSTILE)[name]._repr_mimebundle_()["text/html"]
     assert "<script" not in html
@@ -149,7 +149,7 @@ def test_a_job_that_just_started_has_views_too():
     assert "starting with" in str(StatusView(young))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "decision",
     [
         Decision(Verdict.SCALE, "ada", b.START_S, plan=b.plan(2, 1), id="d3"),

@@ -3,6 +3,7 @@
 import doctest
 
 import pytest
+from cases import for_each
 from exports import jobs
 from hypothesis import given, settings
 
@@ -77,7 +78,7 @@ def test_without_commands_it_is_a_job_of_our_own():
     assert (job.plan.worker.count, job.plan.ps.cpu) == (2, 0.5)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("builder", "why"),
     [
         (JobBuilder(), "the job has no name"),

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
@@ -107,7 +108,7 @@ def test_alone_nobody_asks_for_anything():
         client.Shards  # noqa: B018 - it raises
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
+@for_each("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
 def test_an_old_python_reads_it(path):
     ast.parse(path.read_text(), feature_version=(3, 8))
 

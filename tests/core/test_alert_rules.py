@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import START_S, mitigation, node, proposal, snapshot
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from slow_world import SlowJob
@@ -91,7 +92,7 @@ def test_a_persistent_straggler_is_an_alert_with_its_numbers_until_nobody_is_slo
     assert changes(ABOUT, [alert], [straggling()], NOW_S) == ((alert,), ())
 
 
-@pytest.mark.parametrize(("for_s", "is_bad"), [(0.0, False), (119.0, False), (120.0, True), (5000.0, True)])
+@for_each(("for_s", "is_bad"), [(0.0, False), (119.0, False), (120.0, True), (5000.0, True)])
 def test_a_transient_straggler_is_an_alert_once_it_has_been_slow_for_long_enough(for_s, is_bad):
     finding = straggling(slow("ps-0", role=Role.PS, pace=Pace.TRANSIENT, ratio=1.3, for_s=for_s))
     assert (finding.is_bad, finding.is_good) == (is_bad, False)
@@ -112,7 +113,7 @@ def test_of_several_stragglers_the_one_of_the_longest_window_is_named_and_each_n
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("action", "status", "words"),
     [
         (
@@ -195,7 +196,7 @@ def test_slow_iterations_are_given_their_time():
     assert not found(AlertKind.STALL, slow, memory=memory).is_bad
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changed",
     [
         {"phase": JobPhase.RESCALING},
@@ -311,7 +312,7 @@ def test_a_job_that_has_ended_ends_all_its_alerts_and_a_failed_one_begins_its_ow
     assert (begun.kind, begun.text) == (AlertKind.FAILED, "worker-0: KeyError")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [{"oom_within_s": -1}, {"straggler_for_s": -1}, {"hysteresis": 1.0}, {"cool_down_s": float("nan")}],
 )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+from cases import for_each
 from kube import await_rights
 from kubernetes import client, config, dynamic
 from waiting import until
@@ -36,7 +37,7 @@ PODS = Right("pods", ("get", "create"), "run pods")
 LOGS = Right("pods/log", ("get",), "read logs")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "right", "verb", "gives"),
     [
         ({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, LOGS, "get", True),
@@ -62,8 +63,8 @@ def test_a_quota_is_told_by_what_is_used_of_it():
     assert quota_facts([{"metadata": {"name": "new"}}]) == ()
 
 
-@pytest.mark.parametrize("kind", [SERVICE_ACCOUNT, ROLE, ROLE_BINDING])
-@pytest.mark.parametrize(
+@for_each("kind", [SERVICE_ACCOUNT, ROLE, ROLE_BINDING])
+@for_each(
     "message", ['User "alice" cannot create it', "alice is attempting to grant RBAC permissions not held"]
 )
 def test_who_may_make_no_account_for_a_master_is_told_to_name_one(kind, message):
@@ -86,7 +87,7 @@ def test_a_refused_call_names_the_right_to_the_job(verb, right):
     assert [rule["verbs"] for rule in asked["rules"]] == [[verb]], "no more than is missing"
 
 
-@pytest.mark.parametrize("n_role", range(len(SHIPPED) + 1))
+@for_each("n_role", range(len(SHIPPED) + 1))
 def test_rights_amount_to_the_strongest_shipped_role_that_they_cover(n_role):
     needed = [granted(r for r in rights if not r.optional) for rights in SHIPPED.values()]
     have = needed[n_role - 1] if n_role else needed[0] - {("", "pods/proxy", "get")}

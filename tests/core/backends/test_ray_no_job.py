@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import for_each
 
 from dlrover_nb.core.client.cluster import no_job
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "told"),
     [
         ("clicks", "job clicks is over and its master is gone; `%dlrover history clicks` shows what it did"),

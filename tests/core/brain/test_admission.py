@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,7 +89,7 @@ def first(*queue: WaitingOffer, order: str, used: float = 0.0, **shares: float) 
     return first_of(queue, order, QueueState(WHOLE, used, shares)).job
 
 
-@pytest.mark.parametrize("order", sorted(ORDERS))
+@for_each("order", sorted(ORDERS))
 def test_among_equals_the_longer_wait_is_first(order):
     queue = (waiting("late", since_s=95.0), waiting("early", since_s=50.0))
     assert first(*queue, order=order) == "early"

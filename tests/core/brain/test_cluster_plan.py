@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from offers_made import jobs, offer
@@ -202,7 +203,7 @@ def test_a_better_choice_replaces_the_last_one_only_when_it_is_clearly_better():
     assert plan_cluster([fast, b], ONE, BrainSettings(), before).shares["a"].plan.worker.count == 12
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0, 0.0])
+@for_each("wrong", [np.nan, np.inf, -1.0, 0.0])
 def test_an_offer_with_impossible_numbers_is_refused(wrong):
     good = offer("a", (2, 1, 1.0, 1.0), (4, 1, 1.0, 1.0))
     check(good)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import builders
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError
@@ -30,7 +31,7 @@ JOB = builders.snapshot(
 PS_CPU, PS_MIB = JOB.nodes[2].cpu, JOB.nodes[2].memory_mib
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "action"),
     [
         (ActionRequest(restart="worker-0"), KillRestart("worker-0", Role.WORKER)),
@@ -52,7 +53,7 @@ def test_each_request_is_the_action_that_it_names(request_, action):
     assert request_.action(JOB) == action
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "error"),
     [
         (ActionRequest(), "one of restart, .*, rates, cores, memory, got none; give exactly one"),

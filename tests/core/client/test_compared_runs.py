@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from history_records import DECISION, FIT, MITIGATION, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET
 
 from dlrover_nb.core import pricing
@@ -49,7 +50,7 @@ def test_only_keys_that_differ_are_told_and_no_names():
     assert differences([SPEC, replace(SPEC, name="views")]) == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at_s", "status", "n_decision", "n_outcome", "plan"),
     [
         (15.0, None, 0, 0, PLAN),
@@ -90,7 +91,7 @@ FAILED = replace(
 ACTED = replace(HISTORY, decisions=(DECISION, ACCEPTED, ORDERED), mitigations=(DONE, FAILED))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at_s", "statuses"),
     [
         (24.0, []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import builders
-import pytest
+from cases import for_each
 from cluster_double import snapshot_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,7 +57,7 @@ def test_first_steps_are_waited_for_only_while_nothing_is_trained(
     assert bool(first_steps(snapshot)) == is_early
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("until", "changes", "told"),
     [
         (Until.END, {}, "the end of ctr: training, 40.0% of 100,000 samples"),

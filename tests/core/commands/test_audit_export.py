@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from audit_conformance import ROW
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ def test_csv_has_a_head_a_line_for_each_row_and_the_head_of_the_chain():
     assert last[:2] == ["head 1", audit.head()[1]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "at_s"),
     [
         ("30m", NOW_S - 1800),
@@ -52,7 +53,7 @@ def test_a_moment_is_an_age_or_a_date(text, at_s):
     assert parse_since(text, NOW_S) == at_s
 
 
-@pytest.mark.parametrize("text", ["", "soon", "24", "-1h", "1970-13-01"])
+@for_each("text", ["", "soon", "24", "-1h", "1970-13-01"])
 def test_what_is_neither_is_refused_with_what_would_be(text):
     with pytest.raises(InvalidValueError, match="expected an age such as 24h"):
         parse_since(text, NOW_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -143,7 +144,7 @@ def test_gate_lets_a_plan_pass_that_ran_before_and_counts_no_experiment():
     assert rule(replace(missed, experiments={WRONG.decision})) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("seen", "missed"),
     [
         (outcome(1000, 1000, 50), False),
@@ -173,7 +174,7 @@ def test_outcomes_without_prediction_are_no_track_record():
     assert track((replace(RIGHT, predicted=None),) * 5, 1000.0, AUTO).n == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     "now",
     [
         {"calm_at_s": 2000.0},
@@ -229,7 +230,7 @@ def test_limits_of_the_search_are_those_of_the_rules():
     assert found.returns == {axes_key(MORE): 2 * AUTO.return_gain}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"max_changes_per_hour": 0},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import for_each
 from slow_world import WINDOW_S, SlowJob, actions, plan_of, scales
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
@@ -380,7 +381,7 @@ def test_answers_go_by_the_id_that_was_seen():
     assert any("m1 proposed" in line for line in caught.value.story)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("action", "error", "words"),
     [
         (KillRestart("worker-9", Role.WORKER), NotFoundError, "has no worker 'worker-9'; it has worker-0, w"),

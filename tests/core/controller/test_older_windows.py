@@ -6,6 +6,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.controller import ControllerSettings, snapshot
 from dlrover_nb.core.controller.measurement import Measurement
@@ -47,9 +48,9 @@ class Kept:
         return dict(zip(n_worker.tolist(), speeds.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("n", [N_KEPT + 1, 100, 400])
-@pytest.mark.parametrize("noise", [0.01, 0.15, 0.3])
-@pytest.mark.parametrize("seed", range(3))
+@for_each("n", [N_KEPT + 1, 100, 400])
+@for_each("noise", [0.01, 0.15, 0.3])
+@for_each("seed", range(3))
 def test_a_mean_is_as_sure_as_all_its_windows_make_it(n, noise, seed):
     job, every = Kept(), windows(ONE, noise, seed, n)
     job.add(every)
@@ -75,8 +76,8 @@ def test_an_outlier_that_leaves_the_kept_windows_weighs_no_more_than_before():
     assert hit.means()[1] == pytest.approx(calm.means()[1], rel=0.002)
 
 
-@pytest.mark.parametrize("factor", [0.5, 0.8, 1.6])
-@pytest.mark.parametrize("seed", range(5))
+@for_each("factor", [0.5, 0.8, 1.6])
+@for_each("seed", range(5))
 def test_a_change_of_all_speeds_leaves_plans_compared_as_before(factor, seed):
     job = Kept()
     job.add(windows(ONE, 0.02, seed, 60))
@@ -97,8 +98,8 @@ def test_a_change_back_is_seen_too_and_nothing_is_left_of_it():
     assert job.means()[2] == pytest.approx(SPEED, rel=0.02)
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.05, 0.15, 0.3])
-@pytest.mark.parametrize("seed", range(4))
+@for_each("noise", [0.02, 0.05, 0.15, 0.3])
+@for_each("seed", range(4))
 def test_noise_is_no_change_of_speed(noise, seed):
     job = Kept()
     job.add(windows(ONE, noise, seed, 600))

@@ -9,6 +9,7 @@ from enum import Enum
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from test_state_machine import JobLife
@@ -189,7 +190,7 @@ def test_what_is_shared_stays_shared_and_what_is_unusual_is_kept():
     assert back[2] == value[2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name", ["core.errors:WireError", "driver.detached:spawn", "structs.samples:dataclass", "nowhere:Nothing"]
 )
 def test_nothing_but_records_of_this_package_is_read(name):

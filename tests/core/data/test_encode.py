@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,7 +163,7 @@ def test_dates_are_numbers() -> None:
     assert scaled(column, scale_of("t", column)).tolist() == pytest.approx([-1, 1])
 
 
-@pytest.mark.parametrize("values", [[0, 1, 2], [0, None], ["0", "yes"], [0.5]])
+@for_each("values", [[0, 1, 2], [0, None], ["0", "yes"], [0.5]])
 def test_a_label_that_is_not_0_or_1_is_refused(values: list[object]) -> None:
     with pytest.raises(InvalidValueError, match="label column 'click' must hold 0 or 1"):
         labels_of(pa.chunked_array([values]), "click", 100)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,7 +84,7 @@ def test_a_tighter_target_never_needs_fewer_samples(values, rule, one, other) ->
     assert less.high <= more.high
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "why"),
     [
         ((), "it needs 4 evaluations, and has 0"),

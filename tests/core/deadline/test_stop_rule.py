@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,7 +71,7 @@ def test_the_reason_names_target_decline_and_the_part_of_a_pass() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "n_train", "n_epoch", "step"),
     [
         (EarlyStopping(), 1000, 3, 1000),
@@ -83,9 +84,7 @@ def test_held_out_rows_are_scored_after_a_pass_and_the_loss_within_it(rule, n_tr
     assert evaluation_step(rule, n_train, n_epoch) == step
 
 
-@pytest.mark.parametrize(
-    "field", [{"target": 0.0}, {"target": float("nan")}, {"target": 1.5}, {"decline": 1.0}]
-)
+@for_each("field", [{"target": 0.0}, {"target": float("nan")}, {"target": 1.5}, {"decline": 1.0}])
 def test_impossible_rules_are_refused(field) -> None:
     with pytest.raises(InvalidValueError, match="early stopping"):
         EarlyStopping(**field)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
+from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.export import EXPORTERS
@@ -47,7 +47,7 @@ VOLUMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "job"), CASES)
+@for_each(("kind", "job"), CASES)
 def test_each_volume_but_a_users_host_path_is_of_a_kind_that_restricted_allows(kind: str, job: str) -> None:
     for pod in pods_in(EXPORTERS[kind](JOBS[job], PLAN, TOLD, OPTIONS)):
         own = [volume.keys() - {"name"} for volume in pod.get("volumes", ())]
@@ -58,7 +58,7 @@ def test_each_volume_but_a_users_host_path_is_of_a_kind_that_restricted_allows(k
         )
 
 
-@pytest.mark.parametrize(("kind", "job"), [case for case in CASES if case != OF_A_RUNTIME])
+@for_each(("kind", "job"), [case for case in CASES if case != OF_A_RUNTIME])
 def test_each_pod_is_restricted(kind: str, job: str) -> None:
     pods = list(pods_in(EXPORTERS[kind](JOBS[job], PLAN, TOLD, OPTIONS)))
     assert pods
@@ -80,7 +80,7 @@ def test_each_pod_is_restricted(kind: str, job: str) -> None:
             assert all("hostPort" not in port for port in container.get("ports", ()))
 
 
-@pytest.mark.parametrize("kind", WITH_PODS)
+@for_each("kind", WITH_PODS)
 def test_our_own_programs_run_by_the_python_that_the_job_names(kind: str) -> None:
     job = replace(JOB, kubernetes=replace(JOB.kubernetes, python="/opt/conda/bin/python"))
     commands = [
@@ -92,7 +92,7 @@ def test_our_own_programs_run_by_the_python_that_the_job_names(kind: str) -> Non
     assert all(command[0] == "/opt/conda/bin/python" for command in commands)
 
 
-@pytest.mark.parametrize(("kind", "job"), CASES)
+@for_each(("kind", "job"), CASES)
 def test_all_objects_go_to_the_namespace_that_was_asked_for(kind: str, job: str) -> None:
     documents = EXPORTERS[kind](JOBS[job], PLAN, TOLD, replace(OPTIONS, namespace="ads"))
     assert {document["metadata"]["namespace"] for document in documents} == {"ads"}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -33,13 +34,13 @@ def _spec(kind: str, job: Any) -> dict[str, Any]:
     return spec[KINDS[kind]] if KINDS[kind] else spec
 
 
-@pytest.mark.parametrize(("kind", "job"), CASES)
+@for_each(("kind", "job"), CASES)
 def test_an_export_says_when_it_goes_away(kind: str, job: str) -> None:
     assert _spec(kind, JOBS[job])["ttlSecondsAfterFinished"] == 3600
     assert "ttlSecondsAfterFinished" not in _spec(kind, replace(JOBS[job], kubernetes=JOB.kubernetes))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in WRITTEN if kind not in KINDS])
+@for_each("kind", [kind for kind in WRITTEN if kind not in KINDS])
 def test_a_kind_without_the_field_is_as_before(kind: str) -> None:
     assert "ttlSecondsAfterFinished" not in str(EXPORTERS[kind](HOUR, PLAN, TOLD, OPTIONS)[-1]["spec"])
 

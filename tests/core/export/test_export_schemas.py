@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from cases import for_each
 from exports import (
     JOB,
     OPTIONS,
@@ -158,7 +159,7 @@ REPLICA = "spec/replicaSpecs/ps"
 RESOURCE = "spec/replicaResourceSpecs/ps"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "path", "value", "told"),
     [
         ("elasticjob", f"{REPLICA}/replica", 1, f"ElasticJob ctr-daily: {REPLICA}: Additional properties"),

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -70,7 +71,7 @@ def test_a_jobset_has_a_replicated_job_for_each_role_and_waits_for_those_that_th
     assert read_export(to_yaml(*documents)).job == job
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "external", "role"),
     [
         ("elasticjob", TENSORFLOW, EVAL),

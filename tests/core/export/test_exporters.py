@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cases import for_each
 from exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, WRITTEN
 
 from dlrover_nb.core.codec import from_json
@@ -174,7 +175,7 @@ def test_where_dlrover_plans_it_keeps_to_the_quota() -> None:
     assert "resourceLimits" not in fixed["spec"]
 
 
-@pytest.mark.parametrize("kind", ["scaleplan", "tfjob", "pytorchjob", "rayjob", "jobset", "pods"])
+@for_each("kind", ["scaleplan", "tfjob", "pytorchjob", "rayjob", "jobset", "pods"])
 def test_what_nobody_scales_cannot_be_left_to_scale(kind: str) -> None:
     with pytest.raises(InvalidValueError, match="export an elasticjob"):
         EXPORTERS[kind](JOB, PLAN, TOLD, Options(auto_scale=True))
@@ -212,8 +213,8 @@ def test_an_account_that_is_there_already_is_taken() -> None:
     assert documents[-1]["spec"]["template"]["spec"]["serviceAccountName"] == "trainer"
 
 
-@pytest.mark.parametrize("kind", WRITTEN)
-@pytest.mark.parametrize(
+@for_each("kind", WRITTEN)
+@for_each(
     ("url", "bare"),
     [
         ("s3://KEY:SECRET@bucket/run", "s3://bucket/run"),

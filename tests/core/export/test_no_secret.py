@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
+from cases import for_each
 from exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
@@ -46,7 +46,7 @@ JOBS = (LEAKY, _leaky(TENSORFLOW), _leaky(TORCH))
 CASES = [(kind, job) for kind in WRITTEN for job in JOBS if fits(kind, job)]
 
 
-@pytest.mark.parametrize(("kind", "job"), CASES)
+@for_each(("kind", "job"), CASES)
 def test_no_secret_leaves_in_any_export(kind: str, job: JobSpec) -> None:
     documents = EXPORTERS[kind](job, PLAN, TOLD, Options())
     text = to_yaml(*documents)
@@ -69,7 +69,7 @@ def test_no_secret_leaves_in_any_export(kind: str, job: JobSpec) -> None:
         assert what in left
 
 
-@pytest.mark.parametrize(("kind", "job"), CASES)
+@for_each(("kind", "job"), CASES)
 def test_no_value_of_a_secret_is_in_any_export(kind: str, job: JobSpec) -> None:
     documents = documents_in(to_yaml(*EXPORTERS[kind](job, PLAN, TOLD, Options())))
     for document in documents:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -94,7 +95,7 @@ def test_a_pytorchjob_has_a_master_and_workers_and_no_parameter_servers() -> Non
     assert list(elastic["spec"]["replicaSpecs"]) == ["worker"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "job", "told"),
     [
         ("tfjob", TORCH_JOB, "started by torch, which a TFJob does not do; export a pytorchjob"),
@@ -149,7 +150,7 @@ def test_torch_in_a_jobset_meets_at_its_first_worker() -> None:
     assert "RANK" not in env  # two processes on each: torchrun numbers them
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@for_each("kind", WHOLE)
 def test_a_job_of_ours_is_its_job_file_and_what_submits_it(kind: str) -> None:
     file, *documents = _exported(kind, replace(JOB, mode=Mode.AUTO, warm_start=True))
     found = parse_job(file["data"]["job.yaml"])
@@ -161,7 +162,7 @@ def test_a_job_of_ours_is_its_job_file_and_what_submits_it(kind: str) -> None:
     assert f"name: {file['metadata']['name']}" in text
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@for_each("kind", WHOLE)
 def test_an_all_reduce_job_of_ours_is_one_with_its_programs_too(kind: str) -> None:
     job = replace(JOB, sync=Sync.ALLREDUCE)
     running = replace(DDP_JOB, sync=Sync.ALLREDUCE)  # as its master runs it
@@ -169,7 +170,7 @@ def test_an_all_reduce_job_of_ours_is_one_with_its_programs_too(kind: str) -> No
     assert read_export(to_yaml(*_exported(kind, running))).job == job
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@for_each("kind", WHOLE)
 def test_the_one_pod_holds_the_whole_plan(kind: str) -> None:
     _, *documents = _exported(kind)
     text = to_yaml(*documents)
@@ -204,7 +205,7 @@ KUBERNETES = KubernetesSpec(
 )
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@for_each("kind", WHOLE)
 def test_pods_are_made_as_the_job_says(kind: str) -> None:
     documents = _exported(kind, replace(JOB, kubernetes=KUBERNETES), THREE, Options())
     text = to_yaml(*documents[1:])
@@ -241,7 +242,7 @@ def _tolerations(tree: Any) -> list[Any]:
     return [*tree.get("tolerations", ()), *(each for part in tree.values() for each in _tolerations(part))]
 
 
-@pytest.mark.parametrize("kind", [*WHOLE, "rayjob"])
+@for_each("kind", [*WHOLE, "rayjob"])
 def test_what_was_edited_in_the_job_file_wins_and_is_told(kind: str) -> None:
     text = _edited(
         _file_of(kind),

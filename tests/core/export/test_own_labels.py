@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
@@ -58,14 +59,14 @@ def _assert_told(metadata: dict[str, Any]) -> None:
     assert NOTES.items() <= metadata["annotations"].items()
 
 
-@pytest.mark.parametrize(("kind", "job"), CASES)
+@for_each(("kind", "job"), CASES)
 def test_they_stand_on_the_object_that_a_queue_reads(kind: str, job: str) -> None:
     *_, document = _exported(kind, JOBS[job])
     _assert_told(document["metadata"])
     assert "dlrover-nb/context" in document["metadata"]["annotations"]
 
 
-@pytest.mark.parametrize(("kind", "job"), CASES)
+@for_each(("kind", "job"), CASES)
 def test_they_stand_on_the_templates_that_keep_them(kind: str, job: str) -> None:
     templates = list(_templates(_exported(kind, JOBS[job])))
     assert templates
@@ -77,7 +78,7 @@ def test_they_stand_on_the_templates_that_keep_them(kind: str, job: str) -> None
             _assert_told(template["metadata"])
 
 
-@pytest.mark.parametrize("kind", WITH_PODS)
+@for_each("kind", WITH_PODS)
 def test_a_job_that_says_none_has_templates_without_metadata_as_before(kind: str) -> None:
     documents = _exported(kind, JOB)
     assert kind == "pods" or all("metadata" not in each for each in _templates(documents))
@@ -109,7 +110,7 @@ def test_an_external_job_has_them_under_dlrovers_operator_and_without_it(kind: s
     assert made["labels"]["dlrover-nb/run"] == "0a1b2c3d"
 
 
-@pytest.mark.parametrize("kind", WITH_PODS)
+@for_each("kind", WITH_PODS)
 def test_they_come_back_with_an_import(kind: str) -> None:
     found = read_export(to_yaml(*_exported(kind, OWN)))
     assert found.job == OWN

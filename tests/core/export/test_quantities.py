@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from exports import roles
 from hypothesis import given
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import RolePlan
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "number"),
     [
         ("500m", "0.5"),
@@ -43,9 +44,7 @@ def test_a_quantity_is_the_number_that_kubernetes_reads(text: object, number: st
     assert amount(text, "cpu") == Decimal(number)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "m", "1 m", "1mi", "1KI", "0x1", "1e", "1e9999", "nan", "inf", None, True, []]
-)
+@for_each("text", ["", "m", "1 m", "1mi", "1KI", "0x1", "1e", "1e9999", "nan", "inf", None, True, []])
 def test_what_is_no_quantity_is_refused(text: object) -> None:
     with pytest.raises(InvalidValueError, match="cpu must be a quantity such as 500m, 2 or 3Gi, got"):
         amount(text, "cpu")

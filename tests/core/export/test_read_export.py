@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cases import for_each
 from exports import (
     JOB,
     OPTIONS,
@@ -246,7 +247,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@for_each("name", FOREIGN)
 def test_dlrovers_own_examples_give_the_plan_that_they_have(name: str) -> None:
     real_schemas()  # skips where they are not at hand
     found = read_export(shared("crds", "dlrover", f"{name}.yaml").read_text("utf-8"))
@@ -293,7 +294,7 @@ ROLE = "kind: ElasticJob\nmetadata: {name: a}\nspec: {replicaSpecs: {worker: %s}
 CPU = ROLE % "{template: {spec: {containers: [{resources: {limits: {%s}}}]}}}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "told"),
     [
         ("", f"an import reads {KINDS}, got nothing"),

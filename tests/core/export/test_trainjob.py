@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cases import for_each
 from exports import (
     JOB,
     OPTIONS,
@@ -102,7 +103,7 @@ def test_a_users_own_variables_win() -> None:
     assert len({each["name"] for each in env}) == len(env)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "setting",
     [
         {"volumes": (Volume("/data", claim="rows"),)},
@@ -189,7 +190,7 @@ def test_a_wrong_runtime_is_told(path: tuple[str, ...], told: str) -> None:
     assert told in problem
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("job", "told"),
     [
         (
@@ -319,7 +320,7 @@ def test_a_runtime_of_no_trainjob_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edit", "told"),
     [
         (
@@ -343,7 +344,7 @@ def test_what_is_no_job_of_ours_gives_its_plan_alone(edit: tuple[str, str], told
     assert "the job itself: its data, model and training" in found.unknown
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edit", "told"),
     [
         (("numNodes: 3", "numNodes: many"), "worker replicas must be a whole number, got 'many'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import for_each
 from external_world import TF, running
 from test_elastic_master import Job
 
@@ -57,7 +58,7 @@ def test_programs_that_cannot_accumulate_get_all_rows_of_a_step_at_once():
     assert (told.batch_size, told.n_accumulate) == (96, 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "action", "error", "words"),
     [
         (

@@ -2,6 +2,7 @@ import json
 import subprocess
 
 import pytest
+from cases import for_each
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.external import Member, environment, program
@@ -165,7 +166,7 @@ def test_a_pod_that_is_asked_to_end_asks_its_program(pod):
     assert process.stdout.read() == "saved\n"
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "::1", "127.0.0.1:4001", "[::1]:4001"])
+@for_each("host", ["10.0.0.1", "::1", "127.0.0.1:4001", "[::1]:4001"])
 def test_an_address_with_a_port_of_its_own_takes_no_other(host):
     spec = ExternalSpec(RUN, 10, framework=Framework.TORCH, port=2222)
     members = [Member("worker-0", Role.WORKER, host), Member("ps-0", Role.PS, host)]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from external_world import TF, World, plan, running
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,7 +156,7 @@ def test_state_of_before_holds_no_status(master):
     assert from_json(text, ExternalRecord).services.reported is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "words"),
     [
         ({"percentage": 101}, "progressPercentage must be 0 to 100, got 101"),

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from external_world import ROOM, TF, TORCH, World, plan, running
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,7 +96,7 @@ def test_the_same_plan_changes_nothing():
         assert set(found.kept) == world.pods.keys()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("foreign", "target", "restarted"),
     [
         (TF, plan(3), {"worker-0", "worker-1", "ps-0"}),

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from external_world import ROOM, RUN, TF, TORCH, World, plan, running
 
 from dlrover_nb.core.backends.programs.program_files import note_placement
@@ -227,7 +228,7 @@ def test_the_end_of_a_stopped_job_waits_for_those_that_train():
     assert not world.pods
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("roles", "why"),
     [
         ([{"name": "worker"}], "has a group of its own"),
@@ -274,7 +275,7 @@ def test_without_such_roles_nothing_is_taken():
     assert WITH_ALL.program(CHIEF).command == ("lead",)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("worker", "reader", "why"),
     [
         ({"together_with": ("writer",)}, {}, r"name roles of the job \(worker, ps, reader\), got 'writer'"),

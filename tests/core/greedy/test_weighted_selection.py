@@ -5,6 +5,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -300,7 +301,7 @@ def test_no_jobs_need_nothing():
     assert found.free.tolist() == [4.0, 4.0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "message"),
     [
         ({"gains": np.array([np.nan])}, "gains must be finite"),

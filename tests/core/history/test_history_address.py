@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cases import for_each
 from history_records import DECISION, SPEC
 from sqlalchemy import make_url
 
@@ -70,9 +71,7 @@ def test_damaged_file_says_what_to_do(tmp_path):
         HistoryStore(f"sqlite:///{path}")
 
 
-@pytest.mark.parametrize(
-    "bad", ["nonsense", "mysql://host/name", "sqlite://", "sqlite:///file:h?mode=memory&uri=true"]
-)
+@for_each("bad", ["nonsense", "mysql://host/name", "sqlite://", "sqlite:///file:h?mode=memory&uri=true"])
 def test_bad_address_is_refused(bad):
     with pytest.raises(InvalidValueError, match="history"):
         HistoryStore(bad)

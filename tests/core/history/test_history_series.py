@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from history_records import ROW
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,7 +89,7 @@ def test_a_pause_and_a_change_of_count_are_not_merged_over():
     assert thinned(rows, NOW_S, LEVELS) == rows
 
 
-@pytest.mark.parametrize(("older_s", "span_s"), [(-1, 60), (0, 0), (float("nan"), 60), (0, float("nan"))])
+@for_each(("older_s", "span_s"), [(-1, 60), (0, 0), (float("nan"), 60), (0, float("nan"))])
 def test_level_without_sense_is_refused(older_s, span_s):
     with pytest.raises(InvalidValueError, match="thinning must be"):
         Thinning(older_s, span_s)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,9 +36,9 @@ def alarms(series):
     return np.mean([seen(y).oom_probability >= LIKELY for y in series])
 
 
-@pytest.mark.parametrize("n", [40, 120, 600])
-@pytest.mark.parametrize("share", [0.1, 0.2, 0.35, 0.5])
-@pytest.mark.parametrize(("noise", "jitter"), [(0, 0), (5, 0.2), (20, 0.2)])
+@for_each("n", [40, 120, 600])
+@for_each("share", [0.1, 0.2, 0.35, 0.5])
+@for_each(("noise", "jitter"), [(0, 0), (5, 0.2), (20, 0.2)])
 def test_a_saw_tooth_is_no_leak(n, share, noise, jitter):
     rng = np.random.default_rng(0)
     ours = [saw(n, rng, period=share * n, noise=noise, jitter=jitter) for _ in range(8)]
@@ -79,8 +80,8 @@ def test_noise_has_no_teeth(kind):
     assert np.mean([each is not None for each in found]) <= 0.02
 
 
-@pytest.mark.parametrize("slope", [1.0, 2.0, 3.0])
-@pytest.mark.parametrize("first", ["flat", "climb"])
+@for_each("slope", [1.0, 2.0, 3.0])
+@for_each("first", ["flat", "climb"])
 def test_a_leak_after_one_release_is_foreseen(first, slope):
     before = np.full(40, 900.0) if first == "flat" else 300 + 15.0 * np.arange(40)
     y = np.concatenate([before, 250 + slope * np.arange(150)])

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ def noisy(kind, rng, n):
     return 300 + slow
 
 
-@pytest.mark.parametrize("law", GROWTH)
+@for_each("law", GROWTH)
 def test_a_law_is_recovered_and_its_forecast_covers_the_truth(law):
     rng, inside, named = np.random.default_rng(7), [], []
     for n in [60, 200, 600] * 20:
@@ -47,8 +48,8 @@ def test_a_law_is_recovered_and_its_forecast_covers_the_truth(law):
     assert np.mean(named) >= 0.5
 
 
-@pytest.mark.parametrize("kind", ["scatter", "walk", "slow scatter"])
-@pytest.mark.parametrize("n", [12, 30, 120, 600])
+@for_each("kind", ["scatter", "walk", "slow scatter"])
+@for_each("n", [12, 30, 120, 600])
 def test_noise_never_forecasts_growth(kind, n):
     rng = np.random.default_rng(3)
     laws = [ahead(noisy(kind, rng, n)).law for _ in range(100)]
@@ -167,7 +168,7 @@ def test_at_the_end_nothing_more_is_to_come():
     assert found.at_end.mid == found.now == 399
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 7])
+@for_each("n", [1, 2, 5, 7])
 def test_too_few_reports_are_not_known_yet(n):
     found = ahead(300 + np.arange(float(n)))
     assert (found.known, found.fan, found.at_end, found.oom_probability) == (False, (), None, None)
@@ -192,7 +193,7 @@ def test_reports_during_a_pause_do_not_count_as_work():
     assert found.at_end.mid == pytest.approx(750, rel=0.02)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("x", "y", "words"),
     [
         ([], [], "at least one"),

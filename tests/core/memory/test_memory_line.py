@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.memory import Outlook, Report, after_oom_mib, memory_line, needed_mib
@@ -112,7 +113,7 @@ def test_after_an_oom_the_cap_holds():
     assert after_oom_mib(1024, 1000.0, cap_mib=512) == 1024
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("limit", "reached", "factor"),
     [(0, 1.0, 1.5), (100, -1.0, 1.5), (100, float("nan"), 1.5), (100, 1.0, 1.0)],
 )

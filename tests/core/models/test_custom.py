@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from cases import for_each
 from torch import nn
 
 from dlrover_nb import trainable
@@ -143,7 +144,7 @@ def raising(columns):
     raise RuntimeError("no data today\nreally")
 
 
-@pytest.mark.parametrize("factory", [Logistic, Dropping, Squares, OwnLoss, Fixed, Masked])
+@for_each("factory", [Logistic, Dropping, Squares, OwnLoss, Fixed, Masked])
 def test_what_keeps_to_the_contract_is_counted(factory):
     expected = N_INPUT + 1 + (4 if factory is Fixed else 0)
     assert check(factory, COLUMNS, [8, 2]) == Checked(expected)
@@ -164,7 +165,7 @@ def test_a_model_that_returns_probabilities_is_said():
     assert check(Silent, COLUMNS, [8]).warnings == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("factory", "message"),
     [
         (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -127,7 +128,7 @@ def test_other_types_are_left_to_torch(dtype):
     assert torch.equal(a @ a, torch.full_like(a, N_LARGE))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("vendor", "capability", "expected"),
     [
         ("AuthenticAMD", "AVX512", True),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,8 +57,8 @@ def test_front_of_many_points_equals_sorting_all_of_them(seed, n_value, slope, o
     assert non_dominated(cost, gain).tolist() == order[gain[order] > before].tolist()
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("n", [3, 2 * FEW])
+@for_each("bad", [np.nan, np.inf, -np.inf])
+@for_each("n", [3, 2 * FEW])
 def test_point_without_a_finite_place_is_refused(bad, n):
     good, spoilt = np.arange(float(n)), np.arange(float(n))
     spoilt[n // 2] = bad

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -136,7 +137,7 @@ def test_empty_space_is_explained_and_only_an_empty_one(bounds, shapes, pins):
     assert (len(list_plans(grid)) == 0) == bool(nothing_left(grid))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("bounds", "capacity", "pins", "said"),
     [
         (replace(SMALL, quota_cpu=0.4), LARGE, Pins(), "quota of 0.4 cores.*needs 0.5 cores"),

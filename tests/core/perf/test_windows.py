@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from cases import for_each
 from known_jobs import BATCH, GRID, PAPER, model, noisy, table
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -45,8 +46,8 @@ def test_missing_columns_are_named():
         model().fit(SAMPLES.drop(columns=["ps_cpu", "samples_per_s"]))
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 0.0, -5.0])
-@pytest.mark.parametrize("column", ["samples_per_s", "batch_size", "ps", "worker_cpu"])
+@for_each("bad", [float("nan"), float("inf"), 0.0, -5.0])
+@for_each("column", ["samples_per_s", "batch_size", "ps", "worker_cpu"])
 def test_a_value_that_cannot_be_is_refused_and_its_row_named(column, bad):
     samples = SAMPLES.copy()
     samples[column] = samples[column].astype(float)

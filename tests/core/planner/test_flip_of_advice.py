@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import pytest
+from cases import for_each
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying, suppose
@@ -67,7 +67,7 @@ def asked_again(analysis, found, kind):
 ONE_PS = PlanBounds(max_workers=4, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.5,))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changes",
     [
         {"spec": JobSpec("x", bounds=ONE_PS)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.external import planned
 from dlrover_nb.core.perf.forms import Exchange
@@ -46,7 +47,7 @@ def analysed(n_worker: int, **settings):
     return analyse(Situation(spec, ROOMY, 1, 1, plan(n_worker), tuple(samples * 3), n_sample_left=10**8))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "is_ring"),
     [
         (JobSpec("x"), False),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import node, snapshot
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,7 +105,7 @@ def test_where_nothing_is_free_no_plan_fits():
     assert fitting_plan(waiting, Capacity(()), []) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("why", "kind"),
     [
         (ROOM, WaitKind.CAPACITY),
@@ -154,7 +155,7 @@ HOLDERS = (
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("need", "in_s", "words"),
     [
         (0.5, 0.0, "Enough is free in sum"),

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -66,10 +67,8 @@ def test_a_loss_that_is_no_number_is_read_back_as_unknown(tmp_path: Path) -> Non
     assert list(read_journal(tmp_path / JOURNAL)) == [_reported(1.0)]
 
 
-@pytest.mark.parametrize(
-    "name", ["at_s", "window_s", "iter_s", "cpu_cores", "memory_mib", "parameter_mib", "copy_mib"]
-)
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@for_each("name", ["at_s", "window_s", "iter_s", "cpu_cores", "memory_mib", "parameter_mib", "copy_mib"])
+@for_each("value", [float("nan"), float("inf")])
 def test_a_report_without_finite_measurements_is_refused(name: str, value: float) -> None:
     fields = {
         "at_s": 1.0,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +143,7 @@ def test_a_load_travels_in_a_kibibyte_and_a_report_without_one_is_read() -> None
     assert decode([fields])[0] == Report(SAMPLE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "why"),
     [
         ({"buckets": (1, 0)}, "ascending"),

@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
@@ -36,7 +37,7 @@ def rounds(*values: float, metric: Metric = Metric.AUC) -> tuple[EvaluationRound
 # the rule
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "rule", "stops"),
     [
         ((), RULE, False),

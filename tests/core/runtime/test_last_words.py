@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.runtime.last_words import FATAL, is_failure, last_error, parsed
 from dlrover_nb.core.structs.failures import ProgramError
@@ -52,7 +53,7 @@ def test_a_logged_error_is_told_without_the_name_of_its_logger() -> None:
     assert last_error(lines) == ProgramError("no rows in /data")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         f"{FATAL}: Segmentation fault",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from cases import for_each
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -124,7 +125,7 @@ def test_a_small_gain_moves_nothing(capacity: list[float]) -> None:
     assert assign_by_load(before, load, capacity, least_gain=0.0) != before or capacity[1] < 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("load", "capacity"),
     [
         ([1.0], [1.0]),

@@ -7,6 +7,7 @@ import sys
 from itertools import pairwise
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import LIMIT_S
@@ -60,9 +61,7 @@ def test_a_head_reads_back_as_it_was_written(at_s, level, text):
     assert told[1:] == (level, text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "plain", "2026-02-31T00:00:00.000Z INFO x", "2026-11-21 19:00:00 INFO x"]
-)
+@for_each("text", ["", "plain", "2026-02-31T00:00:00.000Z INFO x", "2026-11-21 19:00:00 INFO x"])
 def test_what_has_no_head_is_no_head(text):
     assert read_head(text) is None
 

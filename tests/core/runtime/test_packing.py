@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -127,7 +128,7 @@ def test_numbers_of_another_type_than_announced_are_refused(precision):
         unpack(np.ones(3, other), precision, 1.0)
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+@for_each("scale", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_scale_that_is_none_is_refused(scale):
     with pytest.raises(WireError, match=r"expected a scale from 2\^-126"):
         unpack(np.ones(3, np.float16), Precision.FLOAT16, scale)

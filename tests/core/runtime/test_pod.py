@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from cases import for_each
 from node_world import FEATURES, SPEC
 from waiting import LIMIT_S
 
@@ -55,7 +56,7 @@ def test_an_address_of_ipv6_stands_in_brackets():
     assert node_config(JOB, TOLD | {"POD_IP": "fd00::7"}, master=MASTER).listen == "tcp://[fd00::7]"
 
 
-@pytest.mark.parametrize("name", sorted(TOLD))
+@for_each("name", sorted(TOLD))
 def test_a_pod_that_was_told_too_little_says_what_is_missing(name):
     with pytest.raises(InvalidValueError, match=f"variable {name} must be set"):
         node_config(JOB, {n: v for n, v in TOLD.items() if n != name}, master=MASTER)

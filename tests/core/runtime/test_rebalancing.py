@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
@@ -92,9 +93,7 @@ def test_a_table_of_now_moves_nothing() -> None:
     assert steady(world)
 
 
-@pytest.mark.parametrize(
-    "table", [(0,) * N_BUCKET, (0, 1), (*MOST_TO_FIRST[:-1], 2), (*MOST_TO_FIRST[:-1], -1)]
-)
+@for_each("table", [(0,) * N_BUCKET, (0, 1), (*MOST_TO_FIRST[:-1], 2), (*MOST_TO_FIRST[:-1], -1)])
 def test_a_table_of_another_group_or_that_empties_a_ps_is_refused(table: tuple[int, ...]) -> None:
     world = training()
     with pytest.raises(InvalidValueError, match="ps-0, ps-1"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.runtime.kernels import kernel, maps, reserved
 from dlrover_nb.core.runtime.kernels.reserved import Reserved
@@ -107,7 +108,7 @@ def test_the_calculation_is_that_of_a_real_map(n_row):
     assert slots.n_byte <= 1.2 * map_bytes(n_row) + 300_000
 
 
-@pytest.mark.parametrize("n_row", [int(n) for n in np.geomspace(2e6, 100e6, 40)])
+@for_each("n_row", [int(n) for n in np.geomspace(2e6, 100e6, 40)])
 def test_a_row_of_dimension_16_with_adagrad_takes_at_most_160_bytes(n_row):
     width = MODEL.row_width
     payload = 4 * (width + Rule.of(MODEL).row_state(width))

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def test_parameters_alone_come_with_an_untouched_account() -> None:
     assert n_sample_of(untouched(Split(100, 10, 1))) == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "words"),
     [
         ({"n_sample": 101}, "number of training rows was 100, here it is 101"),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from sim_world import make_plan
@@ -138,9 +139,7 @@ def test_beyond_a_table_the_nearest_measured_speed_holds_and_is_counted() -> Non
     assert TableTruth([2], [2], [5.0]).speed(make_plan(1, 1), 1) == pytest.approx(5)
 
 
-@pytest.mark.parametrize(
-    ("p", "w", "speed"), [([], [], []), ([1], [1], [0.0]), ([0], [1], [1.0]), ([1], [1, 2], [1.0])]
-)
+@for_each(("p", "w", "speed"), [([], [], []), ([1], [1], [0.0]), ([0], [1], [1.0]), ([1], [1, 2], [1.0])])
 def test_a_bad_table_is_refused(p, w, speed) -> None:
     with pytest.raises(InvalidValueError):
         TableTruth(p, w, speed)

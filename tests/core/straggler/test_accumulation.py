@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -141,7 +142,7 @@ def test_faster_devices_never_make_the_job_slower(kinds, which, factor):
     assert slowest_s(faster, share_accumulated(faster, total)) <= now_s
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_the_result_is_that_of_a_solver_of_integer_programs(seed):
     rng = np.random.default_rng(seed)
     kinds = []
@@ -170,7 +171,7 @@ def test_large_coprime_numbers_of_devices_are_solved():
     assert sum(k.n * share.samples for k, share in zip(kinds, shares, strict=True)) == total
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kinds", "total", "words"),
     [
         ([Kind(2, 1.0, 4, 8)], 6, "between 8 and 80 samples for these devices, got 6"),

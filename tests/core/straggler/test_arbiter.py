@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -90,7 +90,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("action", "where", "why"), REFUSED)
+@for_each(("action", "where", "why"), REFUSED)
 def test_each_refusal_says_why(action, where, why):
     done, (reason,) = judged([action], where)
     assert done == []

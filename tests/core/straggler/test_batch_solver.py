@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -117,7 +118,7 @@ def test_what_is_best_already_stays_as_it_is(problem):
     assert share_batch(again, total) == sizes
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_the_result_is_that_of_a_solver_of_integer_programs(seed):
     rng = np.random.default_rng(seed)
     shares = [Share(float(v), int(rng.integers(0, 10))) for v in rng.uniform(0.5, 40, rng.integers(2, 9))]
@@ -146,7 +147,7 @@ def test_a_thousand_workers_are_shared_exactly():
     assert perfect_s <= slowest_s(shares, sizes) <= perfect_s + longest_step_s
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shares", "total", "words"),
     [
         (
@@ -164,9 +165,7 @@ def test_bounds_that_no_sizes_keep_are_refused_with_what_to_do(shares, total, wo
         share_batch(shares, total)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"samples_per_s": 0.0}, {"samples_per_s": float("nan")}, {"least": -1}, {"most": 0}]
-)
+@for_each("wrong", [{"samples_per_s": 0.0}, {"samples_per_s": float("nan")}, {"least": -1}, {"most": 0}])
 def test_a_share_without_a_speed_or_with_crossed_bounds_is_refused(wrong):
     with pytest.raises(InvalidValueError):
         Share(**{"samples_per_s": 1.0} | wrong)

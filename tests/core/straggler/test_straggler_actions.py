@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.actions import (
@@ -30,7 +31,7 @@ ACTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("action", "is_global", "words"), ACTIONS)
+@for_each(("action", "is_global", "words"), ACTIONS)
 def test_an_action_says_itself_and_whether_all_workers_take_it(action, is_global, words):
     assert action.is_global is is_global
     assert action.words == words
@@ -47,7 +48,7 @@ def test_a_sentence_names_a_few_workers_only():
     assert action.words.endswith("worker-3 1 and 996 more")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "words"),
     [
         (lambda: AdjustBatches(()), "at least one worker, got none"),

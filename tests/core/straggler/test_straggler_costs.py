@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,7 +88,7 @@ def test_what_is_not_known_has_no_gain():
     assert gain_of_server(found("ps-1", 0.4, 0.1), unmeasured, 1.0) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("action", "words"),
     [
         (AdjustBatches((("worker-0", 5),)), "the global batch stays"),

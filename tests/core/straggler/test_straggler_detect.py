@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,9 +59,7 @@ def test_worker_10_comes_after_worker_2():
     )
 
 
-@pytest.mark.parametrize(
-    ("window_s", "ratio"), [(0.0, 1.5), (math.nan, 1.5), (300.0, 1.0), (300.0, math.nan)]
-)
+@for_each(("window_s", "ratio"), [(0.0, 1.5), (math.nan, 1.5), (300.0, 1.0), (300.0, math.nan)])
 def test_windows_without_length_and_ratios_that_all_reach_are_refused(window_s, ratio):
     with pytest.raises(InvalidValueError):
         heat([], window_s, ratio)

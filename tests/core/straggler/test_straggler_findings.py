@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,8 +27,8 @@ def test_a_finding_is_written_and_read_back(role, pace, iter_s, peers_s):
     assert told.ratio == pytest.approx(iter_s / peers_s)
 
 
-@pytest.mark.parametrize("field", ["iter_s", "peers_s", "window_s"])
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+@for_each("field", ["iter_s", "peers_s", "window_s"])
+@for_each("value", [0.0, -1.0, math.nan, math.inf])
 def test_times_that_are_none_are_refused(field, value):
     with pytest.raises(InvalidValueError, match=field):
         found(**{field: value})

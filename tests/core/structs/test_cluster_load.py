@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +66,7 @@ def test_a_cluster_without_visible_machines_has_nothing_known():
     assert ClusterLoad(()).by_jobs == Amount(0, 0)
 
 
-@pytest.mark.parametrize(("cpu", "mib"), [(-1, 0), (0, -1), (math.nan, 0), (0, math.inf)])
+@for_each(("cpu", "mib"), [(-1, 0), (0, -1), (math.nan, 0), (0, math.inf)])
 def test_amounts_are_finite_and_not_negative(cpu, mib):
     with pytest.raises(InvalidValueError, match="finite cores and MiB >= 0"):
         Amount(cpu, mib)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ def test_as_many_workers_as_fit_beside_one_ps(capacity):
     assert found.max_workers == MOST_WORKERS or not fits(capacity, [*needs, (worker, 1)])
 
 
-@pytest.mark.parametrize("n_machine", [1, 8, 125, 10_000])
+@for_each("n_machine", [1, 8, 125, 10_000])
 def test_all_plans_are_listed_whatever_the_size_of_the_cluster(n_machine):
     capacity = Capacity((NodeShape(32.0, 131_072, n_machine),))
     bounds = completed(OPEN, capacity, DEFAULT_PLAN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.failures import (
 from dlrover_nb.core.structs.resources import Role
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "other"),
     [
         ("ValueError: row 3 is broken", "ValueError: row 4,711 is broken"),

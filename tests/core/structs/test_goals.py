@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +87,7 @@ def test_it_is_sure_at_the_lower_end_of_the_speed():
     assert answer([Goal(GoalKind.CORES, 3.0, "")], [one]).is_sure
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "kind", "limit"),
     [
         ("≤ 12 $/h", GoalKind.COST, 12.0),
@@ -116,7 +117,7 @@ def test_several_goals_and_moments():
     assert 0 < soon.limit <= 86_400
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("", "got none"),

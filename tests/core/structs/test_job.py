@@ -1,4 +1,5 @@
 import pytest
+from cases import for_each
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,13 +33,13 @@ def test_a_job_survives_encoding(spec):
     assert from_json(to_json(spec), JobSpec) == spec
 
 
-@pytest.mark.parametrize("name", ["", "A", "1a", "a_b", "a" * 53, "-a", "a-", "a b", "é"])
+@for_each("name", ["", "A", "1a", "a_b", "a" * 53, "-a", "a-", "a b", "é"])
 def test_names_that_no_cluster_takes_are_refused(name):
     with pytest.raises(InvalidValueError, match="job name"):
         JobSpec(name=name)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "value"),
     [("batch_size", 0), ("n_epoch", 0), ("shard_batches", 0), ("checkpoint_every_s", -1)],
 )

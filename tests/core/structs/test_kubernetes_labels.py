@@ -4,6 +4,7 @@ import contextlib
 import re
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ LABEL_KEY = re.compile(
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "item",
     [
         "team=ads",
@@ -34,7 +35,7 @@ def test_what_kubernetes_takes_is_taken(item: str) -> None:
     assert KubernetesSpec(labels=(item,), annotations=(item,)).labels == (item,)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("item", "told"),
     [
         ("team", "labels must hold NAME=VALUE, got 'team'"),
@@ -59,7 +60,7 @@ def test_what_kubernetes_refuses_is_refused_when_the_job_is_read(item: str, told
         KubernetesSpec(labels=(item,))
 
 
-@pytest.mark.parametrize("key", labels("quick-start", "0a1b2c3d", "ps", "ps-0"))
+@for_each("key", labels("quick-start", "0a1b2c3d", "ps", "ps-0"))
 def test_no_label_of_ours_can_be_replaced(key: str) -> None:
     with pytest.raises(InvalidValueError, match=f"labels must leave {key} out"):
         KubernetesSpec(labels=(f"{key}=mine",))

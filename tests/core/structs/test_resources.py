@@ -1,4 +1,5 @@
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def test_a_change_names_only_roles_that_change(current, target):
     assert changed == {r for r in Role if current.role(r) != target.role(r)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "word"),
     [
         ((0, 1, 512), "node count"),
@@ -95,7 +96,7 @@ def test_what_fits_in_sum_but_on_no_machine_does_not_fit():
     check_fits(plan, Capacity((NodeShape(4, 4096),)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("worker", "ps", "words"),
     [
         (RolePlan(1, 3, 512), RolePlan(1, 0.5, 512), "no machine holds one worker of 3 cores and 512 MiB"),

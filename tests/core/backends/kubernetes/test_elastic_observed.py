@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from cases import for_each
 from exports import plans, small_plans
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,7 +82,7 @@ def test_only_the_owner_that_dlrovers_master_puts_there_says_that_a_plan_was_tak
     assert applied(_scale(metadata={"ownerReferences": [theirs]}), plan, []) is Applied.SCALING
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("told", "phase"),
     [
         ("", JobPhase.STARTING),

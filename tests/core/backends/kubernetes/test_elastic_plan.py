@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TOLD
 
 from dlrover_nb.core.backends.kubernetes.elastic_desired import ASKED_NOTE
@@ -86,7 +87,7 @@ def test_an_elasticjob_has_ended_when_the_operator_says_so(phase: str, told: str
     assert end_of_job({"status": {"phase": phase, "status": {"conditions": [condition]}}}) == told
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "in_job", "in_elastic_job"),
     [
         (BackendError("no API server"), 1, TERMINATED),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import builders
 import pytest
+from cases import for_each
 
 from dlrover_nb.api.exports import export
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
@@ -55,14 +56,14 @@ def link(api: Api) -> KubernetesLink:
     return KubernetesLink(api, PodJob(SNAPSHOT.spec, None, "0a1b2c3d", "", "", ""))  # type: ignore[arg-type]  # it reads alone
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_without_a_namespace_all_objects_go_to_that_of_the_job(kind: str) -> None:
     for options, namespace in ((Options(), "ads"), (Options(namespace="team"), "team")):
         shown = export(SNAPSHOT, kind, SNAPSHOT.target, options, server=link(Api()))
         assert {doc["metadata"]["namespace"] for doc in documents_in(shown.text)} == {namespace}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("image", "version"),
     [
         ("easydl/elasticjob-controller:v0.4.9", (0, 4, 9)),

@@ -1,6 +1,7 @@
 """What a job may use of a cluster: machines, quotas and pods as an API server tells them."""
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,7 +83,7 @@ def test_a_job_of_that_name_elsewhere_is_somebody_else():
     assert shapes(room_of(Looked((node(),), (), (other,)), ME, None)) == [(3.0, 7168, 1)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "away",
     [
         {"ready": "False"},
@@ -100,7 +101,7 @@ def test_machines_that_take_no_pods_of_the_job_do_not_count(away):
     assert shapes(capacity_of(looked, tenant, None)) == [(4.0, 8192, 1)]
 
 
-@pytest.mark.parametrize("text", ["team=ads:NoSchedule", "team:NoSchedule", "team", "team=ads"])
+@for_each("text", ["team=ads:NoSchedule", "team:NoSchedule", "team", "team=ads"])
 def test_a_taint_that_the_jobs_pods_bear_keeps_nobody_away(text):
     tenant = Tenant("quick-start", "team", KubernetesSpec(tolerations=(text,)))
     tainted = node(taints=[{"key": "team", "value": "ads", "effect": "NoSchedule"}])

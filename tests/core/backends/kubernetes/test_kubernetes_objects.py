@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
@@ -148,7 +149,7 @@ def test_a_job_wins_over_the_defaults_of_the_namespace_and_lists_are_joined():
     assert with_defaults(own, "") == own
 
 
-@pytest.mark.parametrize("text", ["imagee: x", "- a", "env: [nothing]", "image: [", "volumes: [{mount: /a}]"])
+@for_each("text", ["imagee: x", "- a", "env: [nothing]", "image: [", "volumes: [{mount: /a}]"])
 def test_defaults_that_are_not_sound_are_refused_with_their_place(text: str):
     with pytest.raises(InvalidValueError, match=r"defaults\.yaml of the ConfigMap dlrover-nb is invalid"):
         with_defaults(KubernetesSpec(), text)

@@ -1,6 +1,7 @@
 import dataclasses
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from kube import core_api
@@ -144,7 +145,7 @@ def test_volumes_of_all_kinds_are_mounted_where_the_user_says():
     assert mounted["/keys"]["secret"] == {"secretName": "keys", "defaultMode": 0o440}
 
 
-@pytest.mark.parametrize("path", ["/tmp", "/dev/shm", "/dlrover-nb/state", "/dlrover-nb/state/"])
+@for_each("path", ["/tmp", "/dev/shm", "/dlrover-nb/state", "/dlrover-nb/state/"])
 def test_the_users_volume_stands_in_the_place_of_ours(path):
     pod = made(KubernetesSpec(volumes=(Volume(path, claim="own"),)))
     at = [m["mountPath"].rstrip("/") for m in program(pod)["volumeMounts"]]
@@ -172,7 +173,7 @@ def test_tolerations_are_read_as_kubectl_writes_taints():
     assert {each["tolerationSeconds"] for each in away} == {10}
 
 
-@pytest.mark.parametrize("text", ["", "=x:NoSchedule", "a:b", "a:", ":NoSchedule"])
+@for_each("text", ["", "=x:NoSchedule", "a:b", "a:", ":NoSchedule"])
 def test_a_toleration_that_is_none_is_refused(text):
     with pytest.raises(InvalidValueError, match="KEY=VALUE:EFFECT"):
         KubernetesSpec(tolerations=(text,))

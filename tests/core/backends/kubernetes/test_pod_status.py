@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def ended(reason="Error", code=1, message="", **status):
     return pod({"phase": "Failed", "containerStatuses": [{"name": "node", "state": state}], **status})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "why"),
     [
         ("exit-0", "ended by itself"),
@@ -92,7 +93,7 @@ def test_what_a_new_node_would_end_of_too_is_not_tried_again(name, why):
     assert not exited.retryable
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "why", "limit_s"),
     [
         ("too-large", "0/2 nodes are available: 2 Insufficient cpu.", None),
@@ -118,7 +119,7 @@ def test_a_pods_life_is_read_in_its_order():
     assert pod_status("deleted", RECORDED["deleted"][-2]) == Leaving(2.0, "", "node2")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reason", "why"),
     [
         ("PreemptionByScheduler", "preempted by a pod of higher priority"),

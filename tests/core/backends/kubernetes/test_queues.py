@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.backends.kubernetes.api import Forbidden, Listing
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status
@@ -58,8 +59,8 @@ VOLCANO = pod("rank", annotations={"scheduling.k8s.io/group-name": "pg-1"})
 RESERVED = condition("QuotaReserved", "False", "couldn't assign flavors: insufficient unused quota for cpu")
 
 
-@pytest.mark.parametrize("kind", WORKLOADS)
-@pytest.mark.parametrize("owner", ["u-pod", "u-ads"])
+@for_each("kind", WORKLOADS)
+@for_each("owner", ["u-pod", "u-ads"])
 def test_kueue_tells_the_queue_and_the_condition_that_holds_a_job_back(kind, owner):
     api = Played({POD: [KUEUE, KUEUE], kind: [workload(owner, RESERVED)]})
     assert queue_waits(api) == (QueueWait("ads", "Kueue", "team-a", RESERVED["message"]),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases import for_each
 from kube import grant
 from waiting import until
 
@@ -40,7 +41,7 @@ def pod(*owners: tuple[str, str, str], phase: str = "Running") -> Doc:
     return {"metadata": head, "status": {"phase": phase}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("found", "alone", "beside"),
     [
         (pod(), True, True),

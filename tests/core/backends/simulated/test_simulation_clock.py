@@ -1,4 +1,5 @@
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def test_waiting_is_real_time():
     assert pace.wait_s(40.0) == 0.0
 
 
-@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), float("inf")])
+@for_each("speed", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_speed_that_makes_no_sense_is_refused(speed):
     with pytest.raises(InvalidValueError, match="speed must be > 0"):
         SimulationClock(speed, at_s=0.0, real_s=0.0)
