@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases import for_each
 from IPython.core.error import UsageError
 from waiting import LIMIT_S
 
@@ -34,7 +35,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
     return shell
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "message"),
     [
         ("zzz", "unknown verb 'zzz'; known: connect, submit"),
@@ -74,6 +75,16 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("connect kubernetes", "there is no kubeconfig at /nowhere/config; set KUBECONFIG to the path of yours"),
         ("report -o nowhere/r.html", "no folder"),
         ("export -o .", "is a folder, expected a file; add a file name"),
+        ("export -o nowhere/job.yaml", "no folder"),
+        ("submit", "the job has no name; write submit NAME, or `name:` in its YAML"),
+        ("submit X", "job name must be 1-52 lower-case letters"),
+        ("submit x --ps 0", "plan.ps: node count must be >= 1, got 0; a job needs at least 1 worker"),
+        ("submit x --workers 90", "the plan needs 45.2"),
+        ("submit --file nowhere.yaml", "no job file"),
+        ("submit --file .", "cannot read job file"),
+        ("submit x --data rows.dat", "data.format is missing, and"),
+        ("submit x --set data=3 --label y", "data must be a group of format, path"),
+        ("submit x --set modell.seed=1", "unknown key 'modell'; did you mean 'model'?"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_changes_nothing(
@@ -92,10 +103,11 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     assert "\n" not in str(caught.value)
     assert link.state == before
     assert (link.decisions, link.stopped, link.choices) == ([], [], [])
+    assert set(memory.links) == {"ctr"}
     assert magics.commands.session.cluster is cluster
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     ["jobs", "status ctr", "plans ctr", "accept ctr p1", "scale ctr --ps 2", "mode ctr auto", "attach", "submit new",
      "export ctr", "logs ctr", "why ctr", "stop ctr", "dash"],

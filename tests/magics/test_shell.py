@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import builders
 import pytest
 import yaml
+from cases import for_each
 from cluster_double import BETTER, Link, MemoryCluster
 from IPython.core.error import UsageError
 
@@ -212,9 +213,7 @@ def test_help_is_the_docstring(shell: InteractiveShell) -> None:
     assert "accept     accept a proposal" in told["docstring"]
 
 
-@pytest.mark.parametrize(
-    "text", ["%dlrover scale?", "%dlrover  scale ??\n", "\n%%dlrover scale?\n", "  %dlrover scale?"]
-)
+@for_each("text", ["%dlrover scale?", "%dlrover  scale ??\n", "\n%%dlrover scale?\n", "  %dlrover scale?"])
 def test_a_verb_with_a_question_mark_is_explained(shell: InteractiveShell, text: str) -> None:
     assert "--worker-cpu CORES" in str(shell.run_cell(text).result)
 
@@ -250,8 +249,10 @@ def test_accept_without_an_id_takes_the_open_proposal_where_none_was_shown(magic
     assert magic.link.decisions[-1].proposal == "p1"
 
 
-def test_accept_with_nothing_open_says_what_else_to_do(magic: Magic) -> None:
-    assert "job ctr has no open proposal (there was none yet); use scale" in magic.refused("accept")
+def test_accept_and_override_with_nothing_open_say_what_else_to_do(magic: Magic) -> None:
+    for line in ("accept", "override --ps 2"):
+        assert "job ctr has no open proposal (there was none yet); use scale" in magic.refused(line)
+    assert magic.link.decisions == []
 
 
 def test_reject_override_scale_and_mode_make_their_decisions(magic: Magic) -> None:
@@ -357,33 +358,17 @@ def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
     assert "no job here; start one with submit" in magic.refused("status")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "cell", "message"),
     [
-        ("status ctrr", None, "no job 'ctrr' here; did you mean ctr?"),
-        ("submit", None, "the job has no name; write submit NAME, or `name:` in its YAML"),
-        ("submit x --ps 0", None, "plan.ps: node count must be >= 1, got 0; a job needs at least 1 worker"),
-        ("submit x --workers 90", None, "the plan needs 45.2"),
-        ("submit X", None, "job name must be 1-52 lower-case letters"),
-        ("submit --file nowhere.yaml", None, "no job file"),
-        ("submit --file .", None, "cannot read job file"),
-        ("submit x --data rows.dat", None, "data.format is missing, and"),
-        ("submit x --set data=3 --label y", None, "data must be a group of format, path"),
-        ("submit x --set modell.seed=1", None, "unknown key 'modell'; did you mean 'model'?"),
         ("submit", "name: x\nplan: {worker: [", "malformed YAML in line 2, column"),
         ("submit", "name: x\nbatchsize: 1", "unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("submit --file a.yaml", "name: x", "the job is given twice"),
         ("status", "name: x", "only submit and plan take a cell"),
-        ("scale ctr", None, "nothing to change; give at least one of --workers"),
-        ("scale ctr --ps 0", None, "node count must be >= 1, got 0"),
-        ("override --ps 2", None, "has no open proposal"),
-        ('accept --why "open', None, "unclosed quote"),
-        ("stauts", None, "did you mean status?"),
-        ("export -o nowhere/job.yaml", None, "no folder"),
     ],
 )
-def test_bad_input_is_one_usage_error_and_changes_nothing(
-    magic: Magic, line: str, cell: str | None, message: str
+def test_a_wrong_cell_is_one_usage_error_and_changes_nothing(
+    magic: Magic, line: str, cell: str, message: str
 ) -> None:
     before = magic.link.state
     assert message in magic.refused(line, cell)
