@@ -19,7 +19,6 @@ from waiting import until
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
 from dlrover_nb.core.structs.kubernetes import STATE
 
-NODE_BACK_S = 60
 MASTER = "dlrover-nb/role=master"
 
 

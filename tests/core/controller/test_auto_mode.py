@@ -27,11 +27,6 @@ def noisy(cv: float, seed: int, speed):
     return lambda plan: speed(plan) * float(rng.lognormal(0, cv))
 
 
-def with_bias(speed, bias):
-    """Return a job that is faster or slower in another plan than any model of the first would say."""
-    return lambda plan: speed(plan) * (bias if plan.worker.count > 1 else 1.0)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_two_plans_that_are_nearly_equal_are_not_flapped_between(make_job, seed):
     bounds = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.25,))
