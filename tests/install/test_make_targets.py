@@ -38,7 +38,7 @@ def test_demo_and_lab_install_no_development_tools(installs, target, extras):
 
 
 def test_tests_need_all_extras_and_the_development_tools(installs):
-    assert installs("install") == installs("unit") == [{"all", "dev"}]
+    assert installs("install") == installs("test") == [{"all", "dev"}]
 
 
 def test_what_a_larger_set_installed_is_not_installed_again(installs, tmp_path):

@@ -136,7 +136,7 @@ class Meter:
         return Cost(self.last.cpu_s - before.cpu_s, self.last.wall_s - before.wall_s)
 
 
-@dataclass
+@dataclass(eq=False)  # plugins are kept in sets
 class Recorder:
     """Notes the cost of each phase of a test in its report (in a worker process, or in the only one)."""
 

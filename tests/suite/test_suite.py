@@ -193,7 +193,8 @@ def test_a_run_that_is_resumed_leaves_out_what_passed_at_the_same_state(folder):
 def test_costs_are_measured_and_shared_by_the_variants_of_a_test(folder):
     text = "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_busy(n): sum(range(3_000_000))\ndef test_idle(): pass\n"
     journal = folder / "costs.jsonl"
-    assert run(folder, "--record-costs", str(journal), text=text)[0] == 0
+    for workers in ((), WORKERS):
+        assert run(folder, "--record-costs", str(journal), *workers, text=text)[0] == 0
     functions = costs.measured(journal)
     busy, idle = functions["tests/test_it.py::test_busy"], functions["tests/test_it.py::test_idle"]
     assert busy.cpu_s > idle.cpu_s >= 0.0  # a short test may fall between two looks of the kernel
