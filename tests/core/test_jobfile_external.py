@@ -1,4 +1,5 @@
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, parse_job
@@ -29,7 +30,7 @@ def test_a_file_of_release_0_1_names_them_foreign():
         parse_job(f"{JOB}\nforeign: {{n_sample: 5, worker: {{command: [a]}}}}\n")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("group", "told"),
     [
         ("{n_sample: 5}", r"external needs worker; its keys"),

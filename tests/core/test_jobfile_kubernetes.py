@@ -1,4 +1,5 @@
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, parse_job
@@ -20,7 +21,7 @@ def test_what_a_job_says_of_its_pods_survives_a_job_file():
     assert parse_job(dump_job(job)) == job
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("volume", "told"),
     [
         ("{claim: c}", r"volumes\[0\] needs mount; its keys: mount, claim"),

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.controller.proposals import TRANSITIONS, is_closed, move
 from dlrover_nb.core.errors import StaleDecisionError
@@ -35,7 +36,7 @@ def test_every_status_has_its_row():
     assert set(TRANSITIONS) == set(S)
 
 
-@pytest.mark.parametrize(("before", "after"), sorted(ALLOWED))
+@for_each(("before", "after"), sorted(ALLOWED))
 def test_allowed_transition_is_made_and_the_proposal_before_is_untouched(before, after):
     old = proposal(before)
     new = move(old, after, at_s=7.0, note="why")
@@ -43,7 +44,7 @@ def test_allowed_transition_is_made_and_the_proposal_before_is_untouched(before,
     assert new.closed_at_s == (7.0 if is_closed(after) else None)
 
 
-@pytest.mark.parametrize(("before", "after"), FORBIDDEN)
+@for_each(("before", "after"), FORBIDDEN)
 def test_forbidden_transition_is_refused_with_the_story(before, after):
     with pytest.raises(StaleDecisionError, match="p1") as caught:
         move(proposal(before), after, at_s=7.0, story=("shown", "gone"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,19 +40,19 @@ HARMLESS = (
 )
 
 
-@pytest.mark.parametrize("kind", LEAKS)
+@for_each("kind", LEAKS)
 def test_a_credential_of_a_known_form_is_taken_out(kind: str) -> None:
     text, secret = LEAKS[kind]
     assert secret not in redact(text)
     assert PLACEHOLDER in redact(text)
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@for_each("text", HARMLESS)
 def test_a_text_without_credentials_stays(text: str) -> None:
     assert redact(text) == text
 
 
-@pytest.mark.parametrize("kind", LEAKS)
+@for_each("kind", LEAKS)
 def test_a_redacted_text_stays_as_it_is(kind: str) -> None:
     once = redact(LEAKS[kind][0])
     assert redact(once) == once
@@ -83,7 +83,7 @@ def test_names_tell_what_holds_a_secret() -> None:
     assert not any(map(is_secret_name, ("LEVEL", "OMP_NUM_THREADS", "FEED")))
 
 
-@pytest.mark.parametrize("letter", ["a", "A1_", "token", "://x", "secret=", '"', "eyJ", "?key="])
+@for_each("letter", ["a", "A1_", "token", "://x", "secret=", '"', "eyJ", "?key="])
 def test_a_long_line_takes_time_in_proportion_to_its_length(letter: str) -> None:
     line = letter * (200_000 // len(letter))
     assert len(redact(line)) <= 40 * len(line)

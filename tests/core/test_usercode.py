@@ -10,6 +10,7 @@ import sys
 import threading
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.usercode import file_of, identity, is_import, load, pack
@@ -93,7 +94,7 @@ def test_a_name_that_leads_nowhere_is_refused(code, message):
         load(code, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "json", "a b:c", "pickle:123", f"pickle:{'a' * 64}", "/x/y.py:z", "os:system('x')", "1a:b"],
 )

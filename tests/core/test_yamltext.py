@@ -4,6 +4,7 @@ from datetime import date
 
 import pytest
 import yaml
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def test_merged_groups_are_read() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "value"),
     [
         ("0x10", "0x10"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.memory.choice import N_BLOCK, blocks
 from dlrover_nb.core.memory.laws import LAW_OF_SHAPE, LAWS, LOG_PRIOR, shape_at, shapes
@@ -9,7 +10,7 @@ from dlrover_nb.core.memory.laws import LAW_OF_SHAPE, LAWS, LOG_PRIOR, shape_at,
 U = np.linspace(0, 50, 2001)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=[law.name for law in LAWS])
+@for_each("law", LAWS, ids=lambda law: law.name)
 def test_every_shape_starts_at_zero_never_falls_and_never_bends_upwards(law):
     table = law.table(U)
     assert table.shape == (len(law.parameters), len(U))

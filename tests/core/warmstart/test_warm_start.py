@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +77,7 @@ def test_similarities_are_a_kernel(many):
     assert np.linalg.eigvalsh(matrix).min() >= -1e-9
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@for_each("name", NUMBERS)
 def test_the_farther_a_number_the_less_alike(name):
     start = getattr(FAMILY, name)
     ladder = [similarity(FAMILY, replace(FAMILY, **{name: start * factor})).total for factor in (1, 2, 4, 8)]
@@ -245,7 +246,7 @@ def test_nothing_that_fits_is_no_start():
     assert warm_start(FAMILY, [past(4, 2)], into=tiny) is None
 
 
-@pytest.mark.parametrize("changes", [{"k": 0}, {"mu": 0.0}, {"mu": 1.0}, {"least_similarity": 1.0}])
+@for_each("changes", [{"k": 0}, {"mu": 0.0}, {"mu": 1.0}, {"least_similarity": 1.0}])
 def test_settings_that_cannot_be_are_refused(changes):
     with pytest.raises(InvalidValueError):
         WarmStartSettings(**changes)
