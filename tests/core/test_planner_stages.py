@@ -111,11 +111,6 @@ def test_pins_hold_without_relatives_too():
     assert found.plan == TWO
 
 
-def test_prior_gives_a_front_before_anything_is_measured():
-    unmeasured = replace(situation(), samples=(), prior=FIT)
-    assert analyse(unmeasured).front.candidates
-
-
 # auto-scaling
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from cases import for_each
 from dashboards import OPERATOR, SECOND, VIEWER, ByName, Client, closed, running, team_of
 from team_clusters import MastersCluster, master_of, masters_team, simulated_cluster, submitted
 from waiting import until
@@ -113,7 +114,7 @@ def test_each_field_is_of_a_worker_that_trains_and_none_is_filled_in(server, mas
     assert "ps-0 (0.25 cores, 512 MiB)" in form_of(page, SIZE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("label", "typed", "said"),
     [
         (SIZE, {"size": "ps-0"}, "cores or MiB of 'ps-0' must be given, got neither"),
@@ -218,9 +219,10 @@ def test_neither_a_viewer_nor_anybody_once_the_job_has_ended_finds_a_form(server
     assert not any(form_of(page_of(server, OPERATOR), label) for label in OWN)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "typed",
     [
+        {"backup": "1"},
         {"size": "ps-0", "cores": "2", "memory": ""},
         {"batches:worker-0": "640", "batches:worker-1": "384"},
         {"rates:worker-0": "0.5"},

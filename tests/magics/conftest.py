@@ -7,17 +7,30 @@ import pytest
 from cluster_double import MemoryCluster
 from IPython.core.interactiveshell import InteractiveShell
 
+from dlrover_nb import cli
+from dlrover_nb.cli import CLI
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
 @pytest.fixture
 def memory() -> MemoryCluster:
     return MemoryCluster()
+
+
+@pytest.fixture
+def run(memory: MemoryCluster, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Call the program; it returns its exit code and what it printed."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = cli.main(words, commands=Commands(memory.connect, command=CLI, auto_connect=True))
+        return code, *capsys.readouterr()
+
+    return call
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from rich.console import Console
 
 from dlrover_nb import __version__, cli, watch
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cluster_double import MemoryCluster
-
-
-@pytest.fixture
-def run(memory: MemoryCluster, capsys: pytest.CaptureFixture[str]):
-    def call(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words, commands=Commands(memory.connect, command=CLI, auto_connect=True))
-        return code, *capsys.readouterr()
-
-    return call
 
 
 @pytest.mark.parametrize(
@@ -78,7 +70,7 @@ def test_an_address_with_too_many_parts_says_what_is_expected(run, monkeypatch, 
     assert "expected kubernetes://CONTEXT/NAMESPACE" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "message"),
     [
         (["stauts"], "dlrover-nb: unknown verb 'stauts'; did you mean status?; see dlrover-nb help"),

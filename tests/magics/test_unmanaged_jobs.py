@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from cluster_double import MemoryCluster
 
 from dlrover_nb import cli
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.cli import CLI, GRAMMAR
+from dlrover_nb.cli import GRAMMAR
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.unmanaged import UnmanagedJob
-from dlrover_nb.magics.commands import Commands
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -47,15 +47,6 @@ class WithOthers(MemoryCluster):
 @pytest.fixture
 def memory() -> MemoryCluster:
     return WithOthers()
-
-
-@pytest.fixture
-def run(memory: MemoryCluster, capsys: pytest.CaptureFixture[str]):
-    def call(*words: str) -> tuple[int, str, str]:
-        code = cli.main(words, commands=Commands(memory.connect, command=CLI, auto_connect=True))
-        return code, *capsys.readouterr()
-
-    return call
 
 
 def test_jobs_lists_those_of_others_below_ours(run, memory):
@@ -127,7 +118,7 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("line", CHANGES)
+@for_each("line", CHANGES)
 def test_what_changes_a_job_is_refused_with_whose_it_is_and_what_to_use(run, line):
     code, out, err = run(*line.split())
     assert (code, out) == (cli.ExitCode.MISTAKE, "")

@@ -109,10 +109,3 @@ def test_an_empty_or_missing_file_is_refused_and_a_compressed_one_read(tmp_path:
     path.write_bytes(b"")
     with pytest.raises(InvalidValueError, match="has no rows"):
         make_features(spec, MODEL)
-
-
-def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text("label,a\n1,2\n")
-    with pytest.raises(InvalidValueError, match=r"line 1 .* has 1 tab-separated fields, expected 40"):
-        make_features(DataSpec(DataFormat.CRITEO, str(path)), MODEL)
