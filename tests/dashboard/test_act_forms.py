@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builders as b
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,7 +101,7 @@ def test_an_action_against_a_straggler_is_ordered_for_a_node_that_the_job_has(fi
     assert (made.decision.seen, made.why) == ("d3", "it is slow")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "said"),
     [
         ({}, "got none; give exactly one"),
@@ -114,7 +115,7 @@ def test_an_action_that_the_job_cannot_have_is_refused_with_what_it_has(fields, 
         command_of(BASE | {"action": "mitigate"} | fields, now=b.snapshot())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "said"),
     [
         ({"action": "delete"}, "action must be one of"),

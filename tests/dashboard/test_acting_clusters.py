@@ -1,6 +1,7 @@
 """A cluster as each person sees it: its own word on roles counts, and names that it reserves are refused."""
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.backends.kubernetes.login import Login, impersonating
 from dlrover_nb.core.errors import BackendError
@@ -83,7 +84,7 @@ def test_a_login_acts_as_a_person_with_their_groups():
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("user", "groups"),
     [("system:admin", ()), ("ada", ("system:masters",)), ("", ()), ("a\r\nX: y", ()), ("ädä", ())],
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +97,7 @@ def test_a_file_is_compared_with_the_job_as_it_is_wanted():
     assert "differs in" in told
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a: [", b"kind: ConfigMap", b"x" * (MOST_FILE + 1)])
+@for_each("content", [b"", b"\xff\xfe", b"a: [", b"kind: ConfigMap", b"x" * (MOST_FILE + 1)])
 def test_what_is_no_export_is_refused_with_a_reason(content):
     with pytest.raises(InvalidValueError):
         file_text(content)

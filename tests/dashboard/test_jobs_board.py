@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import builders as b
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from team_clusters import job_snapshot
@@ -100,7 +100,7 @@ def test_new_proposals_and_failed_jobs_are_news_and_many_are_counted():
     assert "w" not in delta(EMPTY, board_of(many, None)), "whoever opens the page sees them anyway"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rate", "said"),
     [
         (90.0, "within the band"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from cases import for_each
 from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, Client, csrf_of, running
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +79,7 @@ def test_each_chosen_proposal_becomes_a_command_of_its_own_with_what_was_seen(ch
     assert {f["reason"] for f in forms} == {"ok"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fields",
     [
         {},

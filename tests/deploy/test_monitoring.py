@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cases import for_each
 from dashboards import closed, running, team_of
 from suite.missing import missing
 
@@ -41,7 +42,7 @@ def promtool():
     return found or missing("promtool")
 
 
-@pytest.mark.parametrize("query", [*QUERIES, *(rule["expr"] for rule in ALERTS)])
+@for_each("query", [*QUERIES, *(rule["expr"] for rule in ALERTS)])
 def test_a_query_names_only_what_a_server_tells(told, query):
     named = set(re.findall(r"\bdlrover_\w+", query))
     assert named

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cases import for_each
 
 import dlrover_nb
 from dlrover_nb import cli
@@ -66,7 +67,7 @@ def name_of(page):
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@for_each("page", PAGES, ids=name_of)
 def test_every_block_says_what_it_is_written_in(page):
     assert {block.kind for block in blocks_of(page)} <= KINDS
 
@@ -87,16 +88,14 @@ def test_python_runs_from_the_top_of_a_page_to_its_end(page):
                 exec(code, space)
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(b.kind == "yaml" for b in blocks_of(p))], ids=name_of
-)
+@for_each("page", [p for p in PAGES if any(b.kind == "yaml" for b in blocks_of(p))], ids=name_of)
 def test_job_files_are_read(page):
     for block in (b for b in blocks_of(page) if b.kind == "yaml"):
         if block.text.startswith("name:"):
             parse_job(block.text)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b.kind == "sh" for b in blocks_of(p))], ids=name_of)
+@for_each("page", [p for p in PAGES if any(b.kind == "sh" for b in blocks_of(p))], ids=name_of)
 def test_commands_are_understood(page):
     for block in (b for b in blocks_of(page) if b.kind == "sh"):
         for line in block.text.replace("\\\n", " ").splitlines():

@@ -8,6 +8,7 @@ import re
 import shlex
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +50,7 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
     return {"job": job, "proposal": proposal, "why": why}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "verb", "values"),
     [
         ("", "help", {"verb": None}),
@@ -209,7 +210,7 @@ def test_a_line_becomes_the_call_of_a_verb(line: str, verb: str, values: dict[st
     assert (call.verb.name, call.values) == (verb, values)
 
 
-@pytest.mark.parametrize(("grammar", "name"), [(g, name) for g in GRAMMARS for name in g.verbs])
+@for_each(("grammar", "name"), [(g, name) for g in GRAMMARS for name in g.verbs])
 def test_the_handler_of_a_verb_takes_what_its_parser_gives(grammar: Grammar, name: str) -> None:
     verb = grammar.verbs[name]
     call = grammar.parse([name, *shlex.split(verb.example)])
@@ -218,7 +219,7 @@ def test_the_handler_of_a_verb_takes_what_its_parser_gives(grammar: Grammar, nam
     assert not any(isinstance(value, argparse.Namespace) for value in call.values.values())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "message"),
     [
         ("stauts", "unknown verb 'stauts'; did you mean status?; see %dlrover help"),

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,7 +95,7 @@ def test_only_named_nodes_are_delayed_and_none_before_the_begin(at_s):
     assert delay_s(Together((pattern, Transient(probability=1.0))), "worker-3", -1e-6 - at_s) == 0.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "words"),
     [
         (lambda: Persistent(-1.0), "sleep_s must be >= 0"),

@@ -6,6 +6,7 @@ from itertools import pairwise
 import builders as b
 import pytest
 from bokeh.document import Document
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,18 +21,18 @@ from dlrover_nb.widgets.marks import Area, Band, Line
 from dlrover_nb.widgets.series import Window
 
 
-@pytest.mark.parametrize("name", CHARTS)
-@pytest.mark.parametrize(
+@for_each("name", CHARTS)
+@for_each(
     ("snapshot", "series"),
     [
-        (b.snapshot(), b.series()),
-        (b.snapshot(), None),
-        (
+        pytest.param(b.snapshot(), b.series(), id="full"),
+        pytest.param(b.snapshot(), None, id="no telemetry"),
+        pytest.param(
             b.snapshot(front=None, curves=(), fit=None, memory=(), markers=(), proposals=(), nodes=()),
             b.series(1),
+            id="just started",
         ),
     ],
-    ids=["full", "no telemetry", "just started"],
 )
 def test_each_chart_draws_well_formed_svg_of_less_than_30_kb(name, snapshot, series):
     picture = CHARTS[name].static(snapshot, series)
@@ -118,7 +119,7 @@ def test_front_names_its_picks_and_shows_the_open_proposal():
     assert front.columns(b.snapshot(proposals=())).proposal is None
 
 
-@pytest.mark.parametrize("name", [name for name in CHARTS if name not in {"breakdown", "stragglers"}])
+@for_each("name", [name for name in CHARTS if name not in {"breakdown", "stragglers"}])
 def test_a_layer_has_the_same_color_dash_and_label_live_and_saved(name):
     """Both renderers are given the same marks."""
     rounds = tuple(EvaluationRound(i, b.START_S + i, Evaluation(0.9, 0.1, 100)) for i in (1, 2, 3))
@@ -152,7 +153,7 @@ def test_a_node_keeps_its_look_when_others_join_or_leave(names):
     assert len(set(look.values())) == len(look)
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@for_each("name", CHARTS)
 def test_a_drawing_lists_all_of_its_panels_before_the_first_row(name):
     empty = b.snapshot(
         nodes=(), memory=(), curves=(), front=None, proposals=(), outcomes=(), markers=(), rounds=()
@@ -163,7 +164,7 @@ def test_a_drawing_lists_all_of_its_panels_before_the_first_row(name):
         assert [type(p) for p in first.panels] == [type(p) for p in later.panels]
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@for_each("name", CHARTS)
 def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
     figure = LiveFigure(CHARTS[name], b.snapshot())
     two = b.series(nodes=("worker-0", "worker-1", "ps-0"))
@@ -201,8 +202,8 @@ def test_live_throughput_appends_instead_of_sending_all_again():
     assert source.data["t"][-1] == 202
 
 
-@pytest.mark.parametrize("name", ["workers", "memory", "shards"])
-@pytest.mark.parametrize("n_worker", [2, 50])
+@for_each("name", ["workers", "memory", "shards"])
+@for_each("n_worker", [2, 50])
 def test_new_rows_are_appended_to_the_wide_source_of_any_number_of_nodes(name, n_worker):
     nodes = tuple(f"worker-{i}" for i in range(n_worker))
     figure, window = LiveFigure(CHARTS[name], b.snapshot()), Window()
@@ -279,7 +280,7 @@ def test_rows_that_start_anew_are_drawn_at_once():
     assert pace.is_due(SeriesChunk(1, {}, {"at_s": [b.START_S] * 10_000}))
 
 
-@pytest.mark.parametrize("name", ["throughput", "memory", "curve", "workers", "shards"])
+@for_each("name", ["throughput", "memory", "curve", "workers", "shards"])
 def test_entries_of_a_legend_refer_to_nothing_that_ticks(name):
     figure = LiveFigure(CHARTS[name], b.snapshot())
     figure.update(b.snapshot(), b.series(60))

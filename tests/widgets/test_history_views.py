@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import builders as b
-import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +96,7 @@ def test_runs_are_listed_with_how_they_ended():
     assert "No run is recorded yet." in history.runs_view(()).text()
 
 
-@pytest.mark.parametrize("n", [1, 12, 13, 100])
+@for_each("n", [1, 12, 13, 100])
 def test_the_table_of_fits_stays_short_and_keeps_the_newest(n):
     fits = tuple(fit(i + 1) for i in range(n))
     rows = history.fits_table(fits, b.START_S).rows

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from builders import HOSTILE, NOW_PLAN
+from cases import for_each
 
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import JobPhase
@@ -102,7 +103,7 @@ def test_all_that_runs_has_a_line_and_of_the_ended_the_newest():
     assert [name for name in names if name[0] == "e"] == [f"e{i}" for i in range(29, 29 - N_ENDED, -1)]
 
 
-@pytest.mark.parametrize(("seconds", "coarse"), [(3725.0, 3700.0), (7.26, 7.3), (0.0, 0.0), (None, None)])
+@for_each(("seconds", "coarse"), [(3725.0, 3700.0), (7.26, 7.3), (0.0, 0.0), (None, None)])
 def test_times_to_the_end_are_told_to_two_digits(seconds, coarse):
     assert coarse_s(seconds) == coarse
 

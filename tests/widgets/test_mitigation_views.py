@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from cases import for_each
 from masters import Master
 from rich.console import Console
 
@@ -45,7 +46,7 @@ OPEN = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
 RESTART = KillRestart("worker-1", Role.WORKER)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("gain", "words"),
     [
         (0.12, "trains about 12 % faster"),
@@ -125,7 +126,7 @@ def test_nothing_waits_and_nobody_is_slow_in_a_job_that_has_ended():
         assert "is slow" not in view.text()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "action",
     [
         RESTART,
@@ -150,7 +151,7 @@ def test_no_command_orders_accumulated_batches():
     assert order_command("ads", AdjustBatches((("worker-0", 8),), (("worker-0", 2),))) == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "words"),
     [
         (ProposalStatus.PENDING, "open"),

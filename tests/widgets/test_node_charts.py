@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -292,7 +293,7 @@ def test_each_evaluation_stands_in_the_table():
 # all
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@for_each("name", CHARTS)
 def test_fifty_workers_fit_into_every_chart_live_and_saved(name):
     names = tuple(b.node(n, Role.PS if n.startswith("ps") else Role.WORKER, memory=400.0) for n in FIFTY)
     snapshot, series = b.snapshot(nodes=names), b.series(60, nodes=FIFTY)
@@ -302,7 +303,7 @@ def test_fifty_workers_fit_into_every_chart_live_and_saved(name):
     assert not figure.update(snapshot, series)
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@for_each("name", CHARTS)
 def test_a_chart_without_any_data_says_so_in_words(name):
     empty = b.snapshot(
         nodes=(), memory=(), curves=(), front=None, fit=None, proposals=(), outcomes=(), markers=(), rounds=()

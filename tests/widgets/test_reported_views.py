@@ -1,7 +1,7 @@
 """What a program reports in the form of Kubeflow Trainer, in the views of its job."""
 
 import builders
-import pytest
+from cases import for_each
 from rich.console import Console
 
 from dlrover_nb.core.structs.job import JobPhase
@@ -30,7 +30,7 @@ def test_nothing_stands_there_where_nothing_was_reported():
     assert dict(summary_facts(bare))["reported"] == "no values (0 ms ago)"
 
 
-@pytest.mark.parametrize(("ago_s", "left"), [(0, 100.0), (40, 60.0), (500, 0.0), (-5, 100.0)])
+@for_each(("ago_s", "left"), [(0, 100.0), (40, 60.0), (500, 0.0), (-5, 100.0)])
 def test_the_remaining_time_that_was_told_passes(ago_s, left):
     shown = builders.snapshot(reported=TrainerStatus(AT_S - ago_s, 45, 100))
     assert summarize(shown).left_s == left

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase, Mode
@@ -33,13 +34,13 @@ def with_status(status: ProposalStatus, note: str = ""):
     return b.snapshot(proposals=(b.proposal("p2", status=status, note=note),))
 
 
-@pytest.mark.parametrize("status", ProposalStatus)
+@for_each("status", ProposalStatus)
 def test_buttons_can_be_pressed_for_a_pending_proposal_only(status):
     card = review(with_status(status), None, FRESH)
     assert card.can_decide is (status is ProposalStatus.PENDING)
 
 
-@pytest.mark.parametrize("status", ProposalStatus)
+@for_each("status", ProposalStatus)
 def test_only_an_applied_proposal_is_called_applied(status):
     message = review(with_status(status), TAKEN, FRESH).message
     assert ("applied after" in message) is (status is ProposalStatus.APPLIED and "pause" in message)
@@ -230,7 +231,7 @@ def test_a_failed_job_looks_failed_before_anything_else_is_read():
     assert not failed_blocks(b.snapshot(phase=JobPhase.SUCCEEDED))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("label", "means"),
     [
         ("Accept p2", "accept p2"), ("Override p2 with 3w x 0.5", "override p2"), ("Undo d3", "undo d3"),

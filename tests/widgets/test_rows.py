@@ -12,6 +12,7 @@ import builders as b
 import pandas as pd
 import pytest
 from audit_conformance import ROW
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from test_history_views import past, run
@@ -152,7 +153,7 @@ def test_the_reference_lists_every_key_and_no_other() -> None:
     assert {where: keys for where, keys in page.items() if not where.startswith("Columns/")} == code
 
 
-@pytest.mark.parametrize("name", RESULTS)
+@for_each("name", RESULTS)
 def test_json_and_frames_hold_the_documented_columns(name: str) -> None:
     tables = RESULTS[name]
     content = json.loads(tables.json())

@@ -2,8 +2,8 @@ import math
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 
-import pytest
 from builders import HOSTILE
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +73,7 @@ def test_ticks_lie_inside_the_axis_at_equal_steps(low, span, n):
     assert all(math.isclose(s, steps[0], rel_tol=1e-3, abs_tol=slack) for s in steps)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "step", "text"),
     [(0.25, 0.05, "0.25"), (20_000, 10_000, "20k"), (12_500, 500, "12.5k"), (3, 1, "3")],
 )

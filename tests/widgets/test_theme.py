@@ -3,7 +3,7 @@
 import re
 
 import builders as b
-import pytest
+from cases import for_each
 
 from dlrover_nb.widgets import palette, theme
 from dlrover_nb.widgets.charts import CHARTS
@@ -26,7 +26,7 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("color", sorted({*CYCLE, INK, PALE}))
+@for_each("color", sorted({*CYCLE, INK, PALE}))
 def test_a_color_of_marks_is_seen_on_white_and_on_near_black(color):
     assert contrast(color, WHITE) >= 3
     assert contrast(color, NEAR_BLACK) >= 3
@@ -39,7 +39,7 @@ def test_the_colors_of_a_palette_differ():
     } >= {*CYCLE}
 
 
-@pytest.mark.parametrize("name", sorted(CHARTS))
+@for_each("name", sorted(CHARTS))
 def test_a_drawing_has_no_paper_and_no_ink_of_its_own(name):
     svg = CHARTS[name].static(b.snapshot(), b.series()).svg
     assert f'fill="{theme.SVG_BG}"/>' in svg

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import builders as b
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.history.scores import scoreboard
 from dlrover_nb.core.structs.decisions import BreakEven, Outcome, TermShare
@@ -85,8 +86,9 @@ VIEWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_a_view_is_static_and_says_in_html_every_number_of_its_text(view):
+@for_each("name", VIEWS)
+def test_a_view_is_static_and_says_in_html_every_number_of_its_text(name):
+    view = VIEWS[name]
     html = view.html()
     assert "<script" not in html
     assert "None" not in view.text()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
@@ -13,10 +14,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from dlrover_nb.widgets import wait_lines
 from dlrover_nb.widgets.wait_lines import NotebookLine, PlainLines, TerminalLine, stream_line, text_of
 
+if TYPE_CHECKING:
+    import pytest
 
-@pytest.mark.parametrize(
-    ("waited_s", "told"), [(0.4, "0 s"), (12.9, "12 s"), (60, "1 min 0 s"), (7325, "2 h 2 min")]
-)
+
+@for_each(("waited_s", "told"), [(0.4, "0 s"), (12.9, "12 s"), (60, "1 min 0 s"), (7325, "2 h 2 min")])
 def test_a_line_says_what_is_waited_for_and_how_long(waited_s: float, told: str) -> None:
     assert (
         text_of("first steps: 1 of 2 nodes up", waited_s)

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import builders as b
-import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,7 +93,7 @@ def test_plans_that_differ_are_named_apart(one, other):
     assert (plan_words(one, b.NOW_PLAN) == plan_words(other, b.NOW_PLAN)) is (one == other)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("label", "press"),
     [
         ("Accept p12", Press("accept", "p12", "")),

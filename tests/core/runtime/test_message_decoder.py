@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 import zmq
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from node_world import FEATURES, MODEL, World
@@ -70,15 +71,14 @@ def test_a_record_with_any_field_replaced_is_a_record_or_a_wire_error(data: st.D
     assert isinstance(message.lease.shard, int)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
-        b"\x91" * 200_000,
-        b"\x92\xa5Drain" + b"\x81\xa1x" * 200_000,
-        b"\xdd\xff\xff\xff\xff",
-        b"\xc6\xff\xff\xff\xff",
+        pytest.param(b"\x91" * 200_000, id="nested arrays"),
+        pytest.param(b"\x92\xa5Drain" + b"\x81\xa1x" * 200_000, id="nested maps"),
+        pytest.param(b"\xdd\xff\xff\xff\xff", id="an endless array"),
+        pytest.param(b"\xc6\xff\xff\xff\xff", id="endless bytes"),
     ],
-    ids=["nested arrays", "nested maps", "an endless array", "endless bytes"],
 )
 def test_what_would_exhaust_the_stack_or_memory_is_a_wire_error(body: bytes) -> None:
     with pytest.raises(WireError):

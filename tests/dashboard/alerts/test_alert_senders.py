@@ -10,6 +10,7 @@ import subprocess
 import threading
 
 import pytest
+from cases import for_each
 from receivers import Receiver
 from waiting import LIMIT_S, until
 
@@ -73,9 +74,7 @@ def test_a_redirect_is_not_followed(receiver):
     assert [path for path, _, _ in receiver.calls] == ["/hook/s3cret-path"]
 
 
-@pytest.mark.parametrize(
-    "url", ["http://jobs.example/hook", "ftp://jobs.example", "file:///etc/passwd", "jobs.example"]
-)
+@for_each("url", ["http://jobs.example/hook", "ftp://jobs.example", "file:///etc/passwd", "jobs.example"])
 def test_a_webhook_is_never_sent_in_the_clear_nor_to_a_file(url):
     with pytest.raises(InvalidValueError, match="https"):
         Webhook(url, SECRET, "", lambda: 0.0)

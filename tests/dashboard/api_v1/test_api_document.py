@@ -5,6 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 import schemathesis
+from cases import for_each
 from dashboards import ByName, by, running
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
@@ -55,7 +56,7 @@ def test_records_of_bodies_refuse_unknown_fields_and_bound_every_text():
     assert TOLD["components"]["schemas"]["ReasonBody"]["properties"]["why"]["maxLength"] == 1000
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+@for_each("route", ROUTES, ids=lambda route: route.name)
 def test_every_answer_is_as_the_document_says(address, route):
     url, secret = address
     schema = schemathesis.openapi.from_dict(TOLD)
