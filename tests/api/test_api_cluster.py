@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from cluster_double import BETTER, MemoryCluster
 from waiting import until
 
@@ -57,7 +58,7 @@ def test_own_model_and_data_reach_the_cluster(cluster, memory) -> None:
     assert memory.own == [(dict, list)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("job", "settings", "message"),
     [
         ("nowhere.yaml", {}, "no job file .*nowhere.yaml; check the path"),
@@ -126,7 +127,7 @@ def test_decisions_are_made_on_the_open_proposal_or_the_one_named(cluster, memor
     assert [(p.worker.count, p.ps.count) for p in plans] == [(3, 1), (BETTER.worker.count, 2)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "message"),
     [
         (lambda job: job.scale(), "nothing to change; give at least one of workers, ps, worker_cpu"),

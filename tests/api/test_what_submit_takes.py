@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from cases import for_each
 from cluster_double import MemoryCluster
 
 from dlrover_nb.api import Cluster
@@ -132,7 +133,7 @@ def test_keys_are_named_as_the_flags_of_the_command_line() -> None:
         assert settings_of({keyword: 1}) == ((path, 1),)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "message"),
     [
         ({"model": "dcnv2"}, "unknown model 'dcnv2'; did you mean 'dcn_v2'?"),
@@ -142,7 +143,6 @@ def test_keys_are_named_as_the_flags_of_the_command_line() -> None:
         ({"data": FRAME.rename(columns={"site": 3})}, "column names must be text, got 3"),
         ({"learning_rat": 2}, "did you mean 'learning_rate'"),
     ],
-    ids=["model", "key", "extension", "series", "names", "leaf"],
 )
 def test_a_mistake_starts_nothing(memory: MemoryCluster, given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidValueError, match=message):

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from audit_conformance import ROW
 from builders import HOSTILE
+from cases import for_each
 from chromium import broken_rules, picture, unnamed
 from dashboards import ADMIN, NOBODY, VIEWER, fetch, serving
 from history_records import OUTCOME, SPEC
@@ -81,7 +82,7 @@ def test_both_rows_of_a_command_are_one_line_with_prediction_and_measurement(add
     assert "asked; no outcome is on record" in page
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "found"),
     [
         ("job=views", [4]),
@@ -106,7 +107,7 @@ def test_the_address_holds_the_filter_and_the_form_shows_it(address, query, foun
         assert f'value="{value}" selected' in page
 
 
-@pytest.mark.parametrize("query", ["entry=x", "action=x", "stage=x", "since=x", "before=x", "before=²"])
+@for_each("query", ["entry=x", "action=x", "stage=x", "since=x", "before=x", "before=²"])
 def test_a_wrong_filter_says_what_would_be_right(address, query):
     status, _, page = fetch(f"{address}/decisions?{quote(query, safe='=')}")
     assert status in {400, 503}

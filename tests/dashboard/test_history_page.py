@@ -10,6 +10,7 @@ from dataclasses import replace
 import builders as b
 import pytest
 from builders import HOSTILE
+from cases import for_each
 from chromium import broken_rules, picture, unnamed
 from dashboards import fetch, serving
 from history_records import DECISION, FIT, OUTCOME, PROPOSAL, ROW, SPEC
@@ -80,7 +81,7 @@ def listed(page):
     return re.findall(r'name="run" value="([^"]+)" aria-label', page)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "runs"),
     [
         ("", [VIEWS, CLICKS, RUN]),
@@ -114,7 +115,7 @@ def test_two_runs_are_compared_side_by_side(address):
     assert "key of the job file" in fetch(f"{address}/history?run={CLICKS}&run={RUN}")[2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     ["run=none@1", "run=clicks@1", "page=0", "page=x", f"run={CLICKS}&at=soon", f"run={CLICKS}&span=7"],
 )

@@ -8,6 +8,7 @@ import os
 import sys
 
 import pytest
+from cases import for_each
 from mcp import Client, StdioServerParameters
 
 from dlrover_nb import cli
@@ -55,7 +56,7 @@ def test_a_secret_is_printed_whole(url, capsys):
     assert len(word) > 40
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "told"),
     [
         (("add",), "name of a person"),

@@ -5,7 +5,7 @@ import contextlib
 import http.client
 import time
 
-import pytest
+from cases import for_each
 from dashboards import Visitor, people, running
 from waiting import LIMIT_S, until
 
@@ -33,7 +33,7 @@ def test_the_first_page_is_the_list_of_jobs(dashboard):
     assert "<h1>Jobs</h1>" in page.text
 
 
-@pytest.mark.parametrize("path", PAGES)
+@for_each("path", PAGES)
 def test_no_answer_lacks_the_strict_headers(dashboard, path):
     answer = dashboard.ask(path)
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -48,7 +48,7 @@ def test_no_answer_lacks_the_strict_headers(dashboard, path):
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "method", "status"),
     [
         ("/no-such-page", "GET", 404),
@@ -90,7 +90,7 @@ def test_a_cluster_that_is_not_heard_or_a_database_that_is_gone_makes_it_unready
     assert dashboard.ask("/healthz").status == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/static/../server.py",

@@ -1,6 +1,7 @@
 """Settings of a server: flags win over the file, and what must not be is refused before anything opens."""
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.commands import Action
@@ -21,7 +22,7 @@ def test_a_flag_wins_over_the_file(tmp_path):
     assert settings.proxy.trusted == ("10.0.0.1",)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "prot: 1",
@@ -62,7 +63,7 @@ def test_a_key_that_is_nearly_right_is_named(tmp_path):
         read_settings(str(tmp_path / "none.yaml"), {})
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "::", "10.0.0.1", "", "example.com"])
+@for_each("address", ["0.0.0.0", "::", "10.0.0.1", "", "example.com"])
 def test_without_a_sign_in_it_listens_on_loopback_only(address):
     with pytest.raises(DlroverError, match="sign-in"):
         ServeSettings(address=address)
@@ -71,7 +72,7 @@ def test_without_a_sign_in_it_listens_on_loopback_only(address):
     assert ServeSettings(address=address, users="users.yaml", url="https://d.example.com").is_https
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost", "[::1]"])
+@for_each("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost", "[::1]"])
 def test_loopback_needs_none(address):
     assert is_loopback(address)
     assert not ServeSettings(address=address).has_sign_in

@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 from audit_conformance import ROW
+from cases import for_each
 from IPython.core.error import UsageError
 
 from dlrover_nb import cli
@@ -120,7 +121,7 @@ def test_the_audit_is_exported_in_both_formats_and_no_file_is_overwritten(shell,
         shell.run_line_magic("dlrover", "audit export -o audit.jsonl")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "message"),
     [
         ("audit check", "unknown part of audit 'check'; known: list, verify, export"),

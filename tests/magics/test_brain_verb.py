@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from cases import for_each
 from waiting import until
 
 from dlrover_nb import brain, cli
@@ -41,7 +42,7 @@ def run(cluster, capsys, tmp_path):
     return called
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "words"),
     [
         ("brain dance", "unknown action 'dance'"),

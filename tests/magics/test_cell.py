@@ -6,6 +6,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.error import UsageError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 MODEL = "class Net(Base):\n    def forward(self, x):\n        return x\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cell", "expected"),
     [
         ("", {}),
@@ -39,7 +40,7 @@ def test_a_mapping_under_plain_words_is_yaml(cell: str, expected: dict[str, obje
     assert yaml_mapping(cell) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "cell",
     [
         MODEL,
@@ -59,7 +60,7 @@ def test_what_only_python_means_is_python(cell: str) -> None:
     assert yaml_mapping(cell) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cell", "message"),
     [
         ("name: x\nplan: {worker: [", "malformed YAML in line 2, column 17: .*, near `plan: {worker: \\["),
@@ -146,7 +147,7 @@ def test_what_the_cell_defines_is_named_by_flags(connected: InteractiveShell, me
     assert memory.own == [(connected.user_ns["Net"], connected.user_ns["rows"])]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "cell", "message"),
     [
         ("submit", "n = 1", "the job has no name; write submit NAME"),

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 
 from dlrover_nb import cli, watch
 from dlrover_nb.cli import CLI, GRAMMAR, ExitCode
@@ -105,7 +106,7 @@ def test_every_verb_says_that_it_takes_json() -> None:
         assert "--json" in GRAMMAR.help_text(verb)
 
 
-@pytest.mark.parametrize("line", ["status ctr", "plans ctr", "shards ctr", "jobs", "whatif ctr --workers 3"])
+@for_each("line", ["status ctr", "plans ctr", "shards ctr", "jobs", "whatif ctr --workers 3"])
 def test_hints_are_commands_of_the_shell(run, line: str) -> None:
     for shown in run(line)[1:] + run(f"{line} --json")[1:]:
         assert "%dlrover" not in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def offered(text: str) -> tuple[str, ...]:
     return complete(SESSION, text, len(lines) - 1, len(lines[-1]))[1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("%dlrover st", ("status", "stragglers", "stop")),
@@ -120,7 +121,7 @@ def test_candidates_fit_what_was_typed(text: str, expected: tuple[str, ...]) -> 
     assert offered(text) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("%dlrover import j", ("job.yaml", "jobs/")),
@@ -135,7 +136,7 @@ def test_files_are_offered_as_in_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs").mkdir(exist_ok=True)
     for name in ("job.yaml", "jobs/ctr.yaml", ".hidden.yaml", "with blank.yaml"):
         (tmp_path / name).touch()
     assert offered(text) == expected

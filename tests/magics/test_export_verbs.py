@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from cases import for_each
 from cluster_double import BETTER
 from exports import WRITTEN
 from IPython.core.error import UsageError
@@ -122,7 +123,7 @@ def test_a_trainjob_of_others_is_shown_and_started(run, memory: MemoryCluster, t
     assert spec.foreign.worker.command == ("torchrun", "train.py")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "message"),
     [
         ("import nowhere.yaml", "no file "),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from IPython.core.error import UsageError
 
 from dlrover_nb.core.structs.job import DataFormat
@@ -44,7 +45,7 @@ def test_installed_code_is_named(typing: InteractiveShell, memory: MemoryCluster
     assert memory.own == [(None, None)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "message"),
     [
         (

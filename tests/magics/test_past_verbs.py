@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from IPython.core.error import UsageError
 
 from dlrover_nb import cli
@@ -69,7 +70,7 @@ def test_scores_are_of_an_owner_and_of_some_days(told: InteractiveShell) -> None
     assert past.score(owner="ada").scoreboard.total.inside == 1.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "message"),
     [
         ("history click", "no job 'click' in the history; did you mean clicks?"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import builders as b
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ def shown(shell: InteractiveShell, record: object) -> dict[str, str]:
     return bundle
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@for_each("name", RECORDS)
 def test_a_record_shows_itself_in_text_and_html(shell: InteractiveShell, name: str) -> None:
     bundle = shown(shell, RECORDS[name])
     assert set(bundle) == {"text/plain", "text/html"}

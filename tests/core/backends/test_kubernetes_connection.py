@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cases import for_each
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes import connection, login
@@ -65,7 +66,7 @@ def test_no_kubeconfig_at_all(monkeypatch, tmp_path):
     assert refused(None) == f"there is no kubeconfig at {tmp_path}/none; set KUBECONFIG to the path of yours"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "why"),
     [
         ("", "expected clusters, users and contexts"),
@@ -87,7 +88,7 @@ def test_a_context_that_is_not_there_names_those_that_are(tmp_path):
     assert "has no context there; choose one of its contexts: here" in refused(path, "there")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "why"),
     [
         (lambda c: c.pop("current-context"), "names no current context; choose one of its contexts: here"),

@@ -10,6 +10,7 @@ from dataclasses import FrozenInstanceError, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from cases import for_each
 from history_records import DECISION, FIT, MITIGATION, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
 from waiting import LIMIT_S
 
@@ -94,7 +95,7 @@ def test_the_users_own_file_is_where_jobs_write_it(tmp_path: Path, monkeypatch: 
     assert [run.job for run in past_runs.runs()] == ["clicks"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("job", "run", "told"),
     [
         ("click", None, "no job 'click' in the history; did you mean clicks?"),

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,7 +118,7 @@ def test_rows_of_a_file_are_encoded_as_those_of_the_same_data_frame(tmp_path: Pa
     assert batch.labels.tolist() == frame["label"][: features.n_train].tolist()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "kind"),
     [
         (["1", "", "NA", "3"], pa.int64()),
@@ -160,7 +161,7 @@ def test_a_file_of_criteo_is_still_read_by_its_extension_alone(tmp_path: Path) -
     assert (source.n_row, tuple(source.kinds)) == (2, COLUMNS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("label,a\n1,2\n\n0\n", "line 4 of .* has 1 fields, expected 2 as in the header"),

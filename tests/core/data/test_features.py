@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
@@ -207,7 +208,7 @@ def test_a_wrong_column_brings_the_nearest_one_and_the_list(tmp_path: Path) -> N
     assert "'nope'" in refusal(spec(path, exclude=("nope",)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "part"),
     [
         ({"numeric": ("site",)}, "'site' holds no numbers; name it in categorical"),

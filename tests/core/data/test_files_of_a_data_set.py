@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,7 +165,7 @@ def files(folder: Path, *texts: str) -> DataSpec:
     return DataSpec(DataFormat.CSV, str(folder))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("texts", "message"),
     [
         (["label,x\n1,2\n", "label,y\n1,2\n"], "1.csv has no column 'x', which .*0.csv has"),

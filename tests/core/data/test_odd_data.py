@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,8 +78,8 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
-@pytest.mark.parametrize("as_ids", [False, True])
+@for_each("kind", COLUMNS)
+@for_each("as_ids", [False, True])
 def test_a_column_of_any_plain_type_is_used(tmp_path: Path, kind: str, *, as_ids: bool) -> None:
     values, use = COLUMNS[kind]
     table = pa.table({"label": LABEL, "x": [1.0] * N, "c": values})
@@ -111,7 +112,7 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("kind", NESTED)
+@for_each("kind", NESTED)
 def test_a_column_that_no_model_takes_is_named_and_refused_where_it_is_asked_for(
     tmp_path: Path, kind: str
 ) -> None:
@@ -121,7 +122,7 @@ def test_a_column_that_no_model_takes_is_named_and_refused_where_it_is_asked_for
     assert not taken(parquet(tmp_path, table, exclude=("c",), numeric=("x",))).warnings
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "got"),
     [
         (pa.array([datetime(2024, 1, 1)] * N), "timestamp"),  # noqa: DTZ001 - a column without a zone
@@ -137,7 +138,7 @@ def test_a_label_of_another_kind_is_refused(tmp_path: Path, values: pa.Array, go
     assert pc.match_substring_regex(pa.array([text]), got)[0].as_py(), text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("array", "words"),
     [
         (np.arange(N) + 1j, "complex128.*two arrays"),
@@ -199,8 +200,8 @@ def test_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     assert "has two columns 'x'; rename one" in refused(parquet(tmp_path, table))
 
 
-@pytest.mark.parametrize("cut", [0, 3, 50, -1, -9, -30])
-@pytest.mark.parametrize("ending", ["parquet", "npz", "npy"])
+@for_each("cut", [0, 3, 50, -1, -9, -30])
+@for_each("ending", ["parquet", "npz", "npy"])
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, ending: str, cut: int) -> None:
     table, path = pa.table({"label": LABEL, "x": [float(i) for i in range(N)]}), tmp_path / f"rows.{ending}"
     match ending:
@@ -269,7 +270,7 @@ def refused_long(data: DataSpec) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "n_row"),
     [
         ("\ufefflabel,x\r\n1,2\r\n0,3\r\n", 2),
@@ -285,7 +286,7 @@ def test_marks_returns_and_quoted_breaks_are_read(tmp_path: Path, text: str, n_r
     assert taken(DataSpec(DataFormat.CSV, str(path), holdout=0.0)).n_row == n_row
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("a" * (1 << 20), "header of .* cannot be read"),

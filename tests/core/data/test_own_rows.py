@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def parquet(tmp_path_factory: pytest.TempPathFactory) -> ShardReader:
     return ShardReader(data, make_features(data, ModelSpec()))
 
 
-@pytest.mark.parametrize("thing", [Ranges, Ranges(), Frames, Tables, Pieces, make])
+@for_each("thing", [Ranges, Ranges(), Frames, Tables, Pieces, make])
 def test_a_users_rows_are_encoded_as_those_of_a_file(
     thing: object, tmp_path: Path, parquet: ShardReader
 ) -> None:
@@ -126,7 +127,7 @@ class Lists(Ranges):
         return [start, stop]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("thing", "message"),
     [
         (Short, r"data Short gave 499 rows for \[0, 500\), expected 500"),

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def test_columns_rows_nulls_and_label_are_those_of_the_data(tmp_path: Path) -> N
     assert [text[:22] for text in schema.warnings] == ["column 'tags' left out"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "values", "message", "better"),
     [
         (
@@ -80,7 +81,7 @@ def test_what_looks_like_a_mistake_is_said_with_the_columns_to_use(
     assert followed.warnings == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "values"),
     [
         ("price", RNG.normal(0, 1, N)),

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.data.stored import GROUP_ROWS, KEPT_S, is_table, store_rows
 from dlrover_nb.core.errors import InvalidValueError
@@ -51,7 +52,7 @@ def test_large_tables_are_written_in_groups_that_shards_read(tmp_path: Path) -> 
     assert pq.ParquetFile(path).num_row_groups == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "message"),
     [
         (FRAME.rename(columns={"site": 0}), "column names must be text, got 0; rename them"),
@@ -64,7 +65,6 @@ def test_large_tables_are_written_in_groups_that_shards_read(tmp_path: Path) -> 
         ({"label": [0, 1], "a": [1]}, "the columns are no table.*give them one length"),
         ({1: [0, 1]}, "column names must be text, got 1"),
     ],
-    ids=["names", "twice", "index", "mixed", "objects", "series", "empty", "lengths", "numbers"],
 )
 def test_what_is_no_table_is_one_line(tmp_path: Path, rows: Any, message: str) -> None:
     with pytest.raises(InvalidValueError, match=message) as caught:

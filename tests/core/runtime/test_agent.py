@@ -1,5 +1,6 @@
 import pytest
 import zmq
+from cases import for_each
 from node_world import FEATURES, SPEC
 from waiting import LIMIT_S
 
@@ -20,7 +21,7 @@ def test_a_file_names_the_endpoint_of_the_master(tmp_path, text):
     assert read_endpoint(str(tmp_path / "master")) == text.strip()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data", [b"", b"\n", b"nowhere", b"tcp://a", b"tcp://a:1 tcp://b:2", b"ipc:///tmp/x", b"tcp://\xff:1"]
 )
 def test_a_file_with_anything_else_names_none(tmp_path, data):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime import checkpoint
@@ -54,7 +55,7 @@ def test_the_caller_is_called_between_chunks(tmp_path, monkeypatch):
     assert_equal(checkpoint.read(tmp_path / "a", written.sha256), part())
 
 
-@pytest.mark.parametrize("at", [0, 9, 40, 3000, -1])
+@for_each("at", [0, 9, 40, 3000, -1])
 def test_one_flipped_byte_is_noticed(tmp_path, at):
     path = tmp_path / "a"
     written = checkpoint.write(path, part())
@@ -65,7 +66,7 @@ def test_one_flipped_byte_is_noticed(tmp_path, at):
         checkpoint.read(path, written.sha256)
 
 
-@pytest.mark.parametrize("keep", [0, 5, 11, 50, 2000])
+@for_each("keep", [0, 5, 11, 50, 2000])
 def test_a_truncated_file_is_refused_even_under_its_own_checksum(tmp_path, keep):
     path = tmp_path / "a"
     checkpoint.write(path, part())

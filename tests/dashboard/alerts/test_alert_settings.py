@@ -6,6 +6,7 @@ import json
 from urllib.parse import urlsplit
 
 import pytest
+from cases import for_each
 from receivers import Receiver
 from team_clusters import submitted
 from waiting import until
@@ -41,7 +42,7 @@ def test_a_file_names_receivers_and_thresholds_and_no_secret_is_shown(tmp_path):
         assert secret not in repr(settings)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "said"),
     [
         ("alerts: {rules: {oom_within: 5}}", "did you mean oom_within_s"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builders as b
 import pytest
+from cases import for_each
 from dashboards import ByName, Client, by, csrf_of, running
 from team_clusters import PLAN, MastersCluster, master_of, masters_team, submitted
 from waiting import until
@@ -48,9 +49,7 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("what", "body"), CHANGES, ids=lambda v: v if isinstance(v, str) else v.get("verdict")
-)
+@for_each(("what", "body"), CHANGES, ids=lambda v: v if isinstance(v, str) else v.get("verdict"))
 def test_a_viewer_is_refused_at_each_changing_route_and_the_refusal_is_audited(client, job, team, what, body):
     before, n_row = job.snapshot(), team.audit.head()[0]
     answered = by(client, "vera").post(path(job, what), body)
@@ -158,7 +157,7 @@ def test_a_browsers_change_needs_the_token_of_our_forms(client, job):
     assert forged.post(path(job, "decisions"), {"verdict": "mode", "mode": "auto"}).status == 403
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "said"),
     [
         (b"{", "body"),
@@ -251,7 +250,7 @@ def test_an_action_is_ordered_by_its_field_once_for_each_key(slow, body, action)
     assert (row.action, row.entry, row.mitigation) == (Action.MITIGATE, Entry.API, action.words)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "status", "told"),
     [
         ({}, 422, "exactly one"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
+from cases import for_each
 from dashboards import ByName, Client, by, running
 from team_clusters import simulated_cluster, submitted
 
@@ -87,7 +88,7 @@ def test_plans_are_weighed_for_a_viewer_and_nothing_changes(client):
     assert refused["refusal"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query", ["lines=0", "lines=2001", "lines=x", "lines=1&lines=2", "nodes=a", "node=%ff", "lines=9" * 3]
 )
 def test_a_parameter_that_is_not_as_declared_is_refused(vera, query):

@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from team_clusters import submitted
@@ -116,7 +117,7 @@ def test_a_token_ends_when_its_time_is_over_or_when_it_is_removed(team):
         tokens.remove(made.id)
 
 
-@pytest.mark.parametrize("days", [0, -1, 367, float("inf"), float("nan")])
+@for_each("days", [0, -1, 367, float("inf"), float("nan")])
 def test_a_token_must_end(tokens, days):
     with pytest.raises(InvalidValueError, match="days of a token"):
         tokens.add("anna", Limits(VIEWER), days)

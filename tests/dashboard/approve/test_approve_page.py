@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlencode
 
 import builders as b
 import pytest
+from cases import for_each
 from dashboards import ByName, Client, by, running
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,7 +134,7 @@ def test_a_second_person_approves_and_the_first_one_is_named(client, waiting, te
     assert "approved by adam" in late.text
 
 
-@pytest.mark.parametrize("name", ["r0x", "p1", "sim~p1", "~a~p1", "sim~~p1", "sim~a~d1", "r", "sim~a~p"])
+@for_each("name", ["r0x", "p1", "sim~p1", "~a~p1", "sim~~p1", "sim~a~d1", "r", "sim~a~p"])
 def test_an_id_that_names_nothing_is_said_to(client, name):
     assert client.as_person("otto").get(f"/approve/{name}").status == 404
 

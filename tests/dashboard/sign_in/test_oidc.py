@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from cases import for_each
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 from virtual_time import VirtualTime, as_shipped
@@ -34,7 +35,7 @@ def test_a_token_that_fits_is_valid():
     assert why_not_valid({**GOOD, "aud": ["other", "dlrover"], "azp": "dlrover"}, SETTINGS, "n", NOW_S) == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changed",
     [
         {"iss": "https://evil.example"},
@@ -125,18 +126,14 @@ def test_an_address_of_mail_counts_when_it_is_verified():
             who_is(claims, by_mail)
 
 
-@pytest.mark.parametrize(
-    "issuer", ["http://id.example.com", "id.example.com", "ftp://127.0.0.1", "https://", ""]
-)
+@for_each("issuer", ["http://id.example.com", "id.example.com", "ftp://127.0.0.1", "https://", ""])
 def test_a_provider_is_reached_over_tls_but_for_loopback(issuer):
     with pytest.raises(InvalidValueError):
         OidcSettings(issuer, "dlrover")
     assert OidcSettings("http://127.0.0.1:1", "dlrover").scopes == ("openid", "profile")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "- a", "issuer: https://a", "issuer: http://a\nclient_id: b", "issuer: ["]
-)
+@for_each("text", ["", "- a", "issuer: https://a", "issuer: http://a\nclient_id: b", "issuer: ["])
 def test_malformed_settings_are_refused_in_one_line(tmp_path, text):
     (tmp_path / "oidc.yaml").write_text(text)
     with pytest.raises(InvalidValueError) as told:

@@ -1,6 +1,7 @@
 """The users file: written for its owner alone, read in two forms, and refused where it cannot be trusted."""
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.people import AccessRole, Grant
@@ -40,7 +41,7 @@ def test_the_same_file_may_be_toml(tmp_path):
         write_users(path, {})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "ada: [",
@@ -86,7 +87,7 @@ def test_only_the_password_of_a_user_verifies_them(tmp_path):
     assert users.verified("broken", PASSWORD) is None
 
 
-@pytest.mark.parametrize("password", ["short", "x" * (LEAST - 1), "x" * (MOST + 1), "Adalovelace"])
+@for_each("password", ["short", "x" * (LEAST - 1), "x" * (MOST + 1), "Adalovelace"])
 def test_a_weak_password_is_refused(password):
     with pytest.raises(InvalidValueError):
         hashed(password, "adalovelace")

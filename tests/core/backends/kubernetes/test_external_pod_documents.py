@@ -5,6 +5,7 @@ import json
 import threading
 
 import pytest
+from cases import for_each
 from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable
@@ -157,9 +158,7 @@ def test_the_report_token_allows_nothing_else(service):
     assert ask(service, b"", "the-report-token", path="/call", header="HTTP_X_DLROVER_ACCESS") == 401
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b'{"node": "a"}', REPORT.replace(b"3", b"-3"), REPORT.replace(b"48", b'"x"')]
-)
+@for_each("body", [b"", b"{", b'{"node": "a"}', REPORT.replace(b"3", b"-3"), REPORT.replace(b"48", b'"x"')])
 def test_a_report_that_is_none_is_refused(service, heard, body):
     assert ask(service, body, "the-report-token") == 400
     assert heard == []
