@@ -64,7 +64,7 @@ test-all: install $(INSTALLS)  ## everything; takes hours, and goes on where it 
 
 costs: install  ## what each test costs, anew in tests/suite/costs.tsv; TESTS_OF=tests/api for a part
 	@rm -f build/costs.jsonl
-	-@$(TESTS) --record-costs build/costs.jsonl $(TESTS_OF)
+	-@$(TESTS) --record-costs=build/costs.jsonl $(TESTS_OF)
 	@PYTHONPATH=tests $(BIN)/python -m suite.costs build/costs.jsonl
 
 check: lint types imports structure

@@ -65,6 +65,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave to a release those variants of a test that its mark ``release_variants`` names."""
     for mark in item.iter_markers("release_variants"):
+        if not hasattr(item, "callspec"):
+            raise pytest.UsageError(f"{item.nodeid} has no variants; take its mark release_variants away")
         if item.callspec.id in mark.args:
             item.add_marker(pytest.mark.release)
 

@@ -194,7 +194,7 @@ def test_costs_are_measured_and_shared_by_the_variants_of_a_test(folder):
     text = "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_busy(n): sum(range(3_000_000))\ndef test_idle(): pass\n"
     journal = folder / "costs.jsonl"
     for workers in ((), WORKERS):
-        assert run(folder, "--record-costs", str(journal), *workers, text=text)[0] == 0
+        assert run(folder, f"--record-costs={journal}", *workers, text=text)[0] == 0
     functions = costs.measured(journal)
     busy, idle = functions["tests/test_it.py::test_busy"], functions["tests/test_it.py::test_idle"]
     assert busy.cpu_s > idle.cpu_s >= 0.0  # a short test may fall between two looks of the kernel
