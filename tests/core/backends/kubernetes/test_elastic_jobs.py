@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from dlrover_crds import OLDER, PRESENT, installed
 from dlrover_played import Dlrover
-from exports import JOB, PLAN, TENSORFLOW, TORCH
+from exports import JOB, PLAN, TENSORFLOW
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, NotThere, connect_api
+from dlrover_nb.core.backends.kubernetes.api import Api, NotThere, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.elastic import Operator, operator_of, settled
 from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
@@ -99,21 +99,8 @@ def test_a_cluster_without_the_operator_says_so_and_jobs_are_plain_pods(api) -> 
     assert not api.list(KIND_JOB).items
 
 
-def _wants(operator: str, foreign=TENSORFLOW):
-    return replace(FOREIGN, foreign=foreign, kubernetes=KubernetesSpec(operator=operator))
-
-
-def test_where_the_operator_is_a_job_runs_under_it_if_its_user_says_so(api, older) -> None:
-    asked = {wish: settled(_wants(wish), api).kubernetes.operator for wish in ("", "none", "auto", "dlrover")}
-    assert asked == {"": "none", "none": "none", "auto": "dlrover", "dlrover": "dlrover"}
-    assert settled(_wants("auto", TORCH), api).kubernetes.operator == "none"
-    with pytest.raises(InvalidValueError, match="only tensorflow programs, got torch"):
-        settled(_wants("dlrover", TORCH), api)
-    with pytest.raises(InvalidValueError, match="image and a command"):
-        KubernetesCluster(api).submit(replace(JOB, kubernetes=OPERATED))
-    assert (
-        settled(replace(JOB, kubernetes=OPERATED), api).kubernetes.operator == "none"
-    )  # its namespace's wish
+def _wants(operator: str):
+    return replace(FOREIGN, kubernetes=KubernetesSpec(operator=operator))
 
 
 @pytest.mark.parametrize("file", [OLDER, PRESENT])
@@ -154,13 +141,6 @@ def test_an_elasticjob_of_others_is_left_alone_and_nothing_of_the_job_stays(api,
         submitted(FOREIGN)
     until(lambda: not api.list(KIND_JOB).items)
     assert api.get(ELASTIC_JOB, JOB.name)["spec"]["replicaSpecs"].keys() == {"worker"}
-
-
-def test_who_may_not_read_definitions_gets_a_document_for_both(api, older, control_plane) -> None:
-    alice = connect_api(kubeconfig=control_plane.alice, namespace=api.namespace)
-    with pytest.raises(Forbidden):
-        alice.get(KIND_JOB, "x")
-    assert operator_of(alice) is Operator.PRESENT
 
 
 def _running(api: Api, driver) -> Dlrover:
