@@ -15,6 +15,8 @@ from dlrover_nb.core.backends.kubernetes import master as program
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
 from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
+from dlrover_nb.core.errors import JobFailedError
+from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.parts import run_of
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
@@ -57,6 +59,29 @@ def test_a_job_that_may_not_write_its_run_folder_has_failed_and_says_so(broken, 
 def test_what_may_pass_is_left_to_the_master_that_is_started_again(broken, error, begun):
     with pytest.raises(OSError, match=error.strerror):
         broken(error, begun=begun)
+
+
+class Namespace:
+    """An API server with these pods of the job's nodes."""
+
+    def __init__(self, pods):
+        self.items = pods
+
+    def list(self, kind, *, selector):
+        assert (kind, "rows" in selector) == (POD, True)
+        return self
+
+
+@pytest.mark.parametrize(("begun", "pods"), [(True, []), (False, [{"metadata": {"name": "rows-ps-0"}}])])
+def test_a_job_that_had_begun_has_failed_without_its_run_folder_and_says_how_to_keep_it(begun, pods):
+    owner = {"metadata": {"annotations": {BEGUN_NOTE: "12.5"} if begun else {}}}
+    master = PodMaster(JOB, Namespace(pods), ip="10.0.0.1")
+    with pytest.raises(JobFailedError, match="mount a volume that outlives pods at /dlrover-nb/state"):
+        master._check_first(owner)
+
+
+def test_a_job_that_has_not_begun_needs_no_run_folder():
+    PodMaster(JOB, Namespace([]), ip="10.0.0.1")._check_first({"metadata": {"annotations": {}}})
 
 
 def test_a_masters_program_that_meets_a_full_volume_says_it_in_one_line(monkeypatch, caplog):
