@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dlrover_nb.client import checkpoint
 from dlrover_nb.client.link import ServiceError, UnreachableError
 from dlrover_nb.client.session import Session
 from dlrover_nb.core.codec import Tagged
@@ -18,6 +19,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external import ExternalMaster, SendEnvironment
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.shard_log import read_shard_log
+from dlrover_nb.core.runtime.flash.names import free_run, run_name
 from dlrover_nb.core.runtime.orders import StartNode, StopNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
@@ -349,6 +351,26 @@ def test_an_account_of_other_rows_is_refused(tmp_path):
     rows = world_of(tmp_path, n_row=38).programs[0].rows()
     with pytest.raises(ServiceError, match="continues only with its original data"):
         world_of(tmp_path).programs[0].restore(rows)
+
+
+def test_another_run_in_the_same_working_folder_begins_anew(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(checkpoint.FOLDER_VAR, raising=False)
+    for run in ("first", "second"):
+        folder = tmp_path / run
+        folder.mkdir()
+        world = world_of(folder, n_worker=1)
+        world.master.memory = run_name("laws", folder)
+        (program,) = world.programs
+        monkeypatch.setattr(checkpoint, "session", lambda program=program: program)
+        try:
+            assert checkpoint.load() is None
+            checkpoint.save(run.encode(), 1)
+            checkpoint.wait()
+            assert checkpoint.load().state == run.encode()
+        finally:
+            free_run(world.master.memory)
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
 
 
 def test_a_stop_is_told_and_waits_for_the_programs(tmp_path):
