@@ -1,9 +1,10 @@
-"""The write-ahead log on a disk that is full for a while, and after a kill amid an entry."""
+"""The master's files in a run folder: who may read them, a disk that is full for a while, a kill amid an entry."""
 
 from __future__ import annotations
 
 import contextlib
 import resource
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,14 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG, WriteAheadLogFile, read_write_ahead_log
+from dlrover_nb.core.rundir.job_file import (
+    JOB,
+    WRITE_AHEAD_LOG,
+    JobFile,
+    WriteAheadLogFile,
+    read_job,
+    read_write_ahead_log,
+    write_job,
+)
 from dlrover_nb.core.runtime.write_ahead_log import Entry
+from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 FIRST = Entry(None)
+FEATURES = FeatureSpec("label", (), (), 90, 10)
 
 
 def entries(n: int) -> list[Entry]:
@@ -43,6 +55,19 @@ def log(tmp_path: Path) -> Iterator[WriteAheadLogFile]:
     made.begin(FIRST)
     yield made
     made.close()
+
+
+def test_they_are_of_their_owner_alone_and_a_folder_without_them_is_none(
+    log: WriteAheadLogFile, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match="not a run folder of a job"):
+        read_job(tmp_path)
+    job = JobFile(JobSpec("job"), FEATURES, 0.0, "ipc:///run/master", "public", "secret")
+    write_job(tmp_path, job)
+    log.begin(FIRST)
+    assert read_job(tmp_path) == job
+    for name in (JOB, WRITE_AHEAD_LOG):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("n_entry", [1, 3])
