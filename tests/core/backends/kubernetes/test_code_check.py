@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from dlrover_nb.core.backends.kubernetes import code_check
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.codec import to_json
@@ -77,7 +78,9 @@ def service():
 
 
 @pytest.fixture
-def check(service):
+def check(service, monkeypatch):
+    monkeypatch.setattr(code_check, "LOOK_EVERY_S", 0.001)  # these pods have their next life at once
+
     def run(*lives):
         pods = Pods(service, *lives)
         try:
