@@ -124,7 +124,7 @@ def test_refits_are_bounded_by_the_settings(make_job):
     job = make_job(settings=settings, n_sample_total=10**10)
     job.train(30)
     job.decide(Verdict.REJECT, proposal=job.open.id)
-    seconds = 3600
+    seconds = 900
     job.train(seconds)
     g = math.log(1 + settings.refit_growth)
     n_window = seconds / settings.window_s
