@@ -665,11 +665,8 @@ def some_action(world: World, rng: random.Random) -> Action:
     return rng.choice(found or [BackupWorkers(1)])
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 3), st.sampled_from([2.0, 4.6, 16.0]))
-def test_under_any_interleaving_every_action_is_answered_once_and_every_row_trained(
-    seed: int, n_worker: int, n_ps: int, cpu: float
-) -> None:
+def interleaved(seed: int, n_worker: int, n_ps: int, cpu: float) -> None:
+    """Let anything happen while actions are ordered; each is answered once, and every row is trained."""
     first = plan(n_worker, n_ps)
     job = spec(first, n_epoch=2, checkpoint_every_s=3.0, heartbeat_timeout_s=30.0)
     world, rng = World(job, features(395), cpu=max(cpu, 0.5 * n_worker + 0.25 * n_ps)), random.Random(seed)
@@ -694,6 +691,23 @@ def test_under_any_interleaving_every_action_is_answered_once_and_every_row_trai
     if not succeeds:
         return
     assert n_done(world) == len(world.learnt) == 790
+
+
+@pytest.mark.parametrize(
+    ("seed", "n_worker", "n_ps", "cpu"), [(0, 2, 2, 4.6), (1, 3, 1, 16.0), (2, 1, 3, 2.0), (3, 2, 1, 2.0)]
+)
+def test_under_a_few_interleavings_every_action_is_answered_once_and_every_row_trained(
+    seed: int, n_worker: int, n_ps: int, cpu: float
+) -> None:
+    interleaved(seed, n_worker, n_ps, cpu)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 3), st.sampled_from([2.0, 4.6, 16.0]))
+def test_under_any_interleaving_every_action_is_answered_once_and_every_row_trained(
+    seed: int, n_worker: int, n_ps: int, cpu: float
+) -> None:
+    interleaved(seed, n_worker, n_ps, cpu)
 
 
 def measure(world: World, rng: random.Random) -> None:

@@ -202,14 +202,8 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing() -> None:
     unchanged(world, LARGER, StaleDecisionError, "its plan is not in place")
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=2), st.booleans())
-def test_any_interleaving_answers_each_order_once_and_trains_every_row(
-    seed: int,
-    first: object,
-    plans: list[object],
-    resizes: bool,  # noqa: FBT001
-) -> None:
+def interleaved(seed: int, first: object, plans: list[object], *, resizes: bool) -> None:
+    """Let anything happen while nodes get sizes of their own; each order is answered once."""
     job = spec(first, n_epoch=2, checkpoint_every_s=3.0, heartbeat_timeout_s=30.0)  # type: ignore[arg-type]
     world = World(job, features(395), cpu=16.0)
     if resizes:
@@ -232,3 +226,19 @@ def test_any_interleaving_answers_each_order_once_and_trains_every_row(
     succeeds = play_out(world, wanted)
     assert sorted(ended(world)) == sorted(ordered)
     assert not succeeds or world.master.train_counts.n_sample_done == len(world.learnt) == 790
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_interleavings_answer_each_order_once_and_train_every_row(seed: int) -> None:
+    interleaved(seed, plan(2, 1 + seed % 3), [plan(3, 2, ps_cpu=0.5), plan(1, 1)], resizes=seed % 2 == 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=2), st.booleans())
+def test_any_interleaving_answers_each_order_once_and_trains_every_row(
+    seed: int,
+    first: object,
+    plans: list[object],
+    resizes: bool,  # noqa: FBT001
+) -> None:
+    interleaved(seed, first, plans, resizes=resizes)

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 from test_master_laws import PLANS, check, disturb
@@ -264,18 +264,10 @@ def test_a_record_of_a_node_from_before_resizing_can_be_read() -> None:
     assert from_json(old, NodeRecord) == record
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]), st.booleans())
-# a PS is evicted while others are resized; a PS gets its shape while its successor takes over
-@example(29021, plan(1, 3, ps_cpu=0.5), [plan(1, 3), plan(3, 1, worker_cpu=1.0, ps_cpu=0.5)], 4.6, False)
-@example(29021, plan(1, 2, ps_cpu=0.5), [plan(1, 1), plan(2, 1, worker_cpu=1.0, ps_cpu=0.5)], 4.6, False)
-def test_any_interleaving_with_resizing_ends_with_every_row_trained(
-    seed: int,
-    first: ResourcePlan,
-    plans: list[ResourcePlan],
-    cpu: float,
-    crashes: bool,  # noqa: FBT001
+def interleaved(
+    seed: int, first: ResourcePlan, plans: list[ResourcePlan], cpu: float, *, crashes: bool
 ) -> None:
+    """Let anything happen while nodes are resized; what they have is what they were given at each moment."""
     job = spec(first, n_epoch=2, checkpoint_every_s=3.0, heartbeat_timeout_s=30.0)
     world = World(job, features(395), cpu=cpu)
     world.resize_in_place()
@@ -298,6 +290,38 @@ def test_any_interleaving_with_resizing_ends_with_every_row_trained(
         assert "keep failing" in world.master.message
         return
     assert world.master.train_counts.n_sample_done == len(world.learnt) == 790
+
+
+@pytest.mark.parametrize(
+    ("seed", "first", "plans", "cpu"),
+    [
+        # a PS is evicted while others are resized; a PS gets its shape while its successor takes over
+        (29021, plan(1, 3, ps_cpu=0.5), [plan(1, 3), plan(3, 1, worker_cpu=1.0, ps_cpu=0.5)], 4.6),
+        (29021, plan(1, 2, ps_cpu=0.5), [plan(1, 1), plan(2, 1, worker_cpu=1.0, ps_cpu=0.5)], 4.6),
+        (0, plan(2, 2), [plan(2, 2, worker_cpu=1.0, ps_cpu=0.5), plan(2, 2, ps_cpu=0.5)], 16.0),
+    ],
+)
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_few_interleavings_with_resizing_end_with_every_row_trained(
+    seed: int,
+    first: ResourcePlan,
+    plans: list[ResourcePlan],
+    cpu: float,
+    crashes: bool,  # noqa: FBT001
+) -> None:
+    interleaved(seed, first, [*plans], cpu, crashes=crashes)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]), st.booleans())
+def test_any_interleaving_with_resizing_ends_with_every_row_trained(
+    seed: int,
+    first: ResourcePlan,
+    plans: list[ResourcePlan],
+    cpu: float,
+    crashes: bool,  # noqa: FBT001
+) -> None:
+    interleaved(seed, first, plans, cpu, crashes=crashes)
 
 
 @settings(deadline=None, max_examples=40)
