@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from typing import TYPE_CHECKING
+
 import pytest
 from full_machine import FullMachines
 from hypothesis import given, settings
@@ -17,6 +20,9 @@ from dlrover_nb.core.structs.job import JobPhase, Migration
 from dlrover_nb.core.structs.pods import STATE
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.resources import ResourcePlan
 
 WITHOUT_PAUSE = {Stage.SERVING, Stage.PAUSING, Stage.SWITCHING}
 
@@ -105,24 +111,37 @@ def test_another_one_on_the_way_leaves_too(second: str) -> None:
 PLANS = st.builds(plan, st.just(2), st.integers(1, 3), ps_cpu=st.sampled_from([0.25, 0.5]))
 
 
-@settings(deadline=None, max_examples=25)
-@given(PLANS, PLANS, st.data())
-def test_a_plan_that_changes_meanwhile_is_what_comes_of_it(
-    first: object, second: object, data: st.DataObject
-) -> None:
+def changed_meanwhile(first: ResourcePlan, second: ResourcePlan, rng: random.Random) -> None:
+    """Evict some PS and change the plan, in either order, some rounds apart."""
     world = training(first, n_row=5000)
-    names = data.draw(st.lists(st.sampled_from(world.living(Role.PS)), unique=True, min_size=1))
-    n_before, n_between = (data.draw(st.integers(0, 8)) for _ in range(2))
-    first_acts = data.draw(st.booleans())
-    acts = [lambda: world.evict(*[n for n in names if n in world.living(Role.PS)])]
-    acts.insert(first_acts, lambda: world.do(world.master.set_target(second, world.at_s)))  # type: ignore[arg-type]
-    for act, n_round in zip(acts, (n_before, n_between), strict=True):
-        for _ in range(n_round):
+    servers = world.living(Role.PS)
+    names = rng.sample(servers, rng.randint(1, len(servers)))
+    acts = [
+        lambda: world.evict(*[n for n in names if n in world.living(Role.PS)]),
+        lambda: world.do(world.master.set_target(second, world.at_s)),
+    ]
+    rng.shuffle(acts)
+    for act in acts:
+        for _ in range(rng.randint(0, 8)):
             world.round()
         act()
     assert move_away(world, *names) <= WITHOUT_PAUSE
     assert world.master.running == second
     finished(world)
+
+
+@pytest.mark.parametrize("n_ps", [1, 2, 3])
+@pytest.mark.parametrize("second", [plan(2, 1), plan(2, 3, ps_cpu=0.5)])
+def test_a_plan_that_changes_some_rounds_apart_is_what_comes_of_it(n_ps: int, second: ResourcePlan) -> None:
+    changed_meanwhile(plan(2, n_ps), second, random.Random(n_ps))
+
+
+@settings(deadline=None, max_examples=25)
+@given(PLANS, PLANS, st.randoms())
+def test_a_plan_that_changes_meanwhile_is_what_comes_of_it(
+    first: ResourcePlan, second: ResourcePlan, rng: random.Random
+) -> None:
+    changed_meanwhile(first, second, rng)
 
 
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
