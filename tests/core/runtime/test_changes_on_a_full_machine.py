@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+from typing import TYPE_CHECKING
+
 import pytest
 from full_machine import FullMachines
 from hypothesis import given, settings
@@ -16,6 +19,9 @@ from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
 from dlrover_nb.core.structs.job import Migration
 from dlrover_nb.core.structs.pods import STATE
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ONE = ((2.0, 8192),)
 SEVERAL = ((2.0, 2048), (1.0, 1024))
@@ -72,9 +78,7 @@ def test_a_newcomers_plan_that_takes_the_whole_machine_comes_about():
     assert isinstance(answer, PlanApplied), answer
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.lists(fitting(ONE), min_size=2, max_size=4), st.sampled_from(Migration))
-def test_on_one_machine_every_plan_that_fits_comes_about(plans, migration):
+def each_comes_about(plans: Sequence[ResourcePlan], migration: Migration) -> None:
     world = started(plans[0], ONE, migration=migration)
     for target in plans[1:]:
         if target != world.master.running:
@@ -82,9 +86,26 @@ def test_on_one_machine_every_plan_that_fits_comes_about(plans, migration):
             assert isinstance(answer, PlanApplied), answer
 
 
+SMALL, MORE_PS, LARGE = (
+    plan(1, 1),
+    plan(1, 3, ps_cpu=0.5),
+    plan(3, 1, ps_cpu=0.5),
+)  # the last two fill the machine
+
+
+@pytest.mark.parametrize("migration", Migration)
+def test_on_one_machine_plans_that_fill_it_come_about_one_after_the_other(migration):
+    each_comes_about([SMALL, LARGE, MORE_PS, SMALL], migration)
+
+
 @settings(deadline=None, max_examples=40)
-@given(fitting(ONE), fitting(ONE))
-def test_without_storage_every_plan_that_is_offered_comes_about(first, target):
+@given(st.lists(fitting(ONE), min_size=2, max_size=4), st.sampled_from(Migration))
+def test_on_one_machine_every_plan_that_fits_comes_about(plans, migration):
+    each_comes_about(plans, migration)
+
+
+def comes_about_if_offered(first: ResourcePlan, target: ResourcePlan) -> None:
+    """Change a plan without storage: it comes about unless it needs more room than there is beside the first."""
     world = started(first, ONE, kind=InPods)
     assert not world.master._state.keeps_checkpoints
     if target == first:
@@ -94,13 +115,34 @@ def test_without_storage_every_plan_that_is_offered_comes_about(first, target):
     assert isinstance(answer, PlanFailed) or fits(world.capacity, change_needs(first, target))
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.lists(fitting(SEVERAL), min_size=2, max_size=4))
-def test_on_several_machines_every_change_ends_in_place_or_back_where_it_was(plans):
+@pytest.mark.parametrize(("first", "target"), [*permutations([SMALL, MORE_PS, LARGE], 2)])
+def test_without_storage_plans_that_fill_a_machine_come_about_where_they_are_offered(first, target):
+    comes_about_if_offered(first, target)
+
+
+@settings(deadline=None, max_examples=40)
+@given(fitting(ONE), fitting(ONE))
+def test_without_storage_every_plan_that_is_offered_comes_about(first, target):
+    comes_about_if_offered(first, target)
+
+
+def each_ends(plans: Sequence[ResourcePlan]) -> None:
     world = started(plans[0], SEVERAL)
     for target in plans[1:]:
         if target != world.master.running:
             change(world, target)
+
+
+def test_on_several_machines_changes_that_fill_them_end_in_place_or_back_where_they_were():
+    each_ends(
+        [plan(1, 1), plan(2, 3, ps_cpu=0.5), plan(2, 1, worker_cpu=1.0, ps_cpu=1.0), plan(5, 1, ps_cpu=0.5)]
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(fitting(SEVERAL), min_size=2, max_size=4))
+def test_on_several_machines_every_change_ends_in_place_or_back_where_it_was(plans):
+    each_ends(plans)
 
 
 @settings(deadline=None, max_examples=30)
