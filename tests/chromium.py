@@ -1,8 +1,19 @@
-"""Headless Chromium for every test that needs one, and what each page is asked: names, and no outside host."""
+"""Headless Chromium for every test that needs one, and what each page is asked: names, and no outside host.
 
+One Chromium and one playwright driver serve all tests of a process: to start them costs seconds of CPU time, a
+context costs milliseconds and shares no cookie, cache or storage with another one. A test's contexts are closed
+after it; a Chromium that a test has ended is replaced for the next one.
+
+Playwright's event loop runs in a greenlet of the main thread, and marks the thread as inside that loop for as long
+as the driver lives: `asyncio.run` would be refused there. So the mark is set only while a test has the browser.
+Rejected: to connect to a Chromium of its own for each test, which saves its start but not that of the driver.
+"""
+
+import asyncio
 import os
 import re
 import socket
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,18 +41,71 @@ UNNAMED = re.compile(rf"^\s*- (?:{CONTROLS})(?! \")\b.*", re.MULTILINE)
 LOCAL = {"data", "blob", "file"}  # schemes that ask nobody
 
 
-@pytest.fixture
-def browser():
-    """Headless Chromium; it may be missing on a developer's machine, never in CI."""
+class Chromium:
+    """A Chromium that tests use one after the other."""
+
+    def __init__(self, playwright, error):
+        self._playwright, self._error = playwright, error
+        self._loop = asyncio.get_running_loop()
+        self._browser = self._launch()
+        _mark(None)
+
+    @contextmanager
+    def turn(self):
+        """Give the browser to one test, and close what the test has opened."""
+        _mark(self._loop)
+        try:
+            if not self._answers():
+                self._browser = self._launch()
+            yield self._browser
+            for context in self._browser.contexts:
+                with suppress(self._error):  # the test has ended the browser
+                    context.close()
+        finally:
+            _mark(None)
+
+    def end(self):
+        """Close the browser, and let playwright end its driver."""
+        _mark(self._loop)
+        self._browser.close()
+
+    def _launch(self):
+        return self._playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=FLAGS, timeout=LIMIT_S * 1000
+        )
+
+    def _answers(self):
+        """Whether the browser makes a context: only a call brings the news that its process has ended."""
+        try:
+            self._browser.new_context().close()
+        except self._error:
+            return False
+        return True
+
+
+def _mark(loop):
+    """Mark the thread as inside an event loop, or outside of any."""
+    asyncio._set_running_loop(loop)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Start Chromium; it may be missing on a developer's machine, never in CI."""
     if not CHROMIUM.exists() and not os.environ.get("CI"):
         pytest.skip("needs Debian's chromium")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=FLAGS, timeout=LIMIT_S * 1000
-        )
+        chromium = Chromium(playwright, sync_api.Error)
+        yield chromium
+        chromium.end()
+    _mark(None)
+
+
+@pytest.fixture
+def browser(chromium):
+    """Give one test the Chromium of all, without what other tests have opened in it."""
+    with chromium.turn() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

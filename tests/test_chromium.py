@@ -1,3 +1,6 @@
+import asyncio
+
+import psutil
 import pytest
 from chromium import outside, unnamed
 
@@ -33,3 +36,34 @@ def test_another_host_is_outside(url):
         "file:///a",
     ]
     assert outside([*ours, url]) == [url]
+
+
+@pytest.mark.browser
+@pytest.mark.filterwarnings("default")  # playwright's event loop warns of itself
+class TestOneForAll:
+    def test_the_next_test_has_the_same_chromium_without_what_the_last_one_opened(self, chromium):
+        with chromium.turn() as first:
+            first.new_page()
+        with chromium.turn() as second:
+            assert second is first
+            assert not second.contexts
+
+    def test_a_chromium_that_was_closed_or_killed_is_replaced_for_the_next_test(self, chromium):
+        with chromium.turn() as closed:
+            closed.close()
+        with chromium.turn() as killed:
+            killed.new_page()
+            for process in psutil.Process().children(recursive=True):
+                if "chromium" in process.name():
+                    process.kill()
+        with chromium.turn() as browser:
+            page = browser.new_page()
+            page.set_content("<p>it lives</p>")
+            assert page.inner_text("p") == "it lives"
+
+    def test_between_two_tests_with_a_browser_others_run_event_loops(self, chromium):
+        with chromium.turn() as browser:
+            browser.new_page()
+        assert asyncio.run(asyncio.sleep(0, "done")) == "done"
+        with chromium.turn() as browser:
+            browser.new_page()
