@@ -15,6 +15,7 @@ import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
@@ -328,12 +329,15 @@ class Visitor:
         return next((value for name, value in self.cookies.items() if "dlrover-session" in name), "")
 
 
-HASH = hashed(PASSWORD, "nobody")
+@cache
+def password_hash():
+    """Return the hash of the password of all: it takes as long to make as it should."""
+    return hashed(PASSWORD, "nobody")
 
 
 def people(path, **roles):
     """Write a users file; each person has the role of that name everywhere, and the same password."""
-    users = {name: User(HASH, grants=(Grant(AccessRole(role)),)) for name, role in roles.items()}
+    users = {name: User(password_hash(), grants=(Grant(AccessRole(role)),)) for name, role in roles.items()}
     write_users(path, users)
     return path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,7 +45,7 @@ def test_without_a_cluster_nothing_heavy_is_loaded(words: tuple[str, ...], tmp_p
     assert loaded_by(RUN, *words, home=tmp_path) == set()
 
 
-WITH_RAY = pytest.mark.skipif("ray" not in packages_distributions(), reason="the extra ray is not installed")
+WITH_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ import pytest
 from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 
 from dlrover_nb.core.data import Batch, ShardReader, make_features
 from dlrover_nb.core.data.encode import distinct
@@ -63,6 +61,9 @@ def test_every_format_has_a_source() -> None:
 
 
 def test_logistic_regression_on_the_census_rows_reaches_auc_above_0_9() -> None:
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - a second, for this test only
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415 - the same
+
     features = make_features(DataSpec(), MODEL)
     reader = ShardReader(DataSpec(), features)
     train, held_out = reader.read(0, 6_000), reader.read(features.n_train, features.n_train + 4_000)

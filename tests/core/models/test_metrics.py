@@ -4,12 +4,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn import metrics as sk
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.metrics import auc, log_loss
 
 ROWS = st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=2, max_size=200)
+
+
+@pytest.fixture(scope="module")
+def sk():
+    """Return scikit-learn's metrics; it takes a second to import."""
+    from sklearn import metrics  # noqa: PLC0415 - see above
+
+    return metrics
 
 
 def columns(rows):
@@ -20,14 +27,14 @@ def columns(rows):
 
 @settings(deadline=None, max_examples=100)
 @given(rows=ROWS.filter(lambda rows: len({y for _, y in rows}) == 2))
-def test_auc_with_ties_is_that_of_scikit_learn(rows):
+def test_auc_with_ties_is_that_of_scikit_learn(sk, rows):
     scores, labels = columns(rows)
     assert auc(scores, labels) == pytest.approx(sk.roc_auc_score(labels, scores), abs=1e-12)
 
 
 @settings(deadline=None, max_examples=100)
 @given(rows=ROWS)
-def test_log_loss_is_that_of_scikit_learn(rows):
+def test_log_loss_is_that_of_scikit_learn(sk, rows):
     scores, labels = columns(rows)
     inside = np.clip(scores.astype(np.float64), 1e-7, 1 - 1e-7)
     assert log_loss(scores, labels) == pytest.approx(sk.log_loss(labels, inside, labels=[0, 1]), rel=1e-9)
