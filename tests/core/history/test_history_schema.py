@@ -26,6 +26,8 @@ from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.past import PastJob
 
+pytestmark = pytest.mark.usefixtures("real_migrations")
+
 SIZES = (0.25, 0.5, 0.75, 1.0)
 THEN = replace(SPEC, bounds=PlanBounds(4, 2, SIZES, SIZES))  # the bounds of every job that named none
 RELEASE_0_1 = Path(__file__).with_name("release_0_1.sql")
