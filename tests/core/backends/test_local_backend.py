@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import psutil
+import pytest
 from conformance import BackendConformance, Master, ResizingConformance
 from waiting import is_gone, until
 
@@ -17,7 +18,7 @@ from dlrover_nb.core.codec import to_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+pytestmark = pytest.mark.real_start
 
 PARENT = """
 import sys, time
