@@ -117,6 +117,27 @@ def test_return_takes_a_gain_that_grows_with_each_time_the_plan_was_left():
         assert rule(flight(left={axes_key(MORE): n_left}), proposal(low=low)) == expected
 
 
+def test_return_is_worth_a_lower_cost_or_the_deadline_too():
+    left = flight(left={axes_key(MORE): 1})
+    assert rule(left, proposal(low=900.0, cost=0.76)) == "hysteresis"
+    assert rule(left, proposal(low=900.0, cost=0.75)) is None
+    late = proposal(low=900.0)
+    late = replace(late, baseline=replace(late.baseline, in_time=0.1))
+    assert rule(left, replace(late, candidate=replace(late.candidate, in_time=0.11))) == "hysteresis"
+    assert rule(left, replace(late, candidate=replace(late.candidate, in_time=0.99))) is None
+
+
+def test_return_to_a_plan_that_a_proposal_replaced_takes_some_gain_of_the_means():
+    replaced = flight(replaced={axes_key(MORE): 2})
+    assert limits(replaced, AUTO).returns == {axes_key(MORE): 2 * AUTO.replaced_gain}
+    assert rule(replaced, proposal(low=919.0)) == "hysteresis"
+    assert rule(replaced, proposal(low=921.0)) is None
+    refusal = may_apply(proposal(low=1000.0), replace(replaced, left={axes_key(MORE): 1}), AUTO)
+    assert refusal == Refusal(
+        "hysteresis", "the plan was left for a better one 3 times; to return to it takes a gain of 27%"
+    )
+
+
 def test_plan_left_counts_whatever_its_memory():
     other_memory = replace(MORE, ps=replace(MORE.ps, memory_mib=2048))
     assert rule(flight(left={axes_key(MORE): 1}), proposal(other_memory)) == "hysteresis"
@@ -226,7 +247,7 @@ def test_limits_of_the_search_are_those_of_the_rules():
     found = limits(
         flight(spec=JobSpec("x", budget_per_hour=2.0), left={axes_key(MORE): 2}, outcomes=()), AUTO
     )
-    assert (found.budget_per_hour, found.step) == (2.0, AUTO.first_step)
+    assert (found.budget_per_hour, found.step, found.min_gain) == (2.0, AUTO.first_step, AUTO.min_gain)
     assert found.returns == {axes_key(MORE): 2 * AUTO.return_gain}
 
 
