@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ from test_rights_that_come_back import SEEN, TENANT, Lists
 from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 from virtual_time import VirtualTime, as_shipped
 
+from dlrover_nb.core.backends.kubernetes import submission
 from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status, Unreachable
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.manifests.kinds import POD
+from dlrover_nb.core.manifests.kinds import POD, QUOTA
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,13 +96,18 @@ def test_a_list_of_jobs_leaves_out_a_master_that_does_not_answer_in_time(time: V
     assert time.now_s() == 2.0
 
 
-def capacity_read_after(due_s: float) -> object:
-    time = VirtualTime()
+def informer_of(time: VirtualTime) -> Any:
+    """Return an informer whose thread does not run."""
     module = as_shipped(f"{HERE}.capacity_informer", time)
     module.threading = SimpleNamespace(
         Event=time.event, Thread=lambda **_: SimpleNamespace(start=lambda: None)
     )
-    informer = module.CapacityInformer(Lists(), TENANT, SEEN, lambda: ())
+    return module.CapacityInformer(Lists(), TENANT, SEEN, lambda: ())
+
+
+def capacity_read_after(due_s: float) -> object:
+    time = VirtualTime()
+    informer = informer_of(time)
     time.at(due_s, informer._run)
     time.at(due_s + 0.1, informer.close)  # ends that
     return informer.latest().capacity.total_cpu
@@ -110,6 +117,29 @@ def test_the_first_capacity_of_a_cluster_is_waited_for_as_long_as_the_limit_says
     assert capacity_read_after(20.0) == 3.5
     with pytest.raises(BackendError, match=r"^the cluster of job clicks has not been read yet; try again$"):
         capacity_read_after(20.1)
+
+
+def test_a_list_that_is_forbidden_is_asked_for_again_after_half_an_hour(time: VirtualTime) -> None:
+    informer, lists = informer_of(time), Lists()
+    lists.may = False
+    assert informer._list(lists, QUOTA) is None
+    time.advance(1799.9)
+    assert informer._list(lists, QUOTA) is None
+    assert lists.n_listed == 1
+    time.advance(0.1)
+    assert informer._list(lists, QUOTA) is None
+    assert lists.n_listed == 2
+
+
+def test_a_list_that_was_allowed_holds_for_half_an_hour_after_the_right_is_gone(time: VirtualTime) -> None:
+    informer, lists = informer_of(time), Lists()
+    assert informer._list(lists, QUOTA)
+    lists.may = False
+    time.advance(1799.9)
+    with pytest.raises(Forbidden):
+        informer._list(lists, QUOTA)
+    time.advance(0.1)
+    assert informer._list(lists, QUOTA) is None
 
 
 def try_pod(time: VirtualTime, token_at_s: float, status: Status) -> None:
@@ -131,6 +161,14 @@ def test_a_service_account_that_was_just_created_is_given_half_a_minute_for_its_
     with pytest.raises(Unreachable, match="no API token found"):
         try_pod(time, 29.9 + 30.3, missing)
     assert time.now_s() == pytest.approx(29.9 + 30, abs=0.2)
+
+
+def test_the_client_of_a_job_that_stays_paused_counts_as_dead_after_two_minutes() -> None:
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    job = {"metadata": {"creationTimestamp": made.isoformat()}, "spec": {"parallelism": 0}}
+    assert not submission._was_given_up(job, made.timestamp() + 120.0)
+    assert submission._was_given_up(job, made.timestamp() + 120.1)
+    assert not submission._was_given_up(job | {"spec": {"parallelism": 1}}, made.timestamp() + 1000.0)
 
 
 def test_a_server_that_does_not_answer_at_all_is_not_waited_for(time: VirtualTime) -> None:

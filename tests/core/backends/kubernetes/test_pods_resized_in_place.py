@@ -293,6 +293,24 @@ def test_only_what_the_container_may_really_use_counts_as_done():
     assert settled(older) == ()
 
 
+def test_a_kubelet_that_finds_no_room_is_given_up_after_half_a_minute_with_its_reason():
+    resizer = pod_resizer.PodResizer()
+    resizer.want("ps-0", "p", MORE)
+    deferred = pod(MORE, (0.25, 256), type="PodResizePending", reason="Deferred", message="no room")
+    for at_s in (7.0, 36.9):
+        assert resizer.reconcile({"p": deferred}, at_s) == ()
+        assert resizer.told() == ()
+    resizer.reconcile({"p": deferred}, 37.0)
+    assert resizer.told() == (NodeAllotted("ps-0", MORE, "Deferred: no room (for 30 s)"),)
+
+
+def test_an_order_that_changed_nothing_is_given_again_after_a_while():
+    resizer = pod_resizer.PodResizer()
+    resizer.want("ps-0", "p", MORE)
+    same = {"p": pod((0.25, 256), (0.25, 256))}
+    assert [len(resizer.reconcile(same, at_s)) for at_s in (0.0, 4.9, 5.0, 9.9, 10.0)] == [1, 0, 1, 0, 1]
+
+
 def test_a_step_of_a_plan_is_told_from_none():
     assert settled(pod((0.26, 512), (0.25, 512)), (0.26, 512)) == ()
     assert settled(pod((0.26, 512), (0.2601, 512)), (0.26, 512)) != ()
