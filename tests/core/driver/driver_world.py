@@ -167,6 +167,7 @@ class ResizingPlayedBackend(PlayedBackend):
     def __init__(self, world: DriverWorld) -> None:
         super().__init__(world)
         self.resizings: dict[str, Need] = {}
+        self.n_answer = 1_000  # requests that are answered
         self.refusals: dict[str, str] = {}
 
     def resizes_in_place(self) -> bool:
@@ -176,9 +177,10 @@ class ResizingPlayedBackend(PlayedBackend):
         self.resizings[node] = need
 
     def allotted(self) -> tuple[NodeAllotted, ...]:
-        resizings, self.resizings = self.resizings, {}
+        answered = list(self.resizings)[: self.n_answer]
+        self.n_answer -= len(answered)
         return tuple(
-            NodeAllotted(node, need, self.refusals.get(node, "")) for node, need in resizings.items()
+            NodeAllotted(node, self.resizings.pop(node), self.refusals.get(node, "")) for node in answered
         )
 
 
@@ -227,6 +229,7 @@ class DriverWorld(PlayedNodes):
         self.messages_of_others: deque[tuple[str, list[bytes]]] = deque()
         self._exits: dict[str, NodeExited] = {}
         self.n_turn = 0
+        self.last_seen: JobSnapshot | None = None  # the last snapshot of a killed master
         self._pids, self._thread, self._is_turning = count(1000), threading.current_thread(), False
         self._pid_of: dict[str, int] = {}
         self._trained: dict[str, list[int]] = {}  # rows of each batch since the last report
@@ -314,12 +317,12 @@ class DriverWorld(PlayedNodes):
     def cut_off(self) -> None:
         """Note what the master's files hold now: all that is left of it when it is killed at this moment."""
         shutil.copytree(self.folder, self._image)
+        self.last_seen, self.backend.has_gone = self.now, True
 
     def crash(self) -> None:
         """Kill the master, with what it has written to its files and with the messages that it did not read."""
         if not self._image.exists():
             self.cut_off()
-        self.backend.has_gone = True
         self._turns.close()  # type: ignore[attr-defined]  # a generator
         shutil.rmtree(self.folder)
         self._image.rename(self.folder)

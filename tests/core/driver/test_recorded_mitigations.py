@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from builders import snapshot
+from driver_world import succeeded
 from slow_world import SlowJob
-from test_driver_resume import Comeback
 
 from dlrover_nb.core.client.past_runs import run_history
 from dlrover_nb.core.controller.proposals import is_closed
@@ -20,16 +20,19 @@ from dlrover_nb.core.driver.time_travel import Replay
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import segments
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.runtime.master import JobMaster
+from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import MitigationEnded, PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.stragglers import NodeErrors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.structs.job import FeatureSpec
+    from driver_world import DriverWorld
 
 
 def lived() -> SlowJob:
@@ -114,57 +117,22 @@ def test_a_snapshot_of_a_master_that_tells_no_errors_and_no_stragglers_is_read()
     assert unpack_snapshot(zlib.compress(msgspec.msgpack.encode((name, fields)))) == snapshot()
 
 
-DECIDING = """
-import threading, time
-from dlrover_nb.core.driver import own_job
-from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.resources import Role
-
-JobMaster.mitigate = lambda self, choice, at_s: ()  # it is killed before it does anything
-begin = own_job.begin
-
-def decide(driver):
-    wanted = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
-    while True:
-        try:
-            made = driver.decide(Decision(Verdict.MITIGATE, "ada", 0.0, action=wanted))
-            while not (told := [m for m in driver.snapshot().mitigations if m.decision == made.id]):
-                time.sleep(0.05)
-            if told[0].status is not ProposalStatus.FAILED:
-                return  # else a node was lost just then: the master takes such orders with all nodes there
-        except DlroverError:
-            pass
-        time.sleep(0.1)
-
-def deciding(*given, **named):
-    driver = begin(*given, **named)
-    threading.Thread(target=decide, args=(driver,), daemon=True).start()
-    return driver
-
-own_job.begin = deciding
-"""
-
-
-def is_applying(now) -> bool:
-    return bool(now.mitigations) and now.mitigations[-1].status is ProposalStatus.APPLYING
-
-
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_an_action_under_way_is_handed_to_the_next_master_and_ends(
-    tmp_path: Path, features: FeatureSpec, *, has_begun: bool
+    play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch, *, has_begun: bool
 ) -> None:
-    before = DECIDING.replace("JobMaster.mitigate =", "unused =") if has_begun else DECIDING
-    job = Comeback(tmp_path, features, "ipc", before=before, mode=Mode.SUGGEST, n_epoch=50)
-    try:
-        then = job.until(is_applying)
-        job.kill_master()
-        job.come_back()
-        after = job.until(lambda now: is_closed(now.mitigations[-1].status))
-        assert after.mitigations[-1].decision == then.mitigations[-1].decision
-        assert after.mitigations[-1].status is ProposalStatus.APPLIED or not has_begun
-        assert not after.phase.is_final
-    finally:
-        job.end()
+    job = play(mode=Mode.SUGGEST, n_epoch=10)
+    job.until(lambda now: now.running and now.train.n_sample_done)
+    restart = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
+    with monkeypatch.context() as patch:
+        if not has_begun:  # it is killed before it does anything
+            patch.setattr(JobMaster, "mitigate", lambda *_: ())
+        taken = job.driver.decide(Decision(Verdict.MITIGATE, "ada", job.at_s, action=restart))
+        assert [each.status for each in job.now.mitigations] == [ProposalStatus.APPLYING]
+        job.crash()
+    job.come_back()
+    after = job.until(lambda now: is_closed(now.mitigations[-1].status))
+    (action,) = after.mitigations
+    assert (action.decision, action.status) == (taken.id, ProposalStatus.APPLIED)
+    assert not job.nodes["worker-0"].is_alive
+    succeeded(job, exactly_once=False)

@@ -1,4 +1,4 @@
-"""A real job whose processes are resized in place: same processes, other limits, every row once."""
+"""A job whose nodes are resized in place: same processes, other limits, every row once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from driver_world import ResizingPlayedBackend
+from driver_world import succeeded as played_to_its_end
 from real_job import Job, plan, succeeded
-from test_driver_resume import Comeback
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import from_json
@@ -20,7 +21,8 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from driver_world import DriverWorld
+
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
 LEAST = 128 << 20  # bytes that a node is given beside what it took before
@@ -85,49 +87,44 @@ def test_a_job_is_resized_without_a_new_process_or_a_pause_and_every_row_counts_
     assert end.train.returned == 0
 
 
-def test_by_default_the_processes_of_this_machine_are_replaced(start: Callable[..., Job]) -> None:
-    job = start(plan=plan(), n_epoch=12)
-    before = job.until(lambda now: now.running == plan())
+def test_where_nodes_cannot_be_resized_they_are_replaced(play: Callable[..., DriverWorld]) -> None:
+    job = play(n_epoch=5)
+    before = job.until(lambda now: now.running == job.spec.plan)
     target = plan(ps_cpu=0.5)
     job.scale(target)
     after = job.until(lambda now: now.running == target)
     servers = [{node.id for node in now.nodes if node.role is Role.PS} for now in (before, after)]
     assert servers == [{"ps-0"}, {"ps-1"}]
-    job.driver.stop("ada")
+    played_to_its_end(job)
 
 
-# The first master is told of ps-0 alone, and so dies while ps-1 is under way.
-DIES_MIDWAY = f"""
-import threading, time
-from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-
-allotted = LocalBackend.allotted
-LocalBackend.resizes_in_place = lambda self: True
-LocalBackend.allotted = lambda self: tuple(each for each in allotted(self) if each.node == "ps-0")
-
-def scale():
-    while "driver" not in globals() or driver.snapshot().running is None:
-        time.sleep(0.05)
-    driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan={AFTER!r}))
-
-threading.Thread(target=scale, daemon=True).start()
-"""
-
-
+@pytest.mark.parametrize("n_answer", range(5))
 def test_a_master_that_is_killed_on_the_way_is_followed_by_one_that_goes_on_with_the_same_processes(
-    tmp_path: Path, features: FeatureSpec
+    play: Callable[..., DriverWorld], n_answer: int
 ) -> None:
-    job = Comeback(tmp_path, features, "ipc", before=DIES_MIDWAY, plan=BEFORE, n_epoch=8)
-    try:
-        before = job.until(lambda now: [n.cpu for n in now.nodes if n.id == "ps-0"] == [AFTER.ps.cpu])
-        job.kill_master()
-        assert before.running is None
-        job.come_back(LocalBackend(job.folder, cpus=3.0, outlive=True, resizes=True))
-        after = job.until(lambda now: now.running == AFTER)
-        assert pids(after) == pids(before)
-        assert {(n.cpu, n.memory_mib) for n in after.nodes if n.role is Role.PS} == {(0.4, 512)}
-        succeeded(job)  # type: ignore[arg-type]
-    finally:
-        job.end()
+    job = play(plan=BEFORE, n_epoch=8, backend=ResizingPlayedBackend)
+    before = job.until(lambda now: now.running == BEFORE)
+    job.backend.n_answer = n_answer
+    job.scale(AFTER)
+    now = job.pass_time(2.0)
+    assert (now.running == AFTER) == (n_answer == 4)
+    job.crash()
+    job.come_back()
+    after = job.until(lambda now: now.running == AFTER)
+    assert pids(after) == pids(before)
+    assert {(n.cpu, n.memory_mib) for n in after.nodes if n.role is Role.PS} == {(0.4, 512)}
+    played_to_its_end(job)
+
+
+def test_a_node_that_its_machine_cannot_resize_is_replaced_and_the_story_says_why(
+    play: Callable[..., DriverWorld],
+) -> None:
+    job = play(plan=BEFORE, n_epoch=8, backend=ResizingPlayedBackend)
+    job.until(lambda now: now.running == BEFORE)
+    job.backend.refusals = {"ps-0": "no room"}
+    target = ResourcePlan(BEFORE.worker, AFTER.ps)
+    job.scale(target)
+    after = job.until(lambda now: now.running == target)
+    assert {node.id for node in after.nodes} == {"ps-1", "ps-2", "worker-0", "worker-1"}
+    assert job.story_has("ps-0 cannot be resized in place", "no room")
+    played_to_its_end(job)
