@@ -10,7 +10,6 @@ Rejected: to connect to a Chromium of its own for each test, which saves its sta
 """
 
 import asyncio
-import os
 import re
 import socket
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from suite.missing import missing
 from waiting import LIMIT_S, until
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -90,9 +90,9 @@ def _mark(loop):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """Start Chromium; it may be missing on a developer's machine, never in CI."""
-    if not CHROMIUM.exists() and not os.environ.get("CI"):
-        pytest.skip("needs Debian's chromium")
+    """Start Chromium."""
+    if not CHROMIUM.exists():
+        missing("chromium")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         chromium = Chromium(playwright, sync_api.Error)
@@ -126,9 +126,9 @@ def new_page(browser):
 
 @pytest.fixture(scope="session")
 def axe():
-    """Return the script of axe, which checks a page's accessibility; it may be missing as Chromium may be."""
-    if find_spec("axe_playwright_python") is None and not os.environ.get("CI"):
-        pytest.skip("needs axe-playwright-python, of the extra `dev`")
+    """Return the script of axe, which checks a page's accessibility."""
+    if find_spec("axe_playwright_python") is None:
+        missing("axe")
     return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 

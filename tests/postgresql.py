@@ -1,8 +1,7 @@
 """An empty database, a SQLite file or a schema of its own on a PostgreSQL server, for tests of whatever keeps records.
 
 The server is the one that DLROVER_NB_TEST_POSTGRESQL_URL names; without it, a private one is started from the
-binaries of Debian's package (a socket in a temporary folder, no port, gone with the run). Where neither is
-there, the tests are skipped, but not in CI.
+binaries of Debian's package (a socket in a temporary folder, no port, gone with the run).
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
+from suite.missing import missing
 from waiting import LIMIT_S
 
 ADDRESS = "DLROVER_NB_TEST_POSTGRESQL_URL"
-ADVICE = f"no PostgreSQL: set {ADDRESS}, or run `make postgresql` as root"
 READY = "database system is ready to accept connections"
 QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "log_checkpoints=off")
 
@@ -81,10 +80,8 @@ def postgresql_server():
     elif binaries := _binaries():
         with _private_server(binaries) as address:
             yield address
-    elif os.environ.get("CI"):
-        pytest.fail(ADVICE)
     else:
-        pytest.skip(ADVICE)
+        missing("postgresql")
 
 
 @pytest.fixture
@@ -102,7 +99,7 @@ def postgresql_url(postgresql_server):
     engine.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
 def database_url(request, tmp_path):
     """Return the URL of an empty database, of one kind after the other."""
     if request.param == "postgresql":
