@@ -335,3 +335,25 @@ def test_a_final_checkpoint_on_a_full_disk_is_told_and_the_job_succeeds() -> Non
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
     assert "checkpoint 1 could not be written: ps-0: No space left on device" in str(world.told(PhaseChanged))
+
+
+def obey_one(world: World, ps: str) -> None:
+    """Let one PS alone take a step, and be heard."""
+    assert world.turn(ps)
+    while world.hear(ps):
+        pass
+
+
+def test_training_and_the_manifest_wait_for_the_last_ps() -> None:
+    world = World(spec(plan(1, 2), checkpoint_every_s=1.0), features(1600))
+    world.run_until(lambda: world.master.stage is Stage.COPYING)
+    obey_one(world, "ps-0")  # its part is cut
+    assert world.master.stage is Stage.COPYING
+    obey_one(world, "ps-1")
+    assert world.master.stage is Stage.SERVING
+    for ps in ("ps-0", "ps-1"):
+        obey_one(world, ps)  # its part is copied
+    obey_one(world, "ps-0")  # its part is written
+    assert not world.disk
+    obey_one(world, "ps-1")
+    assert world.disk.keys() == {1}
