@@ -11,7 +11,7 @@ from waiting import LIMIT_S
 # How the suite runs, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
 pytest_plugins = [
     "suite.missing", "suite.costs", "suite.parts", "suite.progress", "suite.reruns", "suite.passed",
-    "chromium", "kube", "postgresql", "migrated", "forked_nodes",
+    "chromium", "kube", "postgresql", "migrated",
 ]  # fmt: skip
 
 # Read when Ray is imported, by whichever test comes first.

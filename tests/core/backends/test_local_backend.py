@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import psutil
-import pytest
 from conformance import BackendConformance, Master, ResizingConformance
 from waiting import is_gone, until
 
@@ -18,7 +17,7 @@ from dlrover_nb.core.codec import to_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.real_start
+    import pytest
 
 PARENT = """
 import sys, time

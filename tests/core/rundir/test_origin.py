@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import fsspec
 import numpy as np
 import pytest
-from cases import for_each
 
 from dlrover_nb.core.errors import CheckpointError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
@@ -199,7 +198,7 @@ def test_rows_go_on_in_the_same_data_alone() -> None:
         origin_of(replace(spec, data=replace(DATA, path="/data/next.parquet")), FEATURES)
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"embedding_dim": 8}, "model.embedding_dim was 16, here it is 8"),

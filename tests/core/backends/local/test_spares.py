@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.real_start
-
 SPEC = JobSpec("spares")
 WORKERS = RolePlan(1, 0.25, 512)
 PARENT = """
