@@ -1,17 +1,17 @@
-"""A real job of processes whose sizes a played API server of Kubernetes 1.33 decides about."""
+"""A job of played nodes whose sizes a played API server of Kubernetes 1.33 decides about."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from real_job import Job, plan, succeeded
+from driver_world import DriverWorld, PlayedBackend, features, plan, succeeded
 from resizing_played import INFEASIBLE, REFUSALS, Server
+from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.site import Site
-from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.pods import PodJob
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
     from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
@@ -31,16 +30,16 @@ BEFORE = plan(2, 2, worker_cpu=0.4, ps_cpu=0.2)
 AFTER = ResourcePlan(RolePlan(2, 0.6, 512), RolePlan(2, 0.4, 512))
 
 
-class PlayedPods(LocalBackend):
-    """Each node is a process here, and a pod there; its size is the pod's."""
+class PlayedPods(PlayedBackend):
+    """Each node is played here, and a pod there; its size is the pod's."""
 
     server: ClassVar[Server]
-    features: ClassVar[FeatureSpec]
 
-    def __init__(self, folder: Path, *, cpus: float) -> None:
-        super().__init__(folder, cpus=cpus)
-        seen = Capacity((NodeShape(cpus, 8192),))
-        job = PodJob(JobSpec("real"), self.features, "0a1b2c3d", "p" * 40, "s" * 40, "", capacity=seen)
+    def __init__(self, world: DriverWorld) -> None:
+        super().__init__(world)
+        self.unanswered: set[str] = set()
+        seen = Capacity((NodeShape(3.0, 8192),))
+        job = PodJob(JobSpec("real"), features(), "0a1b2c3d", "p" * 40, "s" * 40, "", capacity=seen)
         api = connect_api(kubeconfig=str(self.server.kubeconfig))
         self.pods = KubernetesBackend(job, Site(api, None, "10.1.2.3:7070"))
 
@@ -50,6 +49,7 @@ class PlayedPods(LocalBackend):
 
     def stop_node(self, node: str) -> None:
         super().stop_node(node)
+        self.unanswered.discard(node)
         self.pods.stop_node(node)
 
     def poll(self) -> tuple[NodeExited, ...]:
@@ -60,10 +60,21 @@ class PlayedPods(LocalBackend):
         return self.pods.resizes_in_place()
 
     def resize_node(self, node: str, need: Need) -> None:
+        self.unanswered.add(node)
         self.pods.resize_node(node, need)
 
     def allotted(self) -> tuple[NodeAllotted, ...]:
-        return self.pods.allotted()
+        """Return the server's answers; virtual time stands still until all of them are there."""
+        answers: list[NodeAllotted] = []
+
+        def are_all_there() -> bool:
+            self.pods.poll()
+            answers.extend(self.pods.allotted())
+            return self.unanswered <= {each.node for each in answers}
+
+        until(are_all_there, "the server's answers")
+        self.unanswered.clear()
+        return tuple(answers)
 
     def close(self) -> None:
         super().close()
@@ -71,13 +82,13 @@ class PlayedPods(LocalBackend):
 
 
 @pytest.fixture
-def server(tmp_path: Path, features: FeatureSpec) -> Iterator[Server]:
-    PlayedPods.server, PlayedPods.features = Server(tmp_path), features
+def server(tmp_path: Path) -> Iterator[Server]:
+    PlayedPods.server = Server(tmp_path)
     yield PlayedPods.server
     PlayedPods.server.close()
 
 
-def running(job: Job, wanted: ResourcePlan) -> JobSnapshot:
+def running(job: DriverWorld, wanted: ResourcePlan) -> JobSnapshot:
     return job.until(lambda now: now.running == wanted)
 
 
@@ -91,9 +102,9 @@ def asks(server: Server, node: str) -> str:
 
 
 def test_pods_that_are_resized_keep_their_processes_and_every_row_counts_once(
-    server: Server, start: Callable[..., Job]
+    server: Server, play: Callable[..., DriverWorld]
 ) -> None:
-    job = start(plan=BEFORE, n_epoch=8, backend=PlayedPods)
+    job = play(plan=BEFORE, n_epoch=8, backend=PlayedPods)
     before = running(job, BEFORE)
     job.scale(AFTER)
     after = running(job, AFTER)
@@ -104,9 +115,9 @@ def test_pods_that_are_resized_keep_their_processes_and_every_row_counts_once(
 
 
 def test_a_machine_without_room_has_its_parameter_server_replaced_and_the_story_says_why(
-    server: Server, start: Callable[..., Job]
+    server: Server, play: Callable[..., DriverWorld]
 ) -> None:
-    job = start(plan=BEFORE, n_epoch=8, backend=PlayedPods)
+    job = play(plan=BEFORE, n_epoch=8, backend=PlayedPods)
     running(job, BEFORE)
     server.cannot_hold = {"real-0a1b2c3d-ps-0"}
     target = ResourcePlan(BEFORE.worker, AFTER.ps)
@@ -117,8 +128,10 @@ def test_a_machine_without_room_has_its_parameter_server_replaced_and_the_story_
     succeeded(job)
 
 
-def test_without_the_right_all_nodes_are_replaced_as_ever(server: Server, start: Callable[..., Job]) -> None:
-    job = start(plan=BEFORE, n_epoch=8, backend=PlayedPods)
+def test_without_the_right_all_nodes_are_replaced_as_ever(
+    server: Server, play: Callable[..., DriverWorld]
+) -> None:
+    job = play(plan=BEFORE, n_epoch=8, backend=PlayedPods)
     running(job, BEFORE)
     server.refuses = [(403, *REFUSALS[403])]
     job.scale(AFTER)
