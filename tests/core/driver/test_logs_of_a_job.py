@@ -1,4 +1,4 @@
-"""What real nodes of a real job write reaches who asks for it, whatever end they come to."""
+"""What nodes of a job write reaches who asks for it, whatever end they come to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from real_job import Job, plan
+from driver_world import DriverWorld
+from driver_world import succeeded as played_to_its_end
+from real_job import Job
 from torch import nn
 
 from dlrover_nb import trainable
@@ -19,7 +21,8 @@ from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.rundir.node_logs import read_logs
 from dlrover_nb.core.runtime.preflight import validate_job
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.messages import LinesWritten
+from dlrover_nb.core.structs.questions import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +89,12 @@ def start_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         job.driver.close()
 
 
-def told(job: Job, node: str | None = None, n_line: int = 1000) -> list[str]:
+def lines(node: str, text: str) -> LinesWritten:
+    """Return a printed line as its node sends it."""
+    return LinesWritten(node, (LogLine(0.0, node, "stdout", text),), (len(text) + 1, 0))
+
+
+def told(job: Job | DriverWorld, node: str | None = None, n_line: int = 1000) -> list[str]:
     return [line.text for line in JobHandle("own", job.driver).logs(node, n_line=n_line)]
 
 
@@ -130,25 +138,31 @@ def test_a_worker_that_crashes_in_c_has_its_last_words_in_the_log_and_in_the_sto
     assert any(text.startswith("Fatal Python error: Aborted") for text in told(job, "worker-0"))
 
 
-def test_lines_of_a_killed_worker_stay_and_its_successor_has_its_own(start_own: Callable[..., Job]) -> None:
-    job = start_own(n_epoch=200)
-    job.until(lambda now: now.train.done >= 2)
-    killed = job.kill(Role.WORKER)
-    job.until(
-        lambda now: any(node.role is Role.WORKER and node.id != killed and node.last for node in now.nodes)
-    )
-    assert any(text.startswith("reading") for text in told(job, killed))
-    assert job.story_has(f"{killed} was lost", f"its log has no error, see %dlrover logs real {killed}")
+def test_lines_of_a_killed_worker_stay_and_its_successor_has_its_own(
+    play: Callable[..., DriverWorld],
+) -> None:
+    job = play(n_epoch=3)
+    job.until(lambda now: now.running)
+    job.write("worker-0", "reading 0 to 40\n", "stdout")
+    job.kill("worker-0")
+    job.until(lambda now: now.running and "worker-1" in {node.id for node in now.nodes})
+    job.nodes["worker-1"].say(lines("worker-1", "reading 40 to 80"))
+    played_to_its_end(job, exactly_once=False)
+    assert told(job, "worker-0") == ["reading 0 to 40"]
+    assert told(job, "worker-1") == ["reading 40 to 80"]
+    assert job.story_has("worker-0 was lost", "its log has no error, see %dlrover logs real worker-0")
 
 
-def test_training_goes_on_when_no_log_can_be_written(start_own: Callable[..., Job], tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir(mode=0o700)
-    (folder / "logs").write_text("in the way")
-    job = start_own(n_epoch=1, plan=plan())
-    end = job.until_end()
-    assert end.phase is JobPhase.SUCCEEDED, end.message
-    assert "reading 0 to 500" in told(job)
+def test_training_goes_on_when_no_log_can_be_written(
+    play: Callable[..., DriverWorld], tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "run" / "logs").write_text("in the way")
+    job = play()
+    job.until(lambda now: now.running)
+    job.nodes["worker-0"].say(lines("worker-0", "reading 0 to 40"))
+    played_to_its_end(job)
+    assert told(job) == ["reading 0 to 40"]
 
 
 def test_training_goes_on_when_the_disk_is_full_of_what_nodes_write(
@@ -164,9 +178,7 @@ def test_training_goes_on_when_the_disk_is_full_of_what_nodes_write(
     assert not any("worker-0 was lost" in line for line in end.story)
 
 
-def test_a_run_folder_that_cannot_be_written_is_told_in_one_line(
-    start_own: Callable[..., Job], tmp_path: Path
-) -> None:
+def test_a_run_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(BackendError, match=r"cannot write to .*run: Not a directory; make it writable, or"):
-        Job(tmp_path / "file", start_own().features, history=f"sqlite:///{tmp_path / 'history.db'}")
+        DriverWorld(tmp_path / "file", history=f"sqlite:///{tmp_path / 'history.db'}")
