@@ -17,7 +17,7 @@ MISSING = "the master may not create pods; restore its Role, and the job goes on
 def test_a_missing_right_is_told_while_the_job_trains_and_so_is_its_return(
     play: Callable[..., DriverWorld],
 ) -> None:
-    job = play(n_epoch=1_000)
+    job = play(n_epoch=100)
     job.until(lambda now: now.phase is JobPhase.TRAINING)
     job.backend.missing = MISSING
     job.until(lambda now: now.message == MISSING)

@@ -84,7 +84,7 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
 
 
 def test_a_decision_that_was_answered_is_in_the_next_snapshot(play: Callable[..., DriverWorld]) -> None:
-    job = play(n_epoch=1000)
+    job = play(n_epoch=100)
     for mode in (Mode.SUGGEST, Mode.MANUAL) * 10:
         taken = job.driver.decide(Decision(Verdict.MODE, "ada", time.time(), mode=mode))
         now = job.now
@@ -103,7 +103,7 @@ def test_publishing_a_snapshot_fits_no_model(
         return fit(model, samples)
 
     monkeypatch.setattr(ThroughputModel, "fit", seen)
-    job = play(mode=Mode.SUGGEST, n_epoch=1000)
+    job = play(mode=Mode.SUGGEST, n_epoch=100)
     job.until(lambda now: now.fit is not None)
     job.driver.stop("ada")
     assert is_publishing

@@ -94,7 +94,7 @@ def test_a_plan_that_changes_while_one_is_evicted_comes_about(play: Callable[...
 
 
 def test_a_job_that_is_stopped_then_ends_as_any_other(play: Callable[..., DriverWorld]) -> None:
-    job = play(n_epoch=1000)
+    job = play(n_epoch=100)
     evict_when_trained(job, "ps-0")
     job.driver.stop("ada", "enough")
     end = job.until_end()

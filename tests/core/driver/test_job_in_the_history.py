@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_a_job_leaves_proposals_decisions_outcomes_and_series(play: Callable[..., DriverWorld]) -> None:
-    job = play(n_epoch=500, mode=Mode.SUGGEST)
+    job = play(n_epoch=200, mode=Mode.SUGGEST)
     now = job.until(lambda now: now.open_proposal)
     proposal = now.open_proposal
     assert proposal is not None
@@ -45,7 +45,7 @@ def test_a_job_leaves_proposals_decisions_outcomes_and_series(play: Callable[...
 
 
 def test_a_job_leaves_its_actions_against_stragglers(play: Callable[..., DriverWorld]) -> None:
-    job = play(n_epoch=500)
+    job = play(n_epoch=200)
     job.until(lambda now: now.running and now.train.n_sample_done)
     restart = ActionChoice.of(KillRestart("worker-0", Role.WORKER))
     job.driver.decide(Decision(Verdict.MITIGATE, "ada", job.at_s, action=restart, why="a noisy neighbour"))

@@ -112,7 +112,7 @@ def never_due(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_others_wait_for_is_published_though_no_snapshot_is_due(
     play: Callable[..., DriverWorld],
 ) -> None:
-    job = play(n_epoch=10_000)
+    job = play(n_epoch=100)
     job.until(lambda now: now.running == job.spec.plan)
     job.until(lambda now: now.phase is JobPhase.TRAINING and now.train.n_sample_done)
     taken = job.scale(plan(2, 1))
@@ -133,7 +133,7 @@ def test_nothing_else_is_published_before_it_is_due(
         seen.append(state.snapshot)
 
     monkeypatch.setattr(PublishedState, "publish", noted)
-    job = play(n_epoch=10_000)
+    job = play(n_epoch=100)
     job.until(lambda now: now.running == job.spec.plan and now.train.n_sample_done)
     n_report = job.driver.series().cursor
     job.until(lambda _: job.driver.series().cursor > n_report + 10)
