@@ -34,6 +34,7 @@ from dlrover_nb.core.rundir.job_file import (
 )
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.runtime.flash.names import SHM, run_name
+from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.sockets import new_keys
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
@@ -228,6 +229,21 @@ def test_what_a_master_was_told_and_could_not_write_down_is_told_to_the_next_one
     assert not any("was lost" in line for line in end.story), end.story
 
 
+def test_a_decision_that_a_killed_master_had_only_noted_is_carried_out_by_the_next_one(
+    play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = play(n_epoch=3)
+    job.until(lambda now: now.running and now.train.n_sample_done)
+    with monkeypatch.context() as patch:
+        patch.setattr(JobMaster, "set_target", lambda *_: ())
+        job.scale(plan(2, 1))
+        job.crash()
+    assert len(job.nodes) == 2
+    job.come_back()
+    job.until(lambda now: now.running == plan(2, 1))
+    played_to_its_end(job)
+
+
 def test_a_ps_that_got_sigterm_without_a_master_is_replaced_by_the_next_one(
     begin: Callable[..., Comeback],
 ) -> None:
@@ -349,5 +365,3 @@ def test_a_torn_last_entry_of_a_diary_was_told_to_nobody_and_is_left_out(
     for n_cut in range(1, 12):
         path.write_bytes(path.read_bytes()[:-1])
         assert list(read_write_ahead_log(job.folder)) == whole[:-1], n_cut
-    job.come_back()
-    played_to_its_end(job)
