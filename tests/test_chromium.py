@@ -41,6 +41,7 @@ def test_another_host_is_outside(url):
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")  # playwright's event loop warns of itself
 class TestOneForAll:
+    @pytest.mark.more
     def test_the_next_test_has_the_same_chromium_without_what_the_last_one_opened(self, chromium):
         with chromium.turn() as first:
             first.new_page()
@@ -48,6 +49,7 @@ class TestOneForAll:
             assert second is first
             assert not second.contexts
 
+    @pytest.mark.more
     def test_a_chromium_that_was_closed_or_killed_is_replaced_for_the_next_test(self, chromium):
         with chromium.turn() as closed:
             closed.close()
@@ -61,6 +63,7 @@ class TestOneForAll:
             page.set_content("<p>it lives</p>")
             assert page.inner_text("p") == "it lives"
 
+    @pytest.mark.more
     def test_between_two_tests_with_a_browser_others_run_event_loops(self, chromium):
         with chromium.turn() as browser:
             browser.new_page()

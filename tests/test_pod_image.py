@@ -11,6 +11,7 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from waiting import LIMIT_S
 
@@ -139,6 +140,7 @@ IMPORT_ALL = textwrap.dedent("""
 """)
 
 
+@pytest.mark.more
 def test_all_of_the_core_but_ray_works_without_what_the_image_lacks():
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL],

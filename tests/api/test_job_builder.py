@@ -33,6 +33,7 @@ def rebuilt(job):
     return builder.build()
 
 
+@pytest.mark.release
 @settings(max_examples=30, deadline=None)
 @given(jobs)
 def test_a_job_that_is_built_is_that_of_its_file_and_back(job):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from dlrover_nb import connect, load_model
 from dlrover_nb.core.structs.job import JobPhase
@@ -13,9 +14,8 @@ from dlrover_nb.core.structs.job import JobPhase
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
-
+@pytest.mark.more
 def test_a_csv_file_is_trained_whole_and_its_model_scores_the_file_as_the_data_frame(
     own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def by_status(job, status):
     return [each for each in job.snapshot().mitigations if each.status is status]
 
 
+@pytest.mark.release
 def test_an_action_is_waited_for_shown_everywhere_accepted_and_in_effect(core):
     job = added(core, mode=Mode.SUGGEST, sync=Sync.ASP)
     shown = job.wait(until="mitigation", timeout_s=LIMIT_S)

@@ -11,6 +11,7 @@ from waiting import LIMIT_S, until
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
+    pytest.mark.release,
 ]
 
 CELLS = {

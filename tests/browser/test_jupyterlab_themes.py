@@ -27,6 +27,7 @@ plan:
 OTHER = {"light": "dark", "dark": "light"}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("loaded", ["dark", "light"])
 def test_both_views_follow_the_theme_as_loaded_and_as_switched(page, axe, lab, loaded):
     set_theme(lab, loaded)

@@ -17,6 +17,7 @@ def parts():
     return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
 
+@pytest.mark.more
 def test_it_trains_as_torch_does():
     model, optimizer = parts()
     job = Elastic(model, optimizer, n_row=20, batch_size=8, shuffle=False)
@@ -31,6 +32,7 @@ def test_it_trains_as_torch_does():
     torch.testing.assert_close(model.state_dict(), other.state_dict())
 
 
+@pytest.mark.more
 def test_a_hook_of_the_optimizer_clips_the_mean_gradient():
     model, optimizer = parts()
     norms = []

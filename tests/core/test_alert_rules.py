@@ -139,6 +139,7 @@ def test_sizes_of_workers_are_no_answer_to_a_slow_ps():
     assert "m1" not in text
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "foreign", [None, ExternalSpec(ExternalRole(("run",)), 100_000, ps=ExternalRole(("run",)))]
 )

@@ -30,6 +30,7 @@ def _is_plain(spec: JobSpec) -> bool:
     return not spec.data.path or str(Path(spec.data.path)) == spec.data.path
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=100)
 @given(jobs.filter(_is_plain))
 def test_a_job_written_and_read_is_the_same_job(spec: JobSpec) -> None:
@@ -52,6 +53,7 @@ def _at(spec: JobSpec, path: str) -> object:
     return value
 
 
+@pytest.mark.more
 def test_the_law_above_draws_every_field() -> None:
     left, default = set(_leaves()), JobSpec("unnamed")
 
@@ -112,6 +114,7 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
     assert parse_job(text, base=Path("/jobs")).data.path == "s3://bucket/day1"
 
 
+@pytest.mark.more
 @for_each(
     ("text", "message"),
     [
@@ -214,6 +217,7 @@ def test_keys_of_groups_are_known_for_completion() -> None:
     assert known_keys("name") == known_keys("plan.nope") == ()
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=100)
 @given(
     st.one_of(

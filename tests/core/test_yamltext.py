@@ -28,6 +28,7 @@ def test_aliases_are_read_as_what_they_stand_for() -> None:
     assert load_documents("a: &x [1, 2]\nb: *x\n---\n- 3") == [{"a": [1, 2], "b": [1, 2]}, [3]]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "text", ["&a [*a]", "a: &a {b: *a}", "a: &a [1]\nb: &b [*a, *a]\n" + "c: [" + "*b, " * 300_000 + "]"]
 )

@@ -231,6 +231,7 @@ def test_a_long_reason_against_a_request_does_not_fill_the_audit(cluster, tmp_pa
         assert len(team.audit.newest(1)[0].row.answer) < MOST_REASON + 100
 
 
+@pytest.mark.more
 def test_ten_thousand_rows_of_audit_are_read_page_by_page(team, server):
     with team.audit._database.writing() as connection:
         for i in range(10_000):
@@ -265,6 +266,7 @@ def test_a_name_of_a_strangers_choice_is_text_wherever_it_stands(team, server, c
     assert any("=cmd()" in cell for cell in cells)
 
 
+@pytest.mark.more
 def test_who_cannot_sign_in_since_the_database_takes_nothing_is_told_so(team, tmp_path):
     with with_people(team, tmp_path) as dashboard:
         ada, late = Visitor(dashboard), Visitor(dashboard)

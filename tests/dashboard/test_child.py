@@ -15,6 +15,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.child import start
 
 
+@pytest.mark.more
 def test_a_child_serves_until_it_is_stopped():
     served = start(["--cluster", "local"])
     with urllib.request.urlopen(f"{served.url}healthz", timeout=LIMIT_S) as answer:
@@ -30,6 +31,7 @@ def test_a_child_that_cannot_serve_says_why():
         start(["--cluster", "local", "--address", "0.0.0.0"])
 
 
+@pytest.mark.more
 def test_a_child_ends_with_its_parent_even_when_that_is_killed():
     code = (
         "from dlrover_nb.dashboard.child import start\n"

@@ -82,6 +82,7 @@ def test_both_rows_of_a_command_are_one_line_with_prediction_and_measurement(add
     assert "asked; no outcome is on record" in page
 
 
+@pytest.mark.more
 @for_each(
     ("query", "found"),
     [
@@ -189,6 +190,7 @@ def test_nothing_that_somebody_typed_becomes_part_of_the_page(told):
     assert "&lt;script&gt;alert" in page
 
 
+@pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")
 def test_the_filter_works_in_a_browser_and_stands_in_the_address(address, new_page, axe):

@@ -115,6 +115,7 @@ def test_the_page_of_a_document_has_no_cookie_and_no_secret_in_it(ada):
     assert json.loads(payload["dlrover_person"])["name"] == "ada"
 
 
+@pytest.mark.more
 def test_a_document_shows_the_job_that_its_address_names(team, ada):
     team.clusters["sim"].core.submit(JobSpec("ads-ctr", n_epoch=100_000))
     for job, told in [("ads-ctr", "ads-ctr"), ("none", "no job")]:
@@ -126,6 +127,7 @@ def test_its_person_gets_the_websocket(ada):
     assert opened(ada, token_of(ada)) == 101
 
 
+@pytest.mark.more
 def test_nobody_else_gets_it(guarded, ada, vic):
     token = token_of(ada)
     assert opened(ada, token, cookies={}) == 401
@@ -133,11 +135,13 @@ def test_nobody_else_gets_it(guarded, ada, vic):
     assert opened(vic, token_of(vic)) == 101
 
 
+@pytest.mark.more
 @for_each("origin", ["http://evil.example", "null", "", "http://127.0.0.1:1", "https://localhost"])
 def test_a_page_of_another_host_gets_no_websocket(ada, origin):
     assert opened(ada, token_of(ada), origin=origin) == 403
 
 
+@pytest.mark.more
 @for_each("token", ["x", "e30", "e30.e30", "é", "", "a.b.c", "bnVsbA.x"])
 def test_a_forged_token_gets_no_websocket(ada, token):
     assert opened(ada, token.encode().decode("latin-1")) == 403
@@ -156,6 +160,7 @@ def test_a_document_cannot_be_asked_for_by_its_id(ada, vic):
     assert vic.ask("/live", headers={"Bokeh-Session-Id": "x"}).status == 403
 
 
+@pytest.mark.more
 @for_each(
     "told",
     [

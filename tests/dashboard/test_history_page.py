@@ -81,6 +81,7 @@ def listed(page):
     return re.findall(r'name="run" value="([^"]+)" aria-label', page)
 
 
+@pytest.mark.more
 @for_each(
     ("query", "runs"),
     [
@@ -99,6 +100,7 @@ def test_runs_are_found_by_what_the_address_asks(address, query, runs):
     assert listed(page) == runs
 
 
+@pytest.mark.more
 def test_two_runs_are_compared_side_by_side(address):
     _, _, page = fetch(f"{address}/history?run={CLICKS}&run={VIEWS}")
     for words in (
@@ -152,6 +154,7 @@ def test_links_to_other_moments_keep_the_span_of_the_throughput(address):
     assert all("span=3600" in each for each in links)
 
 
+@pytest.mark.more
 def test_the_last_moment_of_the_address_is_the_job_as_it_ended(address, told):
     root, _ = told
     replay = Replay(root / "long-20260101T000000-001")
@@ -196,6 +199,7 @@ def test_nothing_that_somebody_typed_becomes_part_of_the_page(address):
     assert "&lt;script&gt;alert" in fetch(f"{address}/history?run={CLICKS}")[2]
 
 
+@pytest.mark.more
 def test_a_long_journal_is_read_on_a_thread_and_its_reader_is_told_how_far(told, monkeypatch):
     root, _ = told
     monkeypatch.setenv(RUNS_VAR, str(root))
@@ -217,6 +221,7 @@ def test_a_long_journal_is_read_on_a_thread_and_its_reader_is_told_how_far(told,
     assert asked.ask("none", "none@1") is None
 
 
+@pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")
 def test_the_scrubber_replays_by_keys_links_and_steps_and_keeps_the_address(address, new_page, axe):
@@ -243,6 +248,7 @@ def test_the_scrubber_replays_by_keys_links_and_steps_and_keeps_the_address(addr
     assert not unnamed(page.locator("main").aria_snapshot())
 
 
+@pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")
 def test_time_travel_works_without_scripts(address, browser):
@@ -258,6 +264,7 @@ def test_time_travel_works_without_scripts(address, browser):
     context.close()
 
 
+@pytest.mark.release
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")
 def test_runs_are_selected_and_compared_in_a_browser(address, new_page, axe):

@@ -23,6 +23,7 @@ ADDRESS = "job?cluster=a&name=ads"
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
+    pytest.mark.more,
 ]
 
 
@@ -101,6 +102,7 @@ def test_a_viewer_and_an_operator_on_one_job_see_the_same_and_only_one_can_act(s
     until(lambda: "p2 is not open any more" in vera.locator("#news").inner_text())
 
 
+@pytest.mark.release
 def test_the_second_of_two_operators_is_told_who_was_first_and_overrides_what_is_open_now(
     server, visit, master
 ):
@@ -179,6 +181,7 @@ def test_four_eyes_see_a_costly_plan_before_it_runs(tmp_path, visit, master):
         assert master.asked[0].by == "olga for otto"
 
 
+@pytest.mark.release_variants("700")
 @pytest.mark.parametrize("width", [360, 700])
 def test_the_pages_fit_a_narrow_window(server, visit, width):
     for name, address in (("job", ADDRESS), ("proposals", "proposals")):
@@ -202,6 +205,7 @@ def slow(master):
     return master
 
 
+@pytest.mark.release_variants("light")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_action_against_a_straggler_reads_at_every_width_and_breaks_no_rule(
     server, visit, slow, axe, scheme
@@ -245,6 +249,7 @@ def test_an_action_is_accepted_by_keys_and_others_hear_of_it(server, visit, slow
     assert slow.state.open_proposal.id == "p2"
 
 
+@pytest.mark.release
 def test_an_action_is_ordered_from_the_page(server, visit, slow):
     otto = visit(server, OPERATOR)
     otto.get_by_text("Order an action yourself").click()
@@ -261,6 +266,7 @@ def apart(slow):
     return slow
 
 
+@pytest.mark.release
 def test_numbers_of_each_worker_are_ordered_by_keys(server, visit, apart):
     otto = visit(server, OPERATOR)
     otto.get_by_text("Order an action yourself").focus()
@@ -277,6 +283,7 @@ def test_numbers_of_each_worker_are_ordered_by_keys(server, visit, apart):
     assert apart.asked[-1].why == "its machine is older"
 
 
+@pytest.mark.release
 def test_a_batch_size_that_is_missing_is_asked_for_before_anything_is_sent(server, visit, apart):
     otto = visit(server, OPERATOR)
     otto.get_by_text("Order an action yourself").click()
@@ -288,6 +295,7 @@ def test_a_batch_size_that_is_missing_is_asked_for_before_anything_is_sent(serve
     assert not apart.asked
 
 
+@pytest.mark.release
 def test_a_form_that_is_refused_comes_back_as_it_was_filled_in(server, visit, apart, axe):
     otto = visit(server, OPERATOR)
     otto.get_by_text("Order an action yourself").click()
@@ -314,6 +322,7 @@ def test_a_form_that_is_refused_comes_back_as_it_was_filled_in(server, visit, ap
     otto.get_by_text("Mitigate let ps-0 use 2.5 cores and 4096 MiB of job ads is done as d2.").wait_for()
 
 
+@pytest.mark.release
 def test_rates_are_set_of_some_workers_and_an_empty_form_is_told_what_it_needs(server, visit, apart):
     otto = visit(server, OPERATOR)
     otto.get_by_text("Order an action yourself").click()
@@ -325,6 +334,7 @@ def test_rates_are_set_of_some_workers_and_an_empty_form_is_told_what_it_needs(s
     otto.get_by_text("Mitigate multiply learning rates: worker-1 0.25 of job ads is done as d2.").wait_for()
 
 
+@pytest.mark.release
 def test_an_action_that_comes_meanwhile_is_read_out(server, visit, master):
     page = listening(visit(server, OPERATOR))
     live(page)

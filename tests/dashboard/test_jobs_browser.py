@@ -81,6 +81,7 @@ def test_what_needs_somebody_stands_first_and_no_name_is_code(page, axe):
     picture(page, "dashboard-jobs", full_page=True)
 
 
+@pytest.mark.more
 def test_a_cell_changes_by_itself_and_what_is_new_is_read_out(page, masters, cluster):
     with masters["feed"].lock:
         masters["feed"].state = replace(masters["feed"].state, samples_per_s=4321.0)
@@ -97,6 +98,7 @@ def test_a_cell_changes_by_itself_and_what_is_new_is_read_out(page, masters, clu
     assert not page.failures
 
 
+@pytest.mark.more
 def test_filters_and_order_need_no_answer_stand_in_the_address_and_the_server_agrees(page, server, new_page):
     page.get_by_label("Search").fill("a")
     page.get_by_label("Search").fill("")
@@ -114,6 +116,7 @@ def test_filters_and_order_need_no_answer_stand_in_the_address_and_the_server_ag
     assert "feed" not in names(page)
 
 
+@pytest.mark.more
 def test_a_view_is_saved_as_it_is_shown(page):
     page.get_by_label("Owner").select_option("ada")
     page.get_by_label("Save this view as").fill("ada's")
@@ -127,6 +130,7 @@ def test_a_view_is_saved_as_it_is_shown(page):
     page.get_by_text("is removed").wait_for()
 
 
+@pytest.mark.more
 def test_the_page_says_that_it_is_old_and_goes_on_by_itself_after_a_restart(page, server, masters):
     until(lambda: page.locator("#stale").is_hidden())
     server.stop()
@@ -140,6 +144,7 @@ def test_the_page_says_that_it_is_old_and_goes_on_by_itself_after_a_restart(page
     assert not page.failures
 
 
+@pytest.mark.more
 def test_it_reads_on_a_phone_and_in_the_dark(server, new_page, axe):
     for width in (360, 700, 1400):
         for scheme in ("light", "dark"):

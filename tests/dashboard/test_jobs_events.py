@@ -191,6 +191,7 @@ def test_a_view_is_saved_for_its_person_alone_and_removed_again(server):
     assert "Not saved" in vera.get(vera.post_form("views", form | {"name": " "}).headers["Location"]).text
 
 
+@pytest.mark.more
 def test_fifty_jobs_at_one_state_a_second_stay_below_five_kilobytes(tmp_path):
     masters = [master_of(f"job-{i}") for i in range(50)]
     with masters_team(tmp_path, MastersCluster(*masters)) as team, running(team, ByName()) as server:

@@ -77,6 +77,7 @@ def sent(server, person, label, address=ADDRESS, **typed):
     return page_of(server, person, answer.headers["Location"])
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("label", "typed", "action"),
     [
@@ -114,6 +115,7 @@ def test_each_field_is_of_a_worker_that_trains_and_none_is_filled_in(server, mas
     assert "ps-0 (0.25 cores, 512 MiB)" in form_of(page, SIZE)
 
 
+@pytest.mark.more
 @for_each(
     ("label", "typed", "said"),
     [

@@ -74,6 +74,7 @@ def test_a_mistake_is_named_and_makes_nothing(url, capsys, words, told):
     assert json.loads(said(capsys, "tokens", "list", "--json")[1]) == []
 
 
+@pytest.mark.more
 def test_an_agent_is_served_without_a_cluster_and_told_that_none_runs(url):
     program = StdioServerParameters(
         command=sys.executable, args=["-m", "dlrover_nb.cli", "mcp", "--cluster", "kubernetes://nowhere/ads"],

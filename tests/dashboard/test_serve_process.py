@@ -15,6 +15,8 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.dashboard.sign_in.users import read_users
 
+pytestmark = pytest.mark.more
+
 CLI = [sys.executable, "-m", "dlrover_nb.cli"]
 
 

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import time
 
+import pytest
 from cases import for_each
 from dashboards import Visitor, people, running
 from waiting import LIMIT_S, until
@@ -48,6 +49,7 @@ def test_no_answer_lacks_the_strict_headers(dashboard, path):
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
+@pytest.mark.more
 @for_each(
     ("path", "method", "status"),
     [
@@ -90,6 +92,7 @@ def test_a_cluster_that_is_not_heard_or_a_database_that_is_gone_makes_it_unready
     assert dashboard.ask("/healthz").status == 200
 
 
+@pytest.mark.more
 @for_each(
     "path",
     [
@@ -131,6 +134,7 @@ class Stream(PersonHandler):
         await asyncio.Event().wait()
 
 
+@pytest.mark.more
 def test_an_open_stream_ends_when_its_person_signs_out(team, tmp_path):
     settings = ServeSettings(users=str(people(tmp_path / "users.yaml", ada="operator")))
     way = way_of(settings, team)

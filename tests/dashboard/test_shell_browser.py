@@ -6,6 +6,8 @@ from dashboards import PASSWORD, closed, team_of, watched, with_people
 
 from dlrover_nb.core.structs.job import JobSpec
 
+pytestmark = pytest.mark.more
+
 WIDTHS = (360, 700, 1400, 2560)
 
 
@@ -48,6 +50,7 @@ def test_one_signs_in_and_out_by_keyboard_alone(shown, page):
     assert errors == []
 
 
+@pytest.mark.release
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_frame_fits_every_width_and_breaks_no_rule(shown, new_page, axe, scheme):

@@ -12,6 +12,8 @@ from waiting import LIMIT_S
 from dlrover_nb.core.history.chain import verified
 from dlrover_nb.core.structs.commands import Stage
 
+pytestmark = pytest.mark.more
+
 ACCEPT = {"cluster": "a", "job": "ads", "proposal": "p2", "action": "accept"}
 
 

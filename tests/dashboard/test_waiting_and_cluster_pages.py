@@ -196,6 +196,8 @@ def test_a_master_that_gives_no_answer_costs_its_own_line_alone(core, tmp_path, 
         assert "waiter" in page
 
 
+@pytest.mark.release_variants("waiting")
+@pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("path", ["waiting", "cluster"])

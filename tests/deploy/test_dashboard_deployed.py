@@ -187,6 +187,7 @@ def deployed(control_plane):
     removed(control_plane, objects)
 
 
+@pytest.mark.release
 @pytest.mark.kube
 def test_several_pods_are_accepted_by_the_api_server(deployed, tmp_path):
     cluster, _, home = deployed
@@ -204,6 +205,7 @@ def test_several_pods_are_accepted_by_the_api_server(deployed, tmp_path):
     assert made.spec.maxUnavailable == budget["spec"]["maxUnavailable"]
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_the_dashboard_may_see_the_jobs_of_the_team_and_nothing_else(deployed):
     cluster, team, home = deployed
@@ -222,6 +224,7 @@ def impersonable(api, kind, name):
     return client.AuthorizationV1Api(api).create_self_subject_access_review(review).status.allowed
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_the_dashboard_may_act_as_the_people_whom_the_team_names_and_as_nobody_else(deployed):
     cluster, _, home = deployed
@@ -236,6 +239,7 @@ def test_the_dashboard_may_act_as_the_people_whom_the_team_names_and_as_nobody_e
     assert {each for each in may_be | others if impersonable(asks, *each)} == may_be
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_who_may_start_jobs_reaches_neither_the_secret_nor_the_account_of_the_dashboard(deployed):
     cluster, team, home = deployed

@@ -157,6 +157,7 @@ EVERYTHING = sorted(
 )  # fmt: skip
 
 
+@pytest.mark.more
 @pytest.mark.kube
 @pytest.mark.parametrize("who", ["user", "operator", "viewer", "master's account"])
 def test_each_role_may_do_what_its_table_says_and_nothing_else(team, who):
@@ -178,6 +179,7 @@ def test_each_role_may_do_what_its_table_says_and_nothing_else(team, who):
     assert not elsewhere
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_user_can_give_his_jobs_master_its_rights_and_an_operator_cannot(team):
     cluster, namespace = team

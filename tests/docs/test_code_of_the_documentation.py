@@ -72,6 +72,7 @@ def test_every_block_says_what_it_is_written_in(page):
     assert {block.kind for block in blocks_of(page)} <= KINDS
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(b.kind == "python" for b in blocks_of(p))], ids=name_of
 )

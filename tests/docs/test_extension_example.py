@@ -12,6 +12,8 @@ import pytest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.magics.arguments import GRAMMAR
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "examples" / "dlrover-nb-example"
 USE = """

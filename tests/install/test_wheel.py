@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).parents[2]
 LIBRARY = "dlrover_nb/core/runtime/kernels/_kernel.so"
 HAS_COMPILER = any(map(shutil.which, ("gcc", "cc")))

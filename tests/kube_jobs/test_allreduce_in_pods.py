@@ -22,6 +22,7 @@ def allreduce(name, **changes):
     return job(name, plan=PLAN, sync=Sync.ALLREDUCE, **({"n_epoch": 2, "batch_size": 256} | changes))
 
 
+@pytest.mark.release
 def test_a_model_is_loaded_from_pods_and_another_job_begins_from_it(place):
     first = place.cluster.submit(
         allreduce("first", n_epoch=20, early_stopping=EarlyStopping(Metric.LOSS, patience=50, target=0.42))

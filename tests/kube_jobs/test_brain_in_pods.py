@@ -20,6 +20,7 @@ JOBS = ("first", "second")
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 
+@pytest.mark.release
 def test_jobs_in_pods_wait_for_the_brain_start_when_admitted_and_take_its_quotas(place, tmp_path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     stores = {"leases": LeaseStore(url), "rounds": RoundStore(url)}

@@ -24,6 +24,7 @@ def _evict(place, pod) -> int:
     return 201
 
 
+@pytest.mark.release
 def test_a_drain_takes_one_parameter_server_and_waits_until_it_is_back(place):
     told = KubernetesSpec(linger_s=30.0, labels=("team=ads",), annotations=("note=a b",))
     handle = place.cluster.submit(job("guarded", kubernetes=told, n_epoch=FOREVER))

@@ -15,6 +15,8 @@ from dlrover_nb.core.backends.kubernetes.access import check_access
 from dlrover_nb.core.backends.kubernetes.load import NO_MACHINES, NO_METRICS, NO_PODS
 from dlrover_nb.core.errors import NotAllowedError
 
+pytestmark = pytest.mark.more
+
 
 @pytest.mark.kube
 class TestKubernetesCluster(ClusterConformance):

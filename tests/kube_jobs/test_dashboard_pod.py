@@ -78,6 +78,7 @@ def told_by(core, namespace):
     return [(pod.metadata.name, pod.status.phase) for pod in pods], [each.message for each in events]
 
 
+@pytest.mark.release
 def test_the_pod_of_the_dashboard_becomes_ready(installation):
     core, namespace = installation
     apps = client.AppsV1Api(core.api_client)

@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.resources import RolePlan
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods]
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]
 
 
 def runs(handle, plan):

@@ -98,6 +98,8 @@ def phase_of(place):
     return place.cluster.api.get(ELASTIC_JOB, "filed").get("status", {}).get("phase")
 
 
+@pytest.mark.release_variants("older")
+@pytest.mark.more
 @pytest.mark.parametrize(
     "definitions",
     [(PRESENT, SCALE_PLANS), (OLDER,)],
@@ -121,6 +123,7 @@ def test_one_applied_file_trains_to_the_end_and_goes_with_its_elasticjob(place, 
 TWO, THREE, ONE = (ResourcePlan(worker=RolePlan(n, 0.4, 512), ps=SMALL.ps) for n in (2, 3, 1))
 
 
+@pytest.mark.release
 def test_scale_plans_and_edits_of_the_elasticjob_are_decisions_of_the_job(place, applied):
     handle = applied(filed(plan=TWO, n_epoch=FOREVER, heartbeat_timeout_s=SILENT_S))
     trained(handle, 1)
@@ -146,6 +149,7 @@ def test_scale_plans_and_edits_of_the_elasticjob_are_decisions_of_the_job(place,
     until(lambda: phase_of(place) == "Succeeded", what="the operator's word")
 
 
+@pytest.mark.release
 def test_a_job_goes_on_with_its_nodes_after_the_loss_of_its_master(place, applied):
     spec = filed(n_epoch=4, heartbeat_timeout_s=SILENT_S)
     handle = applied(spec)
@@ -162,6 +166,7 @@ def test_a_job_goes_on_with_its_nodes_after_the_loss_of_its_master(place, applie
     until(lambda: phase_of(place) == "Succeeded", what="the operator's word")
 
 
+@pytest.mark.release
 def test_a_job_that_fails_fails_its_elasticjob_and_is_not_begun_again(place, applied):
     spec = filed(data=DataSpec(DataFormat.CSV, "/nowhere.csv"))
     handle = applied(spec)

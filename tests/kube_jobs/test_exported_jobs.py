@@ -119,6 +119,7 @@ def no_ray(shared_state):
     return {"mount": "/no-ray", "host_path": str(shared_state), "read_only": True}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "kind",
     ["tfjob", "pytorchjob", "trainjob", "jobset"],
@@ -130,6 +131,7 @@ def test_the_one_pod_of_a_job_of_ours_trains_all_of_it(api, kind, no_ray) -> Non
     assert "succeeded" in told
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is needed to make a certificate")
 def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_path) -> None:
     with status_server(tmp_path, HOST) as (server, env):
@@ -148,6 +150,17 @@ def test_a_job_of_ours_sends_its_progress_to_kubeflow_trainer(api, no_ray, tmp_p
     assert {"loss", "workers", "auc"} <= {each["name"] for each in server.statuses[-1]["metrics"]}
 
 
+@pytest.mark.release_variants(
+    "jobset-no-chief",
+    "jobset",
+    "pytorchjob",
+    "tfjob",
+    "torchrun",
+    "trainjob-torch",
+    "trainjob-torchrun",
+    "trainjob",
+)
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("kind", "program", "plan", "n_worker", "n_end"),
     [
@@ -185,6 +198,7 @@ def test_programs_of_others_meet_and_train(api, kind, program, plan, n_worker, n
     assert max(last for _, last, _ in ended) < 0.001
 
 
+@pytest.mark.release
 def test_the_objects_of_pods_alone_start_a_job_of_ours_with_keys_of_its_own(api, no_ray) -> None:
     apply(api, exported(api, "pods", plan=SMALL, hidden=no_ray))
     until(lambda: api.get(JOB, "exported")["status"].get("succeeded"), what=lambda: in_pods(api))
@@ -197,6 +211,7 @@ def test_the_objects_of_pods_alone_start_a_job_of_ours_with_keys_of_its_own(api,
     assert end.evaluation.auc > 0.9
 
 
+@pytest.mark.release
 def test_a_file_that_is_applied_again_trains_again_beside_the_run_folder_of_before(api, shared_state) -> None:
     documents = exported(api, "pods", {"mount": STATE, "host_path": str(shared_state)}, plan=SMALL)
     for n_run in (1, 2):
@@ -219,6 +234,7 @@ def _are_gone(api) -> bool:
     return False
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("program", "plan"),
     [

@@ -29,6 +29,7 @@ def handle(place):
     return handle
 
 
+@pytest.mark.release
 def test_changes_under_a_full_quota_come_about_are_cancelled_and_replaced(handle):
     def runs(plan):
         def told():

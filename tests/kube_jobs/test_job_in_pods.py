@@ -32,6 +32,7 @@ def on_ray():
         cluster.shutdown(force=True)
 
 
+@pytest.mark.release
 @pytest.mark.ray
 def test_a_job_in_pods_ends_as_it_does_on_ray_and_leaves_nothing(place, on_ray):
     spec = job("census", n_epoch=4)
@@ -55,6 +56,7 @@ def test_a_job_in_pods_ends_as_it_does_on_ray_and_leaves_nothing(place, on_ray):
         place.cluster.job("census")
 
 
+@pytest.mark.more
 def test_a_job_scaled_out_and_in_loses_no_shard_and_tells_no_secret(place):
     # On a quiet machine an epoch takes 3 s, and a new worker 7 s to begin.
     spec = job("scaled", plan=SMALL, n_epoch=8)
@@ -77,6 +79,7 @@ def test_a_job_scaled_out_and_in_loses_no_shard_and_tells_no_secret(place):
     assert [secret for secret in secrets if secret in told] == []
 
 
+@pytest.mark.release
 def test_a_worker_and_its_ps_are_replaced_by_other_pods_by_order(place):
     spec = job("mitigated", plan=replace(SMALL, worker=RolePlan(2, 0.4, 512)), n_epoch=8)
     handle = place.cluster.submit(spec)
@@ -116,6 +119,7 @@ def closed(handle, decision):
     return next((each.status for each in found), None)
 
 
+@pytest.mark.release
 def test_a_plan_of_other_sizes_replaces_the_pods_where_the_server_resizes_none(place):
     """1.20 takes a Role that names ``pods/resize``, and serves no such thing."""
     spec = job("sized", plan=SMALL, n_epoch=8)

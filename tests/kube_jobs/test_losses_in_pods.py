@@ -13,7 +13,7 @@ from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.events import ProgressMade
 from dlrover_nb.core.structs.resources import Role, RolePlan
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods]
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]
 
 SILENT_S = 30.0  # so long a node may be silent before it is given up, on a loaded machine too
 AWAY_S = 32.0  # longer than that
@@ -29,6 +29,7 @@ def test_workers_that_are_killed_for_memory_come_back_with_more(place):
     assert any("ran out of memory" in line for line in end.story), end.story
 
 
+@pytest.mark.release
 def test_a_job_outlives_a_machine_that_loses_power(place, power):
     spec = job("outage", n_epoch=5)
     handle = place.cluster.submit(spec)
@@ -71,6 +72,7 @@ def parameter_servers(snapshot):
     return {node.id for node in snapshot.nodes if node.role is Role.PS}
 
 
+@pytest.mark.release
 def test_parameter_servers_that_are_deleted_move_what_they_hold_first(place):
     spec = job("drained", n_epoch=8, heartbeat_timeout_s=SILENT_S)
     handle = place.cluster.submit(spec)
@@ -107,6 +109,7 @@ def progress_of(name, folder):
     return last.at_s, last.n_sample_done
 
 
+@pytest.mark.release
 def test_training_goes_on_while_the_api_server_is_away(place, api_away, shared_state):
     handle = place.cluster.submit(job("alone", n_epoch=FOREVER, heartbeat_timeout_s=SILENT_S))
     before = trained(handle, 5_000)

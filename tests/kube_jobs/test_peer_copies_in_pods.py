@@ -13,7 +13,7 @@ from dlrover_nb.core.structs.job import JobSpec, Migration, ModelSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.start_from import StartFrom
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods]
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]
 
 PLAN = ResourcePlan(worker=RolePlan(1, 0.6, 512), ps=RolePlan(2, 0.2, 256))
 STILL = ModelSpec(learning_rate=1e-30)  # smaller than a bit of any trained parameter

@@ -15,6 +15,7 @@ from dlrover_nb.core.structs.job import JobPhase
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 
 
+@pytest.mark.more
 def test_a_user_without_rights_is_told_the_role_that_lets_her_in(place):
     alice = place.connect(place.test_cluster.alice)
     with pytest.raises(BackendError, match="alice may not") as told:

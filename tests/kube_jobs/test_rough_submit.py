@@ -59,6 +59,7 @@ def submit_and_die(place, spec, n_write):
     return done.returncode != 0
 
 
+@pytest.mark.release
 def test_a_client_that_dies_in_any_step_of_a_submit_leaves_a_name_that_can_be_used(free_place):
     dead = []
     while submit_and_die(free_place, job(name := f"dead-{len(dead) + 1}", plan=SMALL), len(dead) + 1):
@@ -74,6 +75,7 @@ def test_a_client_that_dies_in_any_step_of_a_submit_leaves_a_name_that_can_be_us
     assert free_place.cluster.submit(job("dead-1", plan=SMALL)).name == "dead-1"
 
 
+@pytest.mark.more
 def test_of_two_users_who_submit_one_name_at_once_one_is_refused(free_place):
     clients = [free_place.connect(free_place.test_cluster.kubeconfig) for _ in range(2)]
 

@@ -35,6 +35,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
     return shell
 
 
+@pytest.mark.more
 @for_each(
     ("line", "message"),
     [
@@ -175,6 +176,7 @@ def simulated(shell: InteractiveShell) -> Iterator[InteractiveShell]:
     shell.run_line_magic("dlrover", "shutdown --force")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

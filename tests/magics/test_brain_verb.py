@@ -42,6 +42,7 @@ def run(cluster, capsys, tmp_path):
     return called
 
 
+@pytest.mark.more
 @for_each(
     ("line", "words"),
     [
@@ -60,6 +61,7 @@ def test_what_it_cannot_do_it_refuses_in_words(run, line, words):
     assert words in err
 
 
+@pytest.mark.more
 def test_it_plans_once_and_shows_it_again(run):
     def once() -> dict:
         return json.loads(run("brain once --json --weight deadline --ceiling ada=500")[1])
@@ -75,6 +77,7 @@ def test_it_plans_once_and_shows_it_again(run):
     assert "Jobs that take no part" in text
 
 
+@pytest.mark.more
 def test_a_second_brain_does_not_plan_beside_the_first(run):
     LeaseStore(run.history).take("brain of here", "the brain of somebody", 600.0)
     code, _, err = run("brain once")

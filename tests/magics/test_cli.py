@@ -184,6 +184,7 @@ def test_a_job_file_may_come_from_the_standard_input(
     assert "piped" in memory.links
 
 
+@pytest.mark.more
 def test_help_and_version_need_no_cluster(tmp_path: Path) -> None:
     for words, expected in ((["--version"], __version__), ([], "dlrover-nb VERB"), (["demo", "-h"], "--out")):
         told = subprocess.run(

@@ -168,6 +168,7 @@ def test_contexts_and_namespaces_are_those_of_the_kubeconfig_as_it_is_now(
         assert offered("%dlrover connect kubernetes --context ") == ()
 
 
+@pytest.mark.more
 @pytest.mark.filterwarnings("ignore::IPython.core.completer.ProvisionalCompleterWarning")
 def test_ipython_offers_them(shell: InteractiveShell) -> None:
     magics = loaded(shell)

@@ -42,6 +42,7 @@ def exported(run: Callable[..., Any], tmp_path: Path) -> Path:
     return tmp_path / "job.yaml"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_every_kind_comes_back_with_its_plan(run, memory: MemoryCluster, kind: str) -> None:
     shown = run(f"export ctr --kind {kind} --plan p1 -o a.yaml --check")
@@ -123,6 +124,7 @@ def test_a_trainjob_of_others_is_shown_and_started(run, memory: MemoryCluster, t
     assert spec.foreign.worker.command == ("torchrun", "train.py")
 
 
+@pytest.mark.more
 @for_each(
     ("line", "message"),
     [

@@ -21,7 +21,7 @@ from dlrover_nb.core.manifests.rights import USER, binding, role
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.more]
 
 
 @pytest.fixture

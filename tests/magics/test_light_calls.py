@@ -13,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.more
+
 HEAVY = {"IPython", "alembic", "bokeh", "fsspec", "kubernetes", "pandas", "panel", "pyarrow", "pymoo", "ray", "scipy",
          "sqlalchemy", "torch", "zmq"}  # fmt: skip
 RUN = """

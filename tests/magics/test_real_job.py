@@ -120,6 +120,7 @@ def dlrover(shell: InteractiveShell) -> Iterator[Callable[..., Any]]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.more
 def test_a_job_is_submitted_scaled_exported_and_stopped_by_magics(
     dlrover: Callable[..., Any], tmp_path: Path
 ) -> None:

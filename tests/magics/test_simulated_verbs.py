@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def simulated(shell: InteractiveShell) -> Iterator[InteractiveShell]:

@@ -57,6 +57,7 @@ def test_binder_installs_this_package_from_where_pip_runs():
     assert [(ROOT / "binder" / name).resolve() for name in constraints] == [ROOT / "constraints.txt"]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_what_a_notebook_imports_is_installed(path):
     _, extras = editable()

@@ -28,8 +28,6 @@ CELL_LIMIT_S = 3 * LIMIT_S  # fifty simulated jobs take minutes beside other tes
 STRICT = ("--nbval", f"--nbval-sanitize-with={HERE / 'sanitize.cfg'}")
 STORE = "DLROVER_NB_STORE_NOTEBOOKS"  # set: the runs below store their outputs in the repository, and compare none
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
-ON_RAY = {"00_quickstart", "04_own_model"}
-ON_KUBERNETES = {"05_kubernetes"}
 MOST_BYTES = 1_200_000  # of a notebook in the repository, with its pictures
 STORED = {"text/plain", "text/html", "image/png"}
 VARIES = "nbval-ignore-output"
@@ -123,6 +121,7 @@ def test_a_cell_whose_output_is_not_compared_says_why_and_stores_one(name):
         assert cell["outputs"] or VARIES not in tags, source
 
 
+@pytest.mark.more
 def test_mistakes_in_magics_and_charts_without_a_picture_are_noticed_wherever_they_are(home, tmp_path):
     text = nbformat.v4.new_output("stream", name="stdout", text="1\n")
     chart = "from IPython.display import HTML\nHTML('<svg></svg>')"
@@ -148,13 +147,21 @@ def test_mistakes_in_magics_and_charts_without_a_picture_are_noticed_wherever_th
     assert "Cell draws a chart and stores no picture" in said
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - ON_RAY - ON_KUBERNETES))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "01_model_and_front",
+        pytest.param("02_memory_and_oom", marks=pytest.mark.more),
+        pytest.param("03_many_jobs", marks=pytest.mark.release),  # minutes of CPU time
+    ],
+)
 def test_every_cell_of_a_simulated_notebook_runs(name, run_cells, home):
     run_cells(name)
     history = list(home.rglob("history.db"))
     assert not history, "nothing of a simulation enters the history"
 
 
+@pytest.mark.more
 @pytest.mark.ray
 def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(run_cells, home):
     run_cells("00_quickstart")
@@ -173,11 +180,13 @@ def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(run_cells, ho
     assert report.count("<svg") >= 4
 
 
+@pytest.mark.release
 @pytest.mark.ray
 def test_every_cell_of_the_own_model_runs(run_cells):
     run_cells("04_own_model")
 
 
+@pytest.mark.release
 @pytest.mark.kube
 @pytest.mark.pods
 def test_every_cell_of_the_job_on_kubernetes_runs_and_leaves_nothing(nodes, namespace, run_cells, home):

@@ -12,6 +12,7 @@ from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
 pytestmark = pytest.mark.ray
 
 
+@pytest.mark.release
 def test_a_killed_worker_costs_no_row_and_the_model_is_kept(cluster):
     spec = JobSpec("ring", plan=plan_of(2), sync=Sync.ALLREDUCE, mode=Mode.MANUAL, batch_size=256, n_epoch=2)
     handle = cluster.submit(spec)

@@ -7,7 +7,7 @@ import pytest
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.release]
 
 FIRST = ResourcePlan(worker=RolePlan(1, 1.0, 512), ps=RolePlan(1, 0.5, 512))
 ALL = ResourcePlan(worker=RolePlan(4, 0.5, 512), ps=RolePlan(2, 1.0, 512))  # 4 cores, as the cluster has

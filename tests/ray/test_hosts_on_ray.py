@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.more]
 
 PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 512), ps=RolePlan(1, 0.5, 512))
 SECOND_CPUS = 3
@@ -74,6 +74,7 @@ def stands_on(job, node):
     return state.actors(actor._actor_id.hex())["Address"]["NodeID"]
 
 
+@pytest.mark.release
 def test_a_jobs_nodes_stand_on_the_light_machine_and_say_why(cluster, second, wait_until):
     first, light = second
     other = held_on(first, 3, wait_until)
@@ -117,6 +118,7 @@ def test_a_wished_machine_that_filled_up_meanwhile_is_no_demand(second, wait_unt
         ray.kill(each)
 
 
+@pytest.mark.release
 def test_what_was_requested_and_is_not_placed_yet_counts(second, wait_until):
     first, light = second
     wishes = HostWishes("spill")

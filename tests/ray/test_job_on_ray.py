@@ -29,7 +29,7 @@ from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec,
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.summary import summarize
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.more]
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 0.5, 512))
 FOREVER = 10_000  # epochs of a job that is stopped: on a slow machine two may end before
@@ -86,6 +86,7 @@ def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(clust
     assert not list(SHM.glob("dlrover-nb-survivor-*"))
 
 
+@pytest.mark.release
 def test_a_scaled_job_loses_no_shard(cluster, wait_until):
     spec = job("scaled", n_epoch=8)
     handle = cluster.submit(spec)
@@ -116,6 +117,7 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
         handle.scale(PLAN)
 
 
+@pytest.mark.release
 def test_nodes_are_replaced_by_order_and_no_row_is_lost(cluster, wait_until):
     two = ResourcePlan(worker=RolePlan(2, 0.5, 1024), ps=RolePlan(1, 0.5, 512))
     spec = job("mitigated", plan=two, sync=Sync.BSP, n_epoch=6)

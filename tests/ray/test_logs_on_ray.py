@@ -15,7 +15,7 @@ from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.more]
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 512), RolePlan(1, 0.4, 256))
 

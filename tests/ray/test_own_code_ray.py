@@ -50,6 +50,7 @@ def test_own_code_trains_on_ray_and_predicts_afterwards(cluster):
     assert scores[0] > 0.5 > scores[1]
 
 
+@pytest.mark.more
 def test_a_mistake_is_told_at_submit_and_starts_nothing(cluster):
     with pytest.raises(InvalidValueError, match="forward of <lambda> must take"):
         cluster.submit(JobSpec("wrong", plan=PLAN), model=lambda columns: nn.Linear(columns.n_numeric, 1))

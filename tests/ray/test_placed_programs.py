@@ -24,6 +24,7 @@ def sockets():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.release
 def test_roles_run_together_and_apart_on_two_machines(tmp_path, sockets):
     own = {"HOME": str(tmp_path), "PYTHONPATH": f"{TESTS.parent}:{TESTS}", "RAY_TMPDIR": sockets}
     loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # else Ray takes it for this machine's outside

@@ -30,6 +30,7 @@ from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 pytestmark = pytest.mark.ray
 
 
+@pytest.mark.release
 class TestRayPrograms(ProgramsConformance):
     @pytest.fixture(scope="class")
     @classmethod

@@ -12,7 +12,7 @@ from waiting import until
 
 from dlrover_nb.core.backends.ray.backend import RayBackend
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.more]
 
 
 class TestRayBackend(BackendConformance):

@@ -16,7 +16,7 @@ from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.core.backends.ray.ray_jobs import ADDRESS_VAR
 from dlrover_nb.core.errors import NotFoundError, UnmanagedJobError
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.more]
 
 PROGRAM = "print('hello from ray', flush=True); import time; time.sleep(3600)"
 

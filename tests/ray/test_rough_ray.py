@@ -24,7 +24,7 @@ from dlrover_nb.core.structs.events import RoomChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.more]
 
 PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 512), ps=RolePlan(1, 0.25, 256))
 
@@ -65,6 +65,7 @@ def test_a_killed_master_comes_back_to_its_nodes_and_the_job_ends_exactly(cluste
     wait_until(lambda: not any(map(psutil.pid_exists, nodes.values())), what="the end of its nodes")
 
 
+@pytest.mark.release
 def test_a_job_whose_master_cannot_come_back_is_gone_and_its_name_is_free_again(cluster, wait_until):
     handle = cluster.submit(job("headless"))
     wait_until(lambda: handle.snapshot().running, what="training")
@@ -86,6 +87,7 @@ def test_a_job_whose_master_cannot_come_back_is_gone_and_its_name_is_free_again(
     again.stop()
 
 
+@pytest.mark.release
 def test_two_jobs_that_fit_only_one_after_the_other_both_finish(cluster):
     halves = replace(PLAN, worker=RolePlan(1, 1.5, 512), ps=RolePlan(1, 1.0, 256))
     with ThreadPoolExecutor(2) as pool:
@@ -98,6 +100,7 @@ def test_two_jobs_that_fit_only_one_after_the_other_both_finish(cluster):
         assert final.train.finished
 
 
+@pytest.mark.release
 def test_a_job_plans_with_what_it_holds_and_what_nobody_does(cluster, wait_until):
     first = cluster.submit(job("planner"))
     wait_until(lambda: first.snapshot().running, what="training")

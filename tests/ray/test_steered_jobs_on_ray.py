@@ -8,6 +8,7 @@ from steering_conformance import LeakConformance
 pytestmark = pytest.mark.ray
 
 
+@pytest.mark.release
 class TestRaySteering(LeakConformance):
     @pytest.fixture(scope="class")
     @classmethod

@@ -196,7 +196,8 @@ def measured(path: Path) -> dict[str, Cost]:
     """Return the cost of each function in a journal of costs, of tests that passed; the last run of each counts."""
     of_test: dict[str, Cost] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
-        nodeid, when, outcome, cpu_s, wall_s, *_ = json.loads(line)
+        name, when, outcome, cpu_s, wall_s = json.loads(line)
+        nodeid = name.partition("@")[0]  # without its lane
         before = NOTHING if when == "setup" else of_test.get(nodeid, NOTHING)
         of_test[nodeid] = before + Cost(cpu_s, wall_s)
         if outcome == "skipped":

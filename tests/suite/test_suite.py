@@ -70,6 +70,7 @@ def test_of_variants(n): pass
 """
 
 
+@pytest.mark.more
 def test_each_tier_is_what_its_marks_say_and_the_same_each_time(folder):
     for selection, count in ((FIRST_TIER, 2), ("more", 1), ("release", 2), ("", 5)):
         code, lines = run(folder, "-m", selection, *WORKERS, text=TIERS)
@@ -93,6 +94,7 @@ def test_plain(): pass
 """
 
 
+@pytest.mark.more
 def test_what_is_missing_is_skipped_and_one_table_says_what_would_run_it(folder):
     code, lines = run(folder, *WORKERS, text=MISSING)
     assert code == 0
@@ -101,6 +103,7 @@ def test_what_is_missing_is_skipped_and_one_table_says_what_would_run_it(folder)
     assert "1 passed, 3 skipped" in lines[-1]
 
 
+@pytest.mark.more
 def test_what_is_required_fails_where_it_is_missing_and_a_cluster_means_its_nodes(folder):
     code, lines = run(folder, *WORKERS, text=MISSING, DLROVER_NB_REQUIRE="kube, chromium")
     assert code == 1
@@ -126,6 +129,7 @@ def test_that_passes(): pass
 """
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("workers", [(), WORKERS], ids=["one process", "workers"])
 def test_a_real_test_that_fails_once_passes_alone_and_is_named_with_both_logs(folder, workers):
     code, lines = run(folder, "--run-failures-alone", *workers, text=ONCE)
@@ -143,6 +147,7 @@ def test_without_the_option_a_real_test_fails_at_once(folder):
     assert "1 failed, 1 passed" in lines[-1]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("old", "new"), [('    subprocess.run([sys.executable, "-c", ""])\n', ""), ("test_real", "test_ledger")],
     ids=["a pure test", "a test of the ledger"],
@@ -153,6 +158,7 @@ def test_what_must_not_be_noise_is_never_run_again(folder, old, new):
     assert "1 failed, 1 passed" in lines[-1]
 
 
+@pytest.mark.more
 def test_a_test_that_fails_alone_too_fails_the_run(folder):
     text = ONCE.replace("once.touch()", "pass")
     code, lines = run(folder, "--run-failures-alone", *WORKERS, text=text)
@@ -169,6 +175,7 @@ def test_a_run_that_left_something_out_is_no_success(folder):
     assert any("1 selected tests have no result" in line for line in lines)
 
 
+@pytest.mark.more
 def test_a_worker_process_that_dies_fails_the_run_and_the_others_go_on(folder):
     text = "import os\ndef test_a(): pass\ndef test_b(): os._exit(3)\n"
     code, lines = run(folder, *WORKERS, text=text)
@@ -176,6 +183,7 @@ def test_a_worker_process_that_dies_fails_the_run_and_the_others_go_on(folder):
     assert "1 failed, 1 passed" in lines[-1]
 
 
+@pytest.mark.more
 def test_a_run_that_is_resumed_leaves_out_what_passed_at_the_same_state(folder):
     text = "from pathlib import Path\ndef test_a(): pass\ndef test_b(): assert Path('there').exists()\n"
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
@@ -190,6 +198,7 @@ def test_a_run_that_is_resumed_leaves_out_what_passed_at_the_same_state(folder):
     assert "2 passed" in lines[-1]
 
 
+@pytest.mark.more
 def test_costs_are_measured_and_shared_by_the_variants_of_a_test(folder):
     text = "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_busy(n): sum(range(3_000_000))\ndef test_idle(): pass\n"
     journal = folder / "costs.jsonl"

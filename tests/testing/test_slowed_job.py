@@ -82,6 +82,7 @@ def pid_of(job: Job, node: str) -> int:
     return pid
 
 
+@pytest.mark.more
 def test_a_real_jobs_nodes_are_slowed_as_asked_and_speed_up_again(start: Callable[..., Job]) -> None:
     job = start(sync=Sync.BSP, n_epoch=1000)
     nodes = {view.id for view in job.now.nodes}
@@ -110,6 +111,7 @@ def test_a_real_jobs_nodes_are_slowed_as_asked_and_speed_up_again(start: Callabl
     assert {view.id for view in job.now.nodes} == nodes  # none was taken for dead
 
 
+@pytest.mark.release
 def test_a_job_that_is_slowed_to_its_end_trains_every_row_once(start: Callable[..., Job]) -> None:
     job = start(n_epoch=4)
     with slow(job.driver, "ps-0", Latency(0.05)):

@@ -26,6 +26,8 @@ from dlrover_nb.testing.faults.holding import held
 from dlrover_nb.testing.faults.target import Target
 from dlrover_nb.testing.faults.ways import Answer
 
+pytestmark = pytest.mark.more
+
 WAYS = [CpuShare(0.1), Persistent(18.0)]  # the process has no control group of its own: both stop it
 
 

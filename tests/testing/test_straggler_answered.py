@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
+pytestmark = pytest.mark.more
+
 DELAY_S = 1.0
 FOREVER = 100_000
 
@@ -115,6 +117,7 @@ def test_auto_mode_replaces_the_worker_that_stays_slow_and_the_job_is_fast_again
     finish(job)
 
 
+@pytest.mark.release
 def test_auto_mode_relieves_the_ps_that_stays_slow(start: Callable[..., Job]) -> None:
     # A PS is slow for the two windows before it is found: its load, told every 10 s, is one of that time then.
     job = start(2, 2, mode=Mode.AUTO, sync=Sync.ASP, straggler_window_s=15.0)

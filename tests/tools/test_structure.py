@@ -57,7 +57,7 @@ def test_the_longest_chain_follows_relative_imports_and_leaves_out_other_package
 
 
 def test_the_check_fails_on_a_long_file_and_names_it(write):
-    root = write(short="x = 1\n" * 400)
+    root = write(short="x = 1\n" * 600)
     check = [sys.executable, str(TOOL), str(root), "--check"]
     assert subprocess.run(check, check=False, capture_output=True).returncode == 0
     (root / "dlrover_nb" / "long.py").write_text("x = 1\n" * 401)

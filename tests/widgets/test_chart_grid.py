@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import builders as b
+import pytest
 from bokeh.models import GlyphRenderer, Segment
 
 from dlrover_nb.widgets.chart_grid import ChartGrid
@@ -18,6 +19,7 @@ def marked(high):
     return grid.figures["front"].panels[0].root
 
 
+@pytest.mark.more
 def test_a_band_a_little_above_the_front_is_within_the_axis():
     top = marked(60_000.0).y_range.end
     assert marked(1.2 * top).y_range.end >= 1.2 * top

@@ -40,6 +40,7 @@ def test_each_chart_draws_well_formed_svg_of_less_than_30_kb(name, snapshot, ser
     assert len(picture.svg) < 30_000
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["throughput", "memory"])
 def test_a_day_of_telemetry_still_gives_less_than_30_kb(name):
     day = 86_400
@@ -164,6 +165,7 @@ def test_a_drawing_lists_all_of_its_panels_before_the_first_row(name):
         assert [type(p) for p in first.panels] == [type(p) for p in later.panels]
 
 
+@pytest.mark.more
 @for_each("name", CHARTS)
 def test_live_figure_shows_nothing_new_as_no_change_and_new_rows_as_one(name):
     figure = LiveFigure(CHARTS[name], b.snapshot())
@@ -202,6 +204,7 @@ def test_live_throughput_appends_instead_of_sending_all_again():
     assert source.data["t"][-1] == 202
 
 
+@pytest.mark.more
 @for_each("name", ["workers", "memory", "shards"])
 @for_each("n_worker", [2, 50])
 def test_new_rows_are_appended_to_the_wide_source_of_any_number_of_nodes(name, n_worker):

@@ -22,6 +22,7 @@ MEANS = "said => Bokeh.documents.some(d => [...d._all_models.values()].some(m =>
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
+    pytest.mark.more,
 ]
 
 
@@ -91,6 +92,7 @@ def test_a_slider_shows_its_consequence_and_its_plan_is_sent_and_can_be_cancelle
     page.get_by_text("changing to").wait_for(state="hidden")
 
 
+@pytest.mark.release
 def test_dragging_ends_with_the_consequence_of_the_last_plan(master, address, page):
     page.goto(address)
     workers = page.get_by_role("slider", name="Workers")

@@ -14,6 +14,7 @@ from dlrover_nb.widgets.poller import Poller
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
+    pytest.mark.release,
 ]
 
 N_JOB = 50

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,6 +100,7 @@ def test_the_value_kept_is_the_one_that_moved_most():
     assert math.isnan(moved_most(1.0, (math.nan,)))
 
 
+@pytest.mark.more
 @given(steps)
 @settings(max_examples=30, deadline=None)
 def test_a_browser_has_what_the_grid_has_however_seldom_it_looks(steps):

@@ -293,6 +293,7 @@ def test_each_evaluation_stands_in_the_table():
 # all
 
 
+@pytest.mark.more
 @for_each("name", CHARTS)
 def test_fifty_workers_fit_into_every_chart_live_and_saved(name):
     names = tuple(b.node(n, Role.PS if n.startswith("ps") else Role.WORKER, memory=400.0) for n in FIFTY)
@@ -313,6 +314,7 @@ def test_a_chart_without_any_data_says_so_in_words(name):
     assert any(word in picture.svg for word in words)
 
 
+@pytest.mark.more
 def test_an_hour_of_ten_nodes_stays_a_small_status():
     names = (*(f"worker-{i}" for i in range(8)), "ps-0", "ps-1")
     nodes = tuple(b.node(n, Role.PS if n.startswith("ps") else Role.WORKER, memory=400.0) for n in names)

@@ -23,6 +23,8 @@ from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def master() -> Master:

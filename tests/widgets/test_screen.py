@@ -374,6 +374,7 @@ def test_an_ended_job_is_not_asked_and_takes_no_move(master):
     assert screen.buttons.undo.disabled
 
 
+@pytest.mark.more
 def test_a_screen_that_is_gone_is_freed_and_a_view_that_nobody_sees_is_not_polled(view):
     screen = view._new_screen()
     root = screen.layout.get_root()
@@ -448,6 +449,7 @@ def test_an_open_action_has_a_card_and_buttons_of_its_own(acting):
     assert (acting.buttons.accept.label, acting.buttons.reject.label) == ("Accept p2", "Reject p2")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("verb", "status"), [("Accept", "accepted, not in effect yet"), ("Reject", "rejected")]
 )

@@ -10,6 +10,7 @@ from dlrover_nb.widgets.scripts import FIXES
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
+    pytest.mark.more,
 ]
 
 PLAYED = """

@@ -115,6 +115,7 @@ SAVED = {
 }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_of_the_live_view(stage, serve, page, axe):
     snapshot, words = STAGES[stage]
@@ -135,6 +136,7 @@ def test_a_stage_of_the_live_view(stage, serve, page, axe):
         assert broken_rules(page, axe, ".dlrover-live") == []
 
 
+@pytest.mark.release
 def test_every_stage_as_it_is_saved(page, axe):
     """On one page: each stage takes moments, a browser seconds."""
     for stage, view in SAVED.items():
@@ -151,6 +153,7 @@ def test_every_stage_as_it_is_saved(page, axe):
             assert broken_rules(page, axe) == [], stage
 
 
+@pytest.mark.more
 def test_the_arrow_of_a_choice_has_the_color_of_its_text(serve, page):
     page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))
     choice = page.get_by_label("Who decides")

@@ -49,6 +49,7 @@ SWITCH = """colors => {
 }"""
 
 
+@pytest.mark.release
 def test_the_live_view_of_a_job_with_an_action_against_a_straggler(serve, page, axe):
     master = Master(b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),)))
     page.goto(serve(LiveView(JobHandle("quick-start", master, user="ada"), Poller()).panel))
@@ -60,6 +61,7 @@ def test_the_live_view_of_a_job_with_an_action_against_a_straggler(serve, page, 
         assert broken_rules(page, axe, ".dlrover-live") == []
 
 
+@pytest.mark.release
 def test_the_live_view_of_a_job(serve, page, axe):
     page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))
     page.get_by_role("button", name="Accept p2").wait_for()
@@ -74,6 +76,7 @@ def test_the_live_view_of_a_job(serve, page, axe):
     assert not unnamed(page.locator("body").aria_snapshot())
 
 
+@pytest.mark.more
 def test_the_live_view_of_all_jobs(serve, page, axe):
     cluster, rng = simulate(machines=20, speed=10.0), np.random.default_rng(0)
     for i in range(3):
@@ -88,6 +91,7 @@ def test_the_live_view_of_all_jobs(serve, page, axe):
     cluster.shutdown(force=True)
 
 
+@pytest.mark.release
 def test_a_saved_view_and_a_report(page, axe):
     """A saved view follows the notebook that it is in; a report follows the system."""
     snapshot, series = b.snapshot(), b.series()

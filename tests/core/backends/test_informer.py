@@ -90,6 +90,7 @@ def shows(mirror, *names):
     )
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_what_is_made_changed_and_removed_is_seen(api, mirror):
     mirror.changed.clear()
@@ -108,6 +109,7 @@ def test_what_is_made_changed_and_removed_is_seen(api, mirror):
     assert mirror.age_s == 0.0
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_at_rest_nothing_is_asked(api, mirror):
     api.create(CONFIG_MAP, a_map("a"))
@@ -119,6 +121,7 @@ def test_at_rest_nothing_is_asked(api, mirror):
     assert api.n_request - before == 20, "the patches alone: one watch told them all"
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_no_thread_is_left_after_close(api):
     mirror = Informer(api, CONFIG_MAP, SELECTOR)
@@ -128,6 +131,7 @@ def test_no_thread_is_left_after_close(api):
     assert not [t for t in threading.enumerate() if t.name == "mirror-configmaps"]
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_server_that_was_killed_is_followed_again_and_nothing_is_missed(control_plane, api, mirror, caplog):
     for name in "abc":
@@ -160,6 +164,7 @@ def compact(control_plane, api):
     subprocess.run(command, check=True, env=os.environ | {"ETCDCTL_API": "3"}, capture_output=True)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 @pytest.mark.skipif(not shutil.which("etcdctl"), reason="etcdctl is needed to make the store forget")
 def test_a_version_that_the_server_has_forgotten_is_listed_anew(control_plane, api):
@@ -197,6 +202,7 @@ class SpyApi(Api):
         return super().watch(kind, **asked)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_watch_whose_time_is_over_goes_on_without_a_list(control_plane, api, monkeypatch):
     monkeypatch.setattr(informer, "WATCH_S", 1.0)
@@ -212,6 +218,7 @@ def test_a_watch_whose_time_is_over_goes_on_without_a_list(control_plane, api, m
         assert mirror.error is None
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_once_in_a_while_all_is_listed_anyway(control_plane, api, monkeypatch):
     monkeypatch.setattr(informer, "WATCH_S", 1.0)
@@ -223,6 +230,7 @@ def test_once_in_a_while_all_is_listed_anyway(control_plane, api, monkeypatch):
         assert spy.n_list >= n_watch
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_who_is_given_the_right_follows(control_plane, api):
     alice = connect_api(kubeconfig=control_plane.alice, namespace=api.namespace)
@@ -238,6 +246,7 @@ def test_who_is_given_the_right_follows(control_plane, api):
         until(lambda: mirror.error is None)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_an_answer_that_nobody_foresaw_blinds_nobody(control_plane, api, monkeypatch, caplog):
     spy = SpyApi(control_plane, api.namespace)
@@ -305,6 +314,7 @@ def relay(control_plane, tmp_path):
         yield relay
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_connection_that_is_cut_goes_on_from_where_it_was(relay, api):
     through = connect_api(kubeconfig=relay.kubeconfig, namespace=api.namespace)
@@ -320,6 +330,7 @@ def test_a_connection_that_is_cut_goes_on_from_where_it_was(relay, api):
         assert through.n_request == 3, "one more watch, and no list"
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_whatever_is_cut_and_changed_the_copy_ends_as_the_cluster(relay, api):
     chance = random.Random(6)
@@ -341,6 +352,7 @@ def test_whatever_is_cut_and_changed_the_copy_ends_as_the_cluster(relay, api):
         until(lambda: {name: doc["data"] for name, doc in mirror.items().items()} == there)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_who_may_not_look_is_told_why_and_the_copy_never_says_that_it_is_whole(control_plane, api):
     alice = connect_api(kubeconfig=control_plane.alice, namespace=api.namespace)

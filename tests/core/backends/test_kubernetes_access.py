@@ -170,6 +170,7 @@ def apply(cluster, text):
         api.resources.get(api_version=doc["apiVersion"], kind=doc["kind"]).create(doc)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_the_role_that_is_asked_for_is_all_that_was_missing(control_plane, namespace):
     team = namespace(control_plane)
@@ -188,6 +189,7 @@ def test_the_role_that_is_asked_for_is_all_that_was_missing(control_plane, names
     assert check_access(api.within("default")).missing, "a Role is of its namespace alone"
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_who_has_a_part_is_told_the_rest_alone(control_plane, namespace):
     team = namespace(control_plane)
@@ -213,6 +215,7 @@ def dry(cluster, doc):
     api.resources.get(api_version=doc["apiVersion"], kind=doc["kind"]).create(doc, dry_run="All")
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_rights_that_rules_do_not_tell_are_reviewed_one_by_one(control_plane, namespace, monkeypatch):
     team = namespace(control_plane)
@@ -235,6 +238,7 @@ def no_reviews(control_plane):
     rbac.patch_cluster_role_binding("system:basic-user", bound)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_where_reviews_are_not_allowed_nothing_is_said_of_rights(control_plane, namespace, no_reviews):
     team = namespace(control_plane)
@@ -246,6 +250,7 @@ def test_where_reviews_are_not_allowed_nothing_is_said_of_rights(control_plane, 
     assert dict(told.facts)["you are"] == "alice"
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_namespace_that_is_not_there_is_told_to_who_may_know(control_plane):
     api = connect_api(kubeconfig=control_plane.kubeconfig, namespace="nowhere")
@@ -254,6 +259,7 @@ def test_a_namespace_that_is_not_there_is_told_to_who_may_know(control_plane):
     assert dict(standing(alice).facts)["namespace"] == "nowhere"
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_who_acts_as_another_is_told_what_the_other_may(control_plane):
     found = check_access(connect_api(kubeconfig=control_plane.acting_as("ann")))
@@ -261,6 +267,7 @@ def test_who_acts_as_another_is_told_what_the_other_may(control_plane):
     assert len(found.missing) == len([right for right in USER if not right.optional])
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_few_requests_tell_what_is_allowed(control_plane, namespace):
     api = connect_api(kubeconfig=control_plane.alice, namespace=namespace(control_plane))
@@ -268,6 +275,7 @@ def test_few_requests_tell_what_is_allowed(control_plane, namespace):
     assert api.n_request == 2 + len(SEE_NODES.verbs)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_an_administrator_lacks_nothing_and_is_told_where_he_is(control_plane, namespace):
     team = namespace(control_plane)
@@ -286,6 +294,7 @@ def test_an_administrator_lacks_nothing_and_is_told_where_he_is(control_plane, n
     assert "in the kubeconfig" in facts["you are"], "this server does not say it, and refuses nothing"
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_connecting_says_where_the_history_is_or_what_is_lost_without(control_plane, namespace, monkeypatch):
     monkeypatch.delenv("DLROVER_NB_HISTORY", raising=False)
@@ -312,6 +321,7 @@ def test_connecting_says_where_the_history_is_or_what_is_lost_without(control_pl
     assert history_url(api) == "postgresql://db"
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_the_note_of_a_real_refusal_is_what_helps(control_plane, namespace):
     team = namespace(control_plane)

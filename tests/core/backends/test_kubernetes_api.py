@@ -19,7 +19,7 @@ from dlrover_nb.core.backends.kubernetes.api import (
 )
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, LIMIT_RANGE, NODE, POD, QUOTA
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.more]
 
 
 def a_map(name="c", **data):

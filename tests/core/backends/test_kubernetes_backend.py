@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.messages import Hello
     from dlrover_nb.core.structs.node_config import NodeConfig
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods]
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]
 
 RUN = "0a1b2c3d"
 HERE = "10.213.7.1"  # this machine, as pods see it

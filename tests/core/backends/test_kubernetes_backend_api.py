@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.more]
 
 FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 64),), n_train=100, n_eval=10)
 SEEN = Capacity((NodeShape(4.0, 8192, 2),))
@@ -66,6 +66,7 @@ def pods(api):
     return {pod["metadata"]["labels"]["dlrover-nb/node"]: pod for pod in api.list(POD).items}
 
 
+@pytest.mark.release
 def test_wishes_while_the_api_server_is_away_come_true_when_it_is_back(control_plane, api, backend):
     backend.start_node(config("ps-0"))
     until(lambda: "ps-0" in pods(api))
@@ -140,6 +141,7 @@ def test_a_role_that_is_deleted_is_waited_for_while_a_node_runs(control_plane, a
         core_api(control_plane).delete_node("silent")
 
 
+@pytest.mark.release
 def test_a_job_of_which_nothing_runs_any_more_fails_with_the_missing_right(control_plane, api, monkeypatch):
     monkeypatch.setattr(refusals, "IDLE_S", 0.5)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)

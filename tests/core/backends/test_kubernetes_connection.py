@@ -379,6 +379,7 @@ def with_user(cluster, path, user):
     return str(path)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_token_that_is_not_known_is_told_and_a_new_one_in_the_file_is_taken(control_plane, tmp_path):
     path = with_user(control_plane, tmp_path / "config", {"token": SECRET})
@@ -392,6 +393,7 @@ def test_a_token_that_is_not_known_is_told_and_a_new_one_in_the_file_is_taken(co
     assert api.list(NAMESPACE).items
 
 
+@pytest.mark.more
 @pytest.mark.kube
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is needed to make a certificate")
 def test_a_certificate_that_has_expired_is_told(control_plane, tmp_path):
@@ -426,6 +428,7 @@ def is_unknown(api):
     return False
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_plugin_gives_credentials_and_is_asked_again_when_they_are_refused(control_plane, tmp_path):
     plugin, answer = tmp_path / "plugin", tmp_path / "answer"
@@ -449,6 +452,7 @@ def test_a_plugin_gives_credentials_and_is_asked_again_when_they_are_refused(con
     assert (tmp_path / "runs").read_text() == "x\n" * 3
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_who_acts_as_another_may_what_the_other_may(control_plane, tmp_path):
     user = {"token": "admin-token", "as": "ann", "as-groups": ["dev", "ops"]}
@@ -460,6 +464,7 @@ def test_who_acts_as_another_may_what_the_other_may(control_plane, tmp_path):
     assert connect_api(kubeconfig=with_user(control_plane, tmp_path / "config", user)).list(NAMESPACE).items
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_server_with_another_ones_certificate_is_not_trusted(control_plane, tmp_path):
     config = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
@@ -494,6 +499,7 @@ def account(control_plane, namespace, tmp_path, monkeypatch):
     return place, tmp_path
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_pod_asks_with_its_own_account_and_with_its_newest_token(account):
     place, folder = account
@@ -506,6 +512,7 @@ def test_a_pod_asks_with_its_own_account_and_with_its_newest_token(account):
     assert api.list(CONFIG_MAP)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_pod_without_an_account_says_what_is_missing(account):
     assert "this pod has no service account" in refused(None)

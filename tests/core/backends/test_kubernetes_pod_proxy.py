@@ -50,6 +50,7 @@ def a_pod(name):
     }
 
 
+@pytest.mark.more
 def test_a_program_in_a_pod_is_asked_and_its_log_read(nodes, namespace):
     api = connect_api(kubeconfig=nodes.kubeconfig, namespace=namespace(nodes))
     api.create(POD, a_pod("echo"))

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import psutil
+import pytest
 from conformance import BackendConformance, Master, ResizingConformance
 from waiting import is_gone, until
 
@@ -16,8 +17,6 @@ from dlrover_nb.core.codec import to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 PARENT = """
 import sys, time
@@ -60,6 +59,7 @@ class TestProcessBackend(BackendConformance):
         (exited,) = self.exits(backend)
         assert "could not be started" in exited.why
 
+    @pytest.mark.more
     def test_nodes_that_outlive_their_backend_are_adopted_others_ended_and_the_gone_told(
         self, master: Master, folder: Path
     ) -> None:

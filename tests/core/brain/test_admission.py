@@ -57,6 +57,7 @@ frees = st.sampled_from([0.0, 0.5, 1.0, 3.0, 8.0, 16.0]).map(
 )
 
 
+@pytest.mark.more
 @given(queues(), frees, holders, st.sampled_from(sorted(ORDERS)), st.sampled_from([0.25, 0.5, 1.0]))
 def test_what_starts_fits_and_is_enough_and_everyone_else_has_a_place(queue, free, held, order, share):
     found = admit(queue, WHOLE, free, held, order=order, least_share=share)

@@ -16,6 +16,8 @@ from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.offers import N_COLUMN, JobOffer
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
+pytestmark = pytest.mark.release
+
 SMALL = ResourcePlan(RolePlan(2, 2.0, 4096), RolePlan(1, 2.0, 4096))
 LIE, SPEED = 1e6, slice(4, 6)  # rows of an offer: throughput, and its gain
 OLDER = "the master of job ads is of another release of dlrover-nb"

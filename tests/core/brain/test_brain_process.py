@@ -61,6 +61,7 @@ def holder(folder: Path) -> str:
     return lease.holder if lease is not None and lease.left_s > 0 else ""
 
 
+@pytest.mark.release
 def test_a_killed_brain_is_followed_by_another_and_the_job_goes_on(
     local: LocalCluster, brains: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:

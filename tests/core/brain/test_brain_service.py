@@ -21,6 +21,8 @@ from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
 
+pytestmark = pytest.mark.more
+
 FAST = Rhythm(interval_s=0.2, lease_s=LIMIT_S)
 SHORT = Rhythm(interval_s=0.2, lease_s=0.5)
 
@@ -58,6 +60,7 @@ def story(cluster, name: str) -> str:
     return "\n".join(cluster.job(name).snapshot().story)
 
 
+@pytest.mark.release
 def test_every_job_gets_a_quota_with_a_reason_and_keeps_within_it(cluster, url):
     one = brain(cluster, url)
     found = until(
@@ -114,6 +117,7 @@ def test_of_two_brains_one_plans_and_the_other_takes_over_when_it_goes(cluster, 
     assert planned(two).term == 2
 
 
+@pytest.mark.release
 def test_a_brain_that_wakes_after_its_lease_was_taken_is_refused_by_the_masters(cluster, url):
     one, two = brain(cluster, url, "one"), brain(cluster, url, "two")
     planned(one)
@@ -183,6 +187,7 @@ def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(cluste
     assert LeaseStore(url).take("brain of sim", "other", 5.0).holder == "other"
 
 
+@pytest.mark.release
 def test_a_quota_that_nobody_renews_is_forgotten(cluster):
     link = cluster.job("ads").link
     link.allot(Allotment(Quota(5.0, 10_000), "others need more", "one", 3, lasts_s=0.5))
@@ -232,6 +237,7 @@ def test_an_offer_is_the_same_over_the_wire(cluster):
     assert isinstance(far.offer(), NoOffer)
 
 
+@pytest.mark.release
 def test_a_job_that_asks_its_user_proposes_within_what_the_others_leave(cluster, url):
     set_mode(cluster, "ads", Mode.SUGGEST)
     one = brain(cluster, url)

@@ -29,6 +29,7 @@ def job(name: str, left_s: float | None, *plans: tuple[int, int, float, float], 
     return offer(name, NOW, *plans, n_left=N_LEFT, deadline_left_s=left_s, **fields)
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(jobs(), st.floats(0, 2), st.booleans(), st.booleans())
 def test_quotas_hold_their_plans_and_all_growth_finds_a_place(offers, more, shrink, late_only):

@@ -36,6 +36,7 @@ def machines_for(offers: list[JobOffer], more: float) -> Capacity:
     return Capacity((NodeShape(8.0, 64 * 1024, int(cpu * (1 + more) / 8) + len(offers)),))
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(jobs(), st.floats(0, 2), methods)
 def test_the_nodes_of_all_meant_plans_find_a_place_and_quotas_hold_them(offers, more, options):
@@ -52,6 +53,7 @@ def test_the_nodes_of_all_meant_plans_find_a_place_and_quotas_hold_them(offers, 
         assert options.shrink or share.plan.total_cpu >= 0
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(jobs(), st.floats(0, 0.5))
 def test_no_job_is_made_slower_unless_that_is_allowed(offers, more):
@@ -61,6 +63,7 @@ def test_no_job_is_made_slower_unless_that_is_allowed(offers, more):
         assert plan.worker.total_cpu >= each.plan.worker.total_cpu - 1e-9
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(jobs(), st.floats(0, 1))
 def test_the_selection_is_no_worse_than_the_literal_greedy_by_more_than_its_bound(offers, more):
@@ -70,6 +73,7 @@ def test_the_selection_is_no_worse_than_the_literal_greedy_by_more_than_its_boun
         assert greedy.objective <= ours.bound * (1 + 1e-6) + 1e-12
 
 
+@pytest.mark.release
 @settings(deadline=None)
 @given(jobs(), st.floats(0, 1), methods)
 def test_a_choice_is_kept_while_nothing_changes(offers, more, options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from offers_made import jobs, offer
@@ -15,6 +16,7 @@ from dlrover_nb.core.structs.capacity import Capacity, NodeShape, plan_needs
 EIGHT = Capacity((NodeShape(8.0, 65536),))
 
 
+@pytest.mark.more
 @given(jobs(n_most=5), st.integers(1, 6))
 def test_who_gives_way_gets_smaller_and_the_first_of_the_queue_fits(offers, n_worker):
     first = waiting("late", n_worker)

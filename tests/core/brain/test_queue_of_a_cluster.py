@@ -105,6 +105,7 @@ def test_a_user_may_start_a_job_of_the_queue_on_the_plan_that_it_asks_for(cluste
     assert job.snapshot().queue is None
 
 
+@pytest.mark.more
 def test_running_jobs_do_not_grow_while_a_job_waits_and_learn_for_whom(cluster, url):
     one = brain(cluster, url, start_share=1.0)
     submit(cluster, "ads", admission=Admission.AT_ONCE, mode=Mode.AUTO)
@@ -116,6 +117,7 @@ def test_running_jobs_do_not_grow_while_a_job_waits_and_learn_for_whom(cluster, 
     assert share.quota.cpu == pytest.approx(share.now.total_cpu)
 
 
+@pytest.mark.more
 def test_with_leave_to_shrink_a_running_job_makes_room_for_the_one_that_waits(cluster, url):
     one = brain(cluster, url, shrink=True)
     running = submit(

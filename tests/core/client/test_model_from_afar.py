@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.more
+
 KEPT = KubernetesSpec(volumes=(Volume(STATE, claim="state"),))
 
 

@@ -186,6 +186,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.more
 def test_two_processes_read_while_one_writes(store: HistoryStore, url: str) -> None:
     command = [sys.executable, "-c", READ, url]
     pipe = subprocess.PIPE

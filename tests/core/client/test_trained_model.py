@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.more
+
 N_ROW = 300
 MODEL = ModelSpec(embedding_dim=4, hidden=(16,), embedding=Embedding.HASH)
 
@@ -124,6 +126,7 @@ def test_a_damaged_checkpoint_is_never_predicted_with(ended: Job, tmp_path: Path
         load_model(copy)
 
 
+@pytest.mark.release
 def test_a_checkpoint_kept_elsewhere_is_found_there(tmp_path: Path) -> None:
     url = f"file://{tmp_path / 'elsewhere'}"
     job = Job(

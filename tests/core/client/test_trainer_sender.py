@@ -117,6 +117,7 @@ def test_news_are_sent_at_intervals_and_old_ones_now_and_then(trainer):
     assert trainer.got[-1].percentage == 4
 
 
+@pytest.mark.more
 def test_a_server_that_is_away_is_asked_less_often_and_gets_the_newest(trainer, caplog):
     trainer.why = "ConnectionRefusedError: refused"
     for second in range(3000):

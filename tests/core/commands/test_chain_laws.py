@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import fields, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ def test_a_chain_that_was_computed_anew_is_found_by_a_hash_that_was_written_down
         assert len(faults(forged, head, anchor=anchor)) == 1
 
 
+@pytest.mark.more
 def test_many_rows_are_checked_in_bounded_memory_and_few_of_their_faults_are_told():
     n_row, row = 200_000, b'{"at_s":0}'
     tracemalloc.start()

@@ -9,6 +9,7 @@ from dlrover_nb.core.errors import InvalidValueError
 NAMES = st.text(min_size=1).filter(lambda name: name.isprintable() and name != IN_CLUSTER)
 
 
+@pytest.mark.more
 @settings(deadline=None)  # a busy machine is no failure
 @given(NAMES, st.from_regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", fullmatch=True))
 def test_any_context_survives_the_way_through_one_word(context, namespace):

@@ -27,6 +27,7 @@ def noisy(cv: float, seed: int, speed):
     return lambda plan: speed(plan) * float(rng.lognormal(0, cv))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(4))
 def test_two_plans_that_are_nearly_equal_are_not_flapped_between(make_job, seed):
     bounds = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.25,))
@@ -99,6 +100,7 @@ def test_auto_mode_accepts_what_was_shown_to_the_user_only_after_the_cool_down(m
     assert (first.proposal, first.at_s) == (shown.id, 60.0)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(2))
 def test_auto_mode_settles_on_a_noisy_job(make_job, seed):
     truth = make_job().speed
@@ -149,6 +151,7 @@ def test_proposal_over_the_budget_gives_way_when_auto_mode_takes_over(make_job):
     assert shown.candidate.plan not in [m.plan for m in job.view.markers]
 
 
+@pytest.mark.more
 def test_auto_mode_waits_after_predictions_missed_and_tells_it_once(make_job):
     """The first two changes of the user's turn out far from what was predicted."""
     swing = {1: 1.0, 2: 0.35, 3: 3.0}

@@ -138,6 +138,7 @@ def test_the_newest_plans_and_outcomes_are_kept(make_job, few):
     assert view.markers[-1].plan == job.plan
 
 
+@pytest.mark.more
 def test_the_newest_proposals_are_kept_and_their_numbers_go_on(make_job, few):
     job = make_job(mode=Mode.SUGGEST, n_sample_total=10**10)
     for _ in range(60):

@@ -65,6 +65,7 @@ def test_accept_scales_to_the_plan_that_was_shown_and_is_scored_later(job, kinds
     assert job.view.markers[-1].predicted == outcome.predicted
 
 
+@pytest.mark.more
 def test_accepting_every_proposal_reaches_nearly_the_best_plan_and_then_is_silent(job):
     for _ in range(12):
         job.train(30)
@@ -336,6 +337,7 @@ def test_view_does_not_depend_on_when_it_was_asked_for(make_job):
     assert watched.view == unwatched.view
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", list(Mode))
 def test_replay_gives_the_identical_view(make_job, mode):
     job = make_job(mode=mode)
@@ -378,6 +380,7 @@ def act(job, action: str, pending: list[ResourcePlan]) -> list:
             return job.decide(Verdict.MODE, mode=Mode(action))
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS)
 def test_whatever_users_do_the_rules_hold(make_job, actions):

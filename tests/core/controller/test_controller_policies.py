@@ -32,6 +32,7 @@ def test_elastic_scheduling_adds_one_worker_at_a_time_and_is_rejected_for_good(m
     assert [p.status for p in job.view.proposals] == [ProposalStatus.REJECTED]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_policy_leaves_the_pins_or_flaps_in_auto_mode(name, make_job):
     job = make_job(policy=POLICIES[name], mode=Mode.AUTO, pins=Pins(ps=1, ps_cpu=0.25))

@@ -113,6 +113,7 @@ class LateLife(JobLife):
             assert again.view() == self.job.view
 
 
+@pytest.mark.more
 def test_a_job_whose_questions_are_answered_at_once_decides_as_one_that_asks_none(make_job):
     def make(**fields):
         job = make_job(**fields)
@@ -127,6 +128,7 @@ def test_a_job_whose_questions_are_answered_at_once_decides_as_one_that_asks_non
     assert DeferredLife.n_answer > 0
 
 
+@pytest.mark.release
 def test_the_journal_says_all_whenever_and_however_questions_were_answered(make_job):
     def make(**fields):
         job = make_job(defers=True, **fields)

@@ -64,6 +64,7 @@ def test_the_front_counts_the_smaller_memory_and_its_price(wasteful):
     assert best.cost_per_hour < front.current.cost_per_hour
 
 
+@pytest.mark.more
 def test_auto_mode_gives_it_back_once(wasteful):
     job = wasteful(mode=Mode.AUTO)
     targets = scales(job.train(600))
@@ -114,6 +115,7 @@ def test_memory_of_parameter_servers_stays_where_they_do_not_tell_their_paramete
     assert memory_of(job.open.candidate.plan) == (LEAST, 3584)
 
 
+@pytest.mark.more
 def test_who_refuses_keeps_the_memory(wasteful):
     job = wasteful()
     job.train(90)
@@ -134,6 +136,7 @@ def test_who_undoes_it_keeps_the_memory(wasteful):
     assert job.plan == TOO_MUCH
 
 
+@pytest.mark.more
 def test_after_a_kill_the_memory_stays_for_half_an_hour_and_then_above_what_it_taught(wasteful):
     plan = ResourcePlan(RolePlan(1, 0.5, 2048), RolePlan(1, 0.25, 1024))
     job = wasteful(plan=plan, mode=Mode.AUTO, n_sample_total=400_000_000)
@@ -183,6 +186,7 @@ def test_growth_is_counted_to_the_end_of_the_job(wasteful):
     assert job.plan.ps.memory_mib >= at_end_mib
 
 
+@pytest.mark.more
 def test_a_waiting_proposal_is_withdrawn_once_its_nodes_would_lack_memory(wasteful):
     began_s = 300.0
     job = wasteful(
@@ -197,6 +201,7 @@ def test_a_waiting_proposal_is_withdrawn_once_its_nodes_would_lack_memory(wastef
     assert ended.status in {ProposalStatus.EXPIRED, ProposalStatus.SUPERSEDED}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [Mode.SUGGEST, Mode.AUTO])
 def test_it_is_replayed(wasteful, mode):
     job = wasteful(mode=mode)

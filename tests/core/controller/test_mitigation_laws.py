@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -22,6 +23,8 @@ from dlrover_nb.core.structs.events import Mitigate, NodeLeft, PhaseChanged, Pla
 from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.solutions import SolutionName
+
+pytestmark = pytest.mark.more
 
 NODES = st.sampled_from([*(f"worker-{i}" for i in range(5)), "ps-0", "ps-1"])
 

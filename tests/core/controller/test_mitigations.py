@@ -60,12 +60,14 @@ def end_all(job: SlowJob, seconds: float) -> list[str]:
 # who is slow, and what is proposed
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", list(Mode))
 def test_who_is_slow_is_told_in_every_mode(mode):
     job = slow_job(seconds=30, mode=mode)
     assert [(each.node, each.pace) for each in job.view.stragglers] == [("worker-2", Pace.TRANSIENT)]
 
 
+@pytest.mark.more
 def test_in_manual_mode_nothing_is_proposed_and_a_user_may_order_what_they_like():
     job = slow_job(mode=Mode.MANUAL)
     assert job.view.mitigations == ()
@@ -75,6 +77,7 @@ def test_in_manual_mode_nothing_is_proposed_and_a_user_may_order_what_they_like(
     assert job.statuses == [("restart worker-2", "applied")]
 
 
+@pytest.mark.release
 def test_in_suggest_mode_one_action_waits_with_its_reason_and_cost():
     job = slow_job()
     assert actions(job.orders) == []
@@ -86,6 +89,7 @@ def test_in_suggest_mode_one_action_waits_with_its_reason_and_cost():
     job.check_replay()
 
 
+@pytest.mark.more
 def test_times_are_those_of_the_master_though_clocks_of_nodes_are_an_hour_apart():
     job = SlowJob(sync=Sync.ASP)
     job.ahead_s = {"worker-0": 3600.0, "worker-1": -3600.0, "worker-2": 1800.0, "ps-0": 3600.0}
@@ -106,11 +110,13 @@ def test_reports_while_a_plan_is_not_steady_do_not_count():
     assert job.view.stragglers == ()
 
 
+@pytest.mark.more
 def test_a_job_of_one_worker_has_no_straggler_and_its_worker_is_never_restarted_by_itself():
     job = slow_job("worker-0", n_worker=1, n_ps=1, mode=Mode.AUTO)
     assert (job.view.stragglers, job.view.mitigations) == ((), ())
 
 
+@pytest.mark.more
 def test_where_all_are_slow_nothing_is_done():
     job = SlowJob(sync=Sync.ASP, mode=Mode.AUTO)
     job.run(40)
@@ -119,6 +125,7 @@ def test_where_all_are_slow_nothing_is_done():
     assert job.view.mitigations == ()
 
 
+@pytest.mark.more
 def test_of_two_stragglers_the_slower_one_comes_first_and_then_the_other():
     job = SlowJob(n_worker=8, sync=Sync.ASP, mode=Mode.AUTO)
     job.run(40)
@@ -132,6 +139,7 @@ def test_of_two_stragglers_the_slower_one_comes_first_and_then_the_other():
     assert job.told("restart worker-2: not now, as the job is still busy with: restart worker-5")
 
 
+@pytest.mark.more
 def test_new_sizes_are_proposed_where_workers_keep_in_step_and_a_restart_supersedes_them():
     job = slow_job(sync=Sync.BSP, seconds=20)
     first = job.open
@@ -144,6 +152,7 @@ def test_new_sizes_are_proposed_where_workers_keep_in_step_and_a_restart_superse
     assert job.open.words == "restart worker-2"
 
 
+@pytest.mark.more
 def test_sizes_that_differ_materially_supersede_the_open_ones():
     job = slow_job(sync=Sync.BSP, seconds=16)
     first = job.open
@@ -156,6 +165,7 @@ def test_sizes_that_differ_materially_supersede_the_open_ones():
     assert "worker-3" not in job.open.words
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [Mode.SUGGEST, Mode.AUTO])
 def test_a_job_of_other_programs_gets_no_action(mode):
     run = ExternalRole(("run",))
@@ -166,12 +176,14 @@ def test_a_job_of_other_programs_gets_no_action(mode):
         job.order(KillRestart("worker-2", Role.WORKER))
 
 
+@pytest.mark.more
 def test_a_job_that_asks_for_nothing_gets_nothing():
     job = slow_job(stragglers=SolutionName.NONE, mode=Mode.AUTO)
     assert job.view.stragglers
     assert job.view.mitigations == ()
 
 
+@pytest.mark.more
 def test_a_solution_that_finds_no_answer_is_told_once_and_ends_nothing():
     job = SlowJob(stragglers=SolutionName.ANTDT_DD)
     job.run(40)
@@ -183,6 +195,7 @@ def test_a_solution_that_finds_no_answer_is_told_once_and_ends_nothing():
     assert job.open is None
 
 
+@pytest.mark.more
 def test_no_node_is_restarted_while_the_cluster_is_busy():
     job = SlowJob(sync=Sync.ASP, mode=Mode.AUTO)
     job.run(40)
@@ -199,6 +212,7 @@ def test_no_node_is_restarted_while_the_cluster_is_busy():
 # accept, reject, recover
 
 
+@pytest.mark.more
 def test_an_accepted_action_is_ordered_and_applied_when_it_is_in_effect():
     job = slow_job()
     orders = job.decide(Verdict.ACCEPT, proposal="m1")
@@ -219,6 +233,7 @@ def test_an_accepted_action_is_ordered_and_applied_when_it_is_in_effect():
     job.check_replay()
 
 
+@pytest.mark.more
 def test_an_action_that_fails_says_why_and_is_not_repeated_at_once():
     job = slow_job(mode=Mode.AUTO, seconds=50)
     job.end("no room was found")
@@ -230,6 +245,7 @@ def test_an_action_that_fails_says_why_and_is_not_repeated_at_once():
     assert len(job.statuses) == 2, "once the cool-down is over"
 
 
+@pytest.mark.more
 def test_an_end_of_an_unknown_decision_changes_nothing():
     job = slow_job()
     before = job.view
@@ -237,6 +253,7 @@ def test_an_end_of_an_unknown_decision_changes_nothing():
     assert job.view == before
 
 
+@pytest.mark.release
 def test_a_rejected_action_comes_again_only_after_its_node_has_recovered():
     job = slow_job()
     job.decide(Verdict.REJECT, proposal="m1", why="it warms up")
@@ -250,6 +267,7 @@ def test_a_rejected_action_comes_again_only_after_its_node_has_recovered():
     assert job.statuses == [("restart worker-2", "rejected"), ("restart worker-2", "pending")]
 
 
+@pytest.mark.more
 def test_rejected_sizes_come_again_only_after_the_slow_worker_has_recovered():
     job = slow_job(sync=Sync.BSP, seconds=20)
     job.decide(Verdict.REJECT, proposal=job.open.id)
@@ -263,6 +281,7 @@ def test_rejected_sizes_come_again_only_after_the_slow_worker_has_recovered():
     assert job.open is not None
 
 
+@pytest.mark.more
 def test_a_node_that_recovers_takes_the_open_action_with_it():
     job = slow_job()
     job.slow = {}
@@ -272,6 +291,7 @@ def test_a_node_that_recovers_takes_the_open_action_with_it():
     assert actions(job.orders) == []
 
 
+@pytest.mark.more
 def test_a_node_that_recovers_while_its_action_is_under_way_changes_nothing_until_it_ends():
     job = slow_job(mode=Mode.AUTO)
     job.slow = {}
@@ -283,6 +303,7 @@ def test_a_node_that_recovers_while_its_action_is_under_way_changes_nothing_unti
     assert len(job.statuses) == 1
 
 
+@pytest.mark.more
 def test_sizes_are_set_back_when_the_slow_worker_has_recovered():
     job = slow_job(sync=Sync.BSP, seconds=20, mode=Mode.AUTO)
     job.end()
@@ -292,6 +313,7 @@ def test_sizes_are_set_back_when_the_slow_worker_has_recovered():
     assert job.sizes == dict.fromkeys(job.workers, 512)
 
 
+@pytest.mark.more
 def test_the_global_batch_stays_when_a_worker_with_a_small_one_is_replaced():
     job = SlowJob()
     job.run(40)
@@ -305,6 +327,7 @@ def test_the_global_batch_stays_when_a_worker_with_a_small_one_is_replaced():
     assert dict(job.open.action.adjust.sizes) == dict.fromkeys(job.workers, 512)
 
 
+@pytest.mark.more
 def test_sizes_that_a_user_sets_are_the_new_global_batch():
     job = SlowJob()
     job.run(40)
@@ -315,6 +338,7 @@ def test_sizes_that_a_user_sets_are_the_new_global_batch():
     assert job.open.action.adjust.total == 4 * 256
 
 
+@pytest.mark.more
 def test_a_node_that_is_killed_takes_its_proposed_restart_with_it():
     job = slow_job()
     job.tell(NodeLeft(job.at_s, "worker-2", Role.WORKER, "killed by the machine"))
@@ -325,6 +349,7 @@ def test_a_node_that_is_killed_takes_its_proposed_restart_with_it():
     assert job.statuses == [("restart worker-2", "expired")]
 
 
+@pytest.mark.more
 def test_the_view_has_the_errors_of_nodes_of_the_long_window_and_none_of_ended_ones():
     job = SlowJob()
     job.run(10)
@@ -343,6 +368,7 @@ def test_the_view_has_the_errors_of_nodes_of_the_long_window_and_none_of_ended_o
     assert job.view.node_errors == ()
 
 
+@pytest.mark.more
 def test_a_refusal_is_told_once_per_node_and_spell():
     job = slow_job(mode=Mode.AUTO, seconds=50)
     for n_spell in (1, 2):
@@ -355,6 +381,7 @@ def test_a_refusal_is_told_once_per_node_and_spell():
         job.run(50)
 
 
+@pytest.mark.more
 def test_a_ps_is_relieved_first():
     job = slow_job("ps-1", n_ps=3, mode=Mode.AUTO)
     assert actions(job.orders)[0].startswith("move the parameters of ps-1")
@@ -365,6 +392,7 @@ def test_a_ps_is_relieved_first():
 # decisions and their errors
 
 
+@pytest.mark.more
 def test_answers_go_by_the_id_that_was_seen():
     job = slow_job()
     before = job.view
@@ -401,6 +429,7 @@ def test_an_impossible_action_is_refused_and_changes_nothing(action, error, word
     assert job.view == before
 
 
+@pytest.mark.more
 def test_an_action_waits_for_training_and_for_whatever_is_under_way():
     job = slow_job()
     job.decide(Verdict.SCALE, plan=plan_of(5))
@@ -428,6 +457,7 @@ def test_before_training_begins_nothing_can_be_ordered():
         first.handle(Decided(1.0, wanted))
 
 
+@pytest.mark.more
 def test_a_users_order_takes_the_place_of_the_open_action():
     job = slow_job()
     job.order(AdjustRates(tuple((node, 1.0 if node != "worker-2" else 0.4) for node in job.workers)))
@@ -438,6 +468,7 @@ def test_a_users_order_takes_the_place_of_the_open_action():
 # changes of plan, and the end
 
 
+@pytest.mark.more
 def test_a_change_of_plan_by_a_user_ends_the_open_action_and_the_one_under_way():
     job = slow_job()
     job.decide(Verdict.SCALE, plan=plan_of(5))
@@ -459,6 +490,7 @@ def test_a_change_of_plan_by_a_user_ends_the_open_action_and_the_one_under_way()
     assert job.view.mitigations[-1].status == "failed"
 
 
+@pytest.mark.more
 def test_a_plan_that_nobody_ordered_ends_the_action_under_way():
     job = slow_job(mode=Mode.AUTO)
     job.tell(PlanApplied(job.at_s, plan_of(3), 1.0))
@@ -466,6 +498,7 @@ def test_a_plan_that_nobody_ordered_ends_the_action_under_way():
     assert job.controller.acting is None
 
 
+@pytest.mark.more
 def test_nothing_is_proposed_during_a_change_of_plan():
     job = SlowJob(sync=Sync.ASP)
     job.run(40)
@@ -476,6 +509,7 @@ def test_nothing_is_proposed_during_a_change_of_plan():
     assert job.view.mitigations == ()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("phase", [JobPhase.SUCCEEDED, JobPhase.STOPPED, JobPhase.FAILED])
 def test_the_end_of_the_job_ends_all_actions(phase):
     job = slow_job()
@@ -487,12 +521,14 @@ def test_the_end_of_the_job_ends_all_actions(phase):
     assert other.view.stragglers, "who was slow at the end is kept"
 
 
+@pytest.mark.more
 def test_manual_mode_withdraws_the_open_action():
     job = slow_job()
     job.decide(Verdict.MODE, mode=Mode.MANUAL)
     assert job.view.mitigations[0].note == "the mode is manual now"
 
 
+@pytest.mark.more
 def test_auto_mode_orders_what_waited_for_a_user():
     job = slow_job()
     job.decide(Verdict.MODE, mode=Mode.AUTO)
@@ -501,6 +537,7 @@ def test_auto_mode_orders_what_waited_for_a_user():
     assert job.view.decisions[-1].by == "auto"
 
 
+@pytest.mark.more
 def test_auto_mode_does_not_order_what_waited_for_a_user_and_may_not_be_done_now():
     job = slow_job()
     for _ in range(9):
@@ -517,6 +554,7 @@ def test_auto_mode_does_not_order_what_waited_for_a_user_and_may_not_be_done_now
 # undo
 
 
+@pytest.mark.more
 def test_sizes_can_be_undone_and_redone():
     job = SlowJob()
     job.run(40)
@@ -604,6 +642,7 @@ def test_sizes_of_a_worker_that_has_left_cannot_be_set_back():
     assert job.view.undo is None
 
 
+@pytest.mark.more
 def test_what_auto_mode_did_and_a_user_undid_is_not_done_again_at_once():
     job = slow_job(sync=Sync.BSP, seconds=20, mode=Mode.AUTO, stragglers=SolutionName.LB_BSP)
     job.end()
@@ -617,6 +656,7 @@ def test_what_auto_mode_did_and_a_user_undid_is_not_done_again_at_once():
     assert len(job.statuses) == 3 + len(done)
 
 
+@pytest.mark.more
 def test_times_without_reports_change_nothing():
     job = slow_job()
     job.at_s += 500.0
@@ -625,6 +665,7 @@ def test_times_without_reports_change_nothing():
     assert job.statuses == [("restart worker-2", "expired")]
 
 
+@pytest.mark.more
 def test_a_new_plan_of_a_user_is_not_hindered_by_actions():
     job = slow_job(mode=Mode.AUTO)
     assert scales(job.decide(Verdict.SCALE, plan=plan_of(3))) == [plan_of(3)]

@@ -86,6 +86,7 @@ class SimulatedLife:
         return truth.speed(self.last, batch) / truth.speed(START, batch)
 
 
+@pytest.mark.more
 def test_a_job_that_is_short_of_cores_grows_to_its_quota_and_stops():
     life = SimulatedLife(CPU_BOUND)
     assert life.speed_gain > 5
@@ -96,6 +97,7 @@ def test_a_job_that_is_short_of_cores_grows_to_its_quota_and_stops():
     assert len(life.plans) == n_change, "it has stopped"
 
 
+@pytest.mark.release
 def test_a_job_with_a_full_network_gets_ps_and_stops():
     life = SimulatedLife(Linked(TermsTruth(grad_s=0.002)), dense_bytes=DENSE_BYTES, link_gbit_per_s=LINK_GBIT)
     assert life.last.ps.count >= 3
@@ -107,12 +109,14 @@ def test_a_job_with_a_full_network_gets_ps_and_stops():
     assert len(life.plans) == n_change
 
 
+@pytest.mark.release
 def test_without_the_capacity_of_the_link_no_ps_is_added_and_the_reason_says_so():
     life = SimulatedLife(Linked(TermsTruth(grad_s=0.002)), dense_bytes=DENSE_BYTES)
     assert {plan.ps.count for plan in life.plans} == {1}
     assert any("set link_gbit_per_s" in p.why for p in life.controller.view().proposals)
 
 
+@pytest.mark.release
 def test_a_search_that_made_the_job_slower_ends_on_its_fastest_plan():
     life = SimulatedLife(TermsTruth(grad_s=0.001, constant_s=1.0, contention_s=2.0))
     truth, batch = life.sim.job.truth, life.sim.job.spec.batch_size
@@ -125,6 +129,7 @@ def test_a_search_that_made_the_job_slower_ends_on_its_fastest_plan():
     assert len(life.plans) == n_change
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "pins", [Pins(workers=2), Pins(ps=1, ps_cpu=1.0), Pins(worker_cpu=1.0), Pins(ps=1, workers=2, ps_cpu=1.0)]
 )
@@ -134,6 +139,7 @@ def test_pins_hold_while_the_rest_grows(pins):
     assert life.speed_gain > 1.5
 
 
+@pytest.mark.release
 def test_a_plan_over_the_budget_or_rejected_is_not_proposed():
     dear = SimulatedLife(CPU_BOUND, budget_per_hour=0.2)
     prices = [p.candidate.cost_per_hour for p in dear.controller.view().proposals]
@@ -159,6 +165,7 @@ def test_a_job_that_names_a_quota_and_no_plan_starts_on_a_part_of_it():
     assert initial_plan(replace(asked, plan=START), traits, capacity, ()).spec.plan == START
 
 
+@pytest.mark.more
 def test_any_job_names_its_bottleneck_whatever_its_policy():
     life = SimulatedLife(CPU_BOUND, policy="fixed-plan", hours=1)
     words = life.controller.queries().explain(None).bottleneck
@@ -166,6 +173,7 @@ def test_any_job_names_its_bottleneck_whatever_its_policy():
     assert "of 3 cores are used (workers " in words
 
 
+@pytest.mark.more
 def test_a_restart_in_the_middle_of_a_search_changes_nothing():
     life = SimulatedLife(CPU_BOUND, hours=1)
     again = restarted(life.controller)
@@ -175,6 +183,7 @@ def test_a_restart_in_the_middle_of_a_search_changes_nothing():
     assert len(steps(use)) > 1
 
 
+@pytest.mark.more
 def test_a_snapshot_without_a_record_of_use_is_read_and_the_search_begins_anew():
     life = SimulatedLife(CPU_BOUND, hours=1)
     old = life.controller._measured.__dict__.pop("_use")

@@ -35,6 +35,7 @@ def accepted(job: SlowJob) -> SetSize:
     return action
 
 
+@pytest.mark.release
 def test_idle_cores_of_a_ps_go_to_the_one_that_uses_all_of_its_own():
     job = uneven()
     job.run(60)
@@ -51,6 +52,7 @@ def test_idle_cores_of_a_ps_go_to_the_one_that_uses_all_of_its_own():
     job.check_replay()
 
 
+@pytest.mark.release
 def test_auto_mode_moves_cores_alone_and_stops():
     job = uneven(mode=Mode.AUTO)
     ordered: list[str] = []
@@ -62,6 +64,7 @@ def test_auto_mode_moves_cores_alone_and_stops():
     assert sum(each.cpu for each in job.own.values()) <= 2.0
 
 
+@pytest.mark.more
 def test_the_plan_waits_until_cores_have_moved_within_a_role_and_goes_on_where_they_may_not():
     job = uneven()
     job.run(LONG_S)
@@ -73,6 +76,7 @@ def test_the_plan_waits_until_cores_have_moved_within_a_role_and_goes_on_where_t
     assert job.view.proposals, "the plan changes instead"
 
 
+@pytest.mark.more
 def test_a_size_that_the_cluster_could_not_give_is_not_asked_for_again():
     job = uneven()
     job.run(60)
@@ -82,6 +86,7 @@ def test_a_size_that_the_cluster_could_not_give_is_not_asked_for_again():
     assert [each.status for each in job.view.mitigations] == ["failed"]
 
 
+@pytest.mark.more
 def test_a_size_that_a_user_gave_is_left_alone_until_the_plan_changes():
     job = uneven()
     job.order(SetSize("ps-0", Role.PS, 2.0, 512))
@@ -95,6 +100,7 @@ def test_a_size_that_a_user_gave_is_left_alone_until_the_plan_changes():
     assert job.open.action.action.node == "ps-0"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "fields", [{"policy": "fixed-plan"}, {"mode": Mode.MANUAL}, {"pins": Pins(ps_cpu=1.0)}]
 )
@@ -104,6 +110,7 @@ def test_no_cores_move_under_another_policy_by_hand_or_against_a_pin(fields):
     assert not job.view.mitigations
 
 
+@pytest.mark.more
 def test_a_restarted_controller_knows_the_sizes_of_nodes():
     job = uneven()
     job.run(60)
@@ -137,6 +144,7 @@ def next_action(job: SlowJob) -> object:
     raise AssertionError(job.view.story)
 
 
+@pytest.mark.more
 def test_a_ps_that_is_hot_with_fewer_buckets_too_gets_the_cores_that_it_needs():
     job = hot()
     assert next_action(job) == SetSize("ps-1", Role.PS, 2.0, 512)
@@ -147,11 +155,13 @@ def test_a_ps_that_is_hot_with_fewer_buckets_too_gets_the_cores_that_it_needs():
     assert [str(each.status) for each in job.view.mitigations] == ["applied", "applied"]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("fields", [{"bounds": PlanBounds(quota_cpu=6.5)}, {"budget_per_hour": 0.25}])
 def test_a_hot_ps_that_may_have_no_more_cores_is_replaced(fields):
     assert next_action(hot(**fields)) == KillRestart("ps-1", Role.PS)
 
 
+@pytest.mark.more
 def test_a_hot_ps_whose_size_the_cluster_cannot_change_is_replaced():
     job = hot()
     assert isinstance(next_action(job), SetSize)
@@ -159,6 +169,7 @@ def test_a_hot_ps_whose_size_the_cluster_cannot_change_is_replaced():
     assert next_action(job) == KillRestart("ps-1", Role.PS)
 
 
+@pytest.mark.more
 def test_a_slow_ps_with_idle_cores_is_replaced():
     job = hot()
     job.demand["ps-1"] = 0.4

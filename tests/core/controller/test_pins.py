@@ -137,6 +137,7 @@ def test_pins_can_be_set_while_a_change_is_under_way(job):
     assert job.open.candidate.plan.worker.memory_mib == 1536
 
 
+@pytest.mark.more
 def test_pins_are_replayed(job):
     job.train(20)
     job.decide(Verdict.PIN, pins=Pins(ps=1))

@@ -51,6 +51,7 @@ def answer(controller, at_s: float, plan: ResourcePlan) -> str:
     return ""
 
 
+@pytest.mark.release_variants("evaluating", "over", "pinned", "training", "under way")
 @pytest.mark.parametrize("stage", ["new", "training", "under way", "pinned", "evaluating", "over"])
 def test_a_refusal_is_empty_exactly_when_the_controller_takes_the_plan(stage, job):
     journal = journal_of(stage, job)
@@ -190,6 +191,7 @@ def test_an_unknown_proposal_of_a_job_without_any_says_so(job):
         job.controller.queries().explain("p1")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("mode", "waits"), [(Mode.MANUAL, True), (Mode.SUGGEST, False)])
 def test_in_manual_mode_analyses_may_be_published_less_often_but_a_change_is_shown_at_once(
     make_job, mode, waits

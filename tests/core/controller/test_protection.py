@@ -70,6 +70,7 @@ def test_kill_of_the_other_role_widens_the_protection(job):
     assert (plan.ps.memory_mib, plan.worker.memory_mib) == (768, 1536)
 
 
+@pytest.mark.more
 def test_no_plan_ever_has_less_memory_than_a_killed_node_had_reached(job):
     job.train(30)
     job.kill(Role.PS, 700.0)  # more than its limit of 512: what counts is what it had reached
@@ -242,6 +243,7 @@ def test_a_climb_of_the_first_minute_is_met_before_it_ends_at_the_limit(make_job
     assert job.view.proposals[-1].kind is ProposalKind.PROTECT
 
 
+@pytest.mark.more
 def test_a_climb_that_begins_late_is_met_between_two_regular_forecasts(make_job):
     began_s, plan = 1500.0, make_job().spec.plan
 
@@ -273,6 +275,7 @@ def test_users_plan_below_what_killed_a_node_is_warned_of(job):
     assert any("this plan gives 256 MiB" in line for line in job.view.story)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", list(Mode))
 def test_kills_are_replayed(make_job, mode):
     job = make_job(mode=mode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller import Controller
@@ -13,6 +14,8 @@ from dlrover_nb.core.structs.capacity import NodeShape
 from dlrover_nb.core.structs.events import JobSubmitted, QuotaChanged, Scale
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+pytestmark = pytest.mark.more
 
 TRUTH = TermsTruth(grad_s=0.01, update_s=0.01)
 SIZES = (0.5, 1.0, 2.0, 4.0)

@@ -119,6 +119,7 @@ def test_room_lost_under_the_running_plan_is_told(job):
     )
 
 
+@pytest.mark.more
 def test_refits_are_bounded_by_the_settings(make_job):
     settings = ControllerSettings(n_kept=5)
     job = make_job(settings=settings, n_sample_total=10**10)
@@ -170,6 +171,7 @@ def test_views_fit_nothing_and_lay_out_an_analysis_once(mode, make_job):
     assert view.memory
 
 
+@pytest.mark.more
 def test_what_a_view_shows_does_not_depend_on_earlier_views(make_job):
     watched, unwatched = make_job(), make_job()
     for _ in range(60):
@@ -199,6 +201,7 @@ def test_end_of_the_job_is_remembered_in_order(job):
     assert kinds == ["PhaseChanged", "Proposal", "FitSummary", "SeriesRow"]
 
 
+@pytest.mark.more
 def test_proposal_says_what_would_change_its_mind(job):
     """A user is told at once; auto mode is not asked (see the next test)."""
     for _ in range(8):
@@ -231,6 +234,7 @@ def test_a_job_that_must_move_its_parameters_is_offered_only_what_it_can_reach(m
     assert len(free.view.front.candidates) >= len(front.candidates)
 
 
+@pytest.mark.more
 def test_bounds_that_follow_from_the_cluster_grow_with_it_and_never_shrink(make_job):
     job = make_job()
     job.train(20)

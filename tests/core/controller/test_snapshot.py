@@ -111,6 +111,7 @@ class RestartedLife(JobLife):
             assert twins.second.story() == replay(self.job.journal, self.job.settings).story()
 
 
+@pytest.mark.more
 def test_a_restart_from_a_snapshot_changes_nothing_that_follows(make_job):
     JobLife.make_job = staticmethod(make_job)
     run_state_machine_as_test(
@@ -121,6 +122,7 @@ def test_a_restart_from_a_snapshot_changes_nothing_that_follows(make_job):
     )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_job_that_trained_for_long_goes_on_as_before(make_job, mode):
     job = make_job(mode=mode, n_sample_total=40_000_000)
@@ -148,6 +150,7 @@ def _fields(controller):
     ]
 
 
+@pytest.mark.more
 def test_every_field_of_every_part_is_in_the_snapshot(job):
     """A field that is added to the controller is checked here without another line."""
     job.train(30)

@@ -60,6 +60,7 @@ def test_the_planner_counts_on_the_predicted_end(trained) -> None:
     assert stop.words.startswith("will stop after about ")
 
 
+@pytest.mark.more
 def test_a_job_without_a_rule_is_planned_as_ever(trained) -> None:
     job, plain = trained(rule=None), trained(rule=None, told=False)
     assert job.view.stop is None
@@ -69,6 +70,7 @@ def test_a_job_without_a_rule_is_planned_as_ever(trained) -> None:
     assert job.view == plain.view
 
 
+@pytest.mark.more
 def test_what_is_not_predictable_counts_all_passes_and_says_why(trained) -> None:
     for evaluations in (LOSSES[:2], (0.4, 0.5, 0.6, 0.7), (0.5, float("nan"), 0.4, 0.3)):
         job = trained(evaluations=evaluations)
@@ -78,6 +80,7 @@ def test_what_is_not_predictable_counts_all_passes_and_says_why(trained) -> None
         assert "is not predictable" in job.view.stop.words
 
 
+@pytest.mark.release
 def test_a_deadline_that_all_passes_would_miss_is_met_by_the_predicted_end(trained) -> None:
     job = trained()
     s, speed = situation(job), job.speed(job.plan)

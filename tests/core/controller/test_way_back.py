@@ -46,6 +46,7 @@ def test_a_job_begun_on_a_plan_that_is_better_by_little_ends_on_it(make_job, noi
     assert job.plan.worker.count == 2
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(2))
 def test_a_job_neither_tries_for_ever_nor_twice_what_failed(make_job, seed):
     speeds = {1: 30_000.0, 2: 40_000.0, 3: 32_000.0, 4: 28_000.0}

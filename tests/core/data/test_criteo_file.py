@@ -50,6 +50,7 @@ def test_columns_are_criteos(data: DataSpec) -> None:
     assert features.n_train + features.n_eval == len(LINES)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=30)
 @given(st.tuples(st.integers(0, len(LINES)), st.integers(0, len(LINES))))
 def test_any_range_reads_the_rows_of_its_lines(data: DataSpec, ends: tuple[int, int]) -> None:

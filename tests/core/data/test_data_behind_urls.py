@@ -222,6 +222,7 @@ def folder_path(text: str) -> Path:
     return Path(text)
 
 
+@pytest.mark.release
 def test_processes_that_fetch_at_once_fetch_once_and_a_killed_one_leaves_no_part(
     store: Store, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def test_every_format_has_a_source() -> None:
     assert set(SOURCES) | set(FILE_FORMATS) == set(DataFormat)
 
 
+@pytest.mark.more
 def test_logistic_regression_on_the_census_rows_reaches_auc_above_0_9() -> None:
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - a second, for this test only
     from sklearn.metrics import roc_auc_score  # noqa: PLC0415 - the same
@@ -91,6 +92,7 @@ def test_the_census_rows_are_those_described() -> None:
     assert {"industry_code", "year"} < {c.name for c in features.categorical}
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=25)
 @given(st.tuples(st.integers(0, 500), st.integers(0, 500)), st.integers(1, 200))
 def test_a_range_reads_the_same_as_its_rows_read_one_range_after_the_other(

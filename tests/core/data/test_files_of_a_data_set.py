@@ -88,6 +88,7 @@ def rows_of(data: DataSpec, *ranges: tuple[int, int]) -> list[Any]:
     return [(b.ids.tolist(), b.dense.tolist(), b.labels.tolist()) for b in batches]
 
 
+@pytest.mark.more
 @settings(max_examples=12, deadline=None)
 @given(
     cuts=st.lists(st.integers(0, 60), max_size=5),

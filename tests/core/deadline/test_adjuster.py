@@ -119,6 +119,7 @@ def fitness_of(run_s: float, left_s: float, *, grows: bool, contention: float):
     return values, asked
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("grows", [True, False])
 def test_the_genetic_algorithm_comes_near_the_best_of_all_genotypes_with_fewer_evaluations(grows):
     short, n_asked = [], []

@@ -27,12 +27,14 @@ def configurator():
     return learn_configurator(jobs(40, seed=1))
 
 
+@pytest.mark.more
 def test_what_was_never_measured_is_missing_with_its_reason(configurator):
     assert set(configurator.learnt) == {"worker_cpu", "worker_memory_mib", "iter_s"}
     assert "got 0" in configurator.missing["ps_cpu"]
     assert set(configurator.peaks(FEATURES)) == {"worker_cpu", "worker_memory_mib"}
 
 
+@pytest.mark.more
 @settings(max_examples=40, deadline=None)
 @given(deadline_s=st.floats(1e3, 1e5), n_iteration=st.integers(1, 2000), is_cautious=st.booleans())
 def test_chosen_count_meets_the_deadline_and_one_worker_less_does_not(
@@ -55,6 +57,7 @@ def test_chosen_count_meets_the_deadline_and_one_worker_less_does_not(
     assert not found.outside
 
 
+@pytest.mark.more
 def test_caution_and_tighter_deadlines_never_take_fewer_workers(configurator):
     def n_worker(deadline_s, cautious):
         goal = DeadlineGoal(deadline_s, 1000, max_worker=1000)

@@ -15,6 +15,7 @@ nn = torch.nn
 SIZES = st.integers(1, 12)
 
 
+@pytest.mark.more
 @settings(deadline=None)  # the first call loads parts of torch
 @given(SIZES, SIZES, SIZES)
 def test_linear_layer_multiplies_and_adds_each_weight_once_a_sample(n_sample, n_in, n_out):
@@ -23,6 +24,7 @@ def test_linear_layer_multiplies_and_adds_each_weight_once_a_sample(n_sample, n_
     assert found.flops_per_sample == 2 * n_in * n_out
 
 
+@pytest.mark.more
 @settings(deadline=None)  # the first call loads parts of torch
 @given(SIZES, SIZES, SIZES)
 def test_parts_of_a_sequence_add_up(n_in, n_hidden, n_out):

@@ -50,6 +50,7 @@ def test_job_with_many_rows_weighs_as_much_as_one_with_few():
     assert conformal_margin(residuals, names, 0.9) == 1.0
 
 
+@pytest.mark.release
 def test_intervals_cover_jobs_that_were_not_seen():
     inside, claimed = [], []
     for seed in range(4):
@@ -73,6 +74,7 @@ def test_error_is_that_of_jobs_not_seen():
     assert (near.n_job, near.n_row) == (60, 360)
 
 
+@pytest.mark.more
 def test_more_work_asks_for_more_and_the_interval_holds_its_middle():
     rows = jobs(60, seed=2)
     learnt = learn("iter_s", rows)
@@ -102,6 +104,7 @@ def test_input_that_the_rows_had_must_be_given():
         learnt.predict(ModelFeatures(512, 10**7, None), Setting())
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("level", "least"), [(0.5, 10), (0.9, 12), (0.95, 24)])
 def test_too_few_jobs_are_refused_with_both_numbers(level, least):
     assert least_jobs(level) == least

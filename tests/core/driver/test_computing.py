@@ -103,6 +103,7 @@ def asker() -> Iterator[Asker]:
     assert not children()
 
 
+@pytest.mark.more
 def test_a_process_computes_the_same_to_the_last_bit(asker: Asker) -> None:
     question = asker.ask(1)
     assert asker.receive() == Computed(1.0, 1)
@@ -120,6 +121,7 @@ def test_the_loop_of_a_small_job_needs_no_process(asker: Asker) -> None:
     assert (asker.events, asker.answers, children()) == ([Computed(1.0, 1)], [], [])
 
 
+@pytest.mark.more
 def test_a_process_that_is_killed_before_or_while_it_computes_is_replaced(asker: Asker) -> None:
     asker.ask(1)
     asker.receive()
@@ -136,6 +138,7 @@ def test_a_process_that_is_killed_before_or_while_it_computes_is_replaced(asker:
     assert children() not in ([first], [second])
 
 
+@pytest.mark.more
 def test_what_cannot_be_computed_elsewhere_says_why(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     asker.policy = lambda *_: None  # a function of no module
     asker.ask(1)
@@ -152,6 +155,7 @@ def test_what_cannot_be_computed_elsewhere_says_why(asker: Asker, monkeypatch: p
     assert asker.receive() == Computed(1.0, 4)
 
 
+@pytest.mark.more
 def test_an_answer_that_takes_too_long_is_not_waited_for(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +192,7 @@ def test_it_ends_with_the_process_that_asks() -> None:
     assert (output, process.returncode) == (b"", 0)
 
 
+@pytest.mark.release
 def test_a_real_job_whose_process_is_killed_trains_on_and_can_be_replayed(
     start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def lose_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lose
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_next_master_knows_all_whenever_this_one_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose_at: Callable[[str], None], moment: str

@@ -49,6 +49,7 @@ def examples(n: int = 24, seed: int = 1):
     return found
 
 
+@pytest.mark.more
 def test_it_starts_with_as_many_workers_as_its_deadline_needs_and_says_by_what():
     found = sized_for_deadline(BEGUN, ROOM, examples, 0.0)
     plan, needed = found.spec.plan, 10_000 * iter_s(4, 1) / 2000  # iterations of one worker
@@ -61,6 +62,7 @@ def test_it_starts_with_as_many_workers_as_its_deadline_needs_and_says_by_what()
     assert sooner.spec.plan.worker.count > plan.worker.count
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("change", "past", "words"),
     [
@@ -98,6 +100,7 @@ def test_other_jobs_are_left_alone_and_nothing_is_read_for_them(change):
     assert sized_for_deadline(begun, ROOM, unread, 0.0) is begun
 
 
+@pytest.mark.more
 def test_pins_of_the_user_hold():
     spec = replace(SPEC, pins=replace(SPEC.pins, workers=3))
     found = sized_for_deadline(replace(BEGUN, spec=spec), ROOM, examples, 0.0)

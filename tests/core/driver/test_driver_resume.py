@@ -156,6 +156,8 @@ def lives(pid: int) -> bool:
     return not is_gone(pid)
 
 
+@pytest.mark.release_variants("ipc")
+@pytest.mark.more
 @pytest.mark.parametrize("listen", ["ipc"])
 def test_the_next_master_takes_over_living_nodes_and_no_shard_is_lost(
     begin: Callable[..., Comeback], listen: str
@@ -184,6 +186,7 @@ def checkpoints(job: DriverWorld) -> set[str]:
     return {path.parent.name for path in job.folder.glob("checkpoints/*/manifest.json")}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("step_s", [-3600.0, 86_400.0])
 def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
     play: Callable[..., DriverWorld], step_s: float
@@ -203,6 +206,7 @@ def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
     assert times == sorted(times)
 
 
+@pytest.mark.release
 def test_nodes_that_died_with_the_master_are_noticed_and_replaced(play: Callable[..., DriverWorld]) -> None:
     job = play(plan=plan(2, 1), checkpoint_every_s=1.0, n_epoch=3)
     job.until(lambda now: now.running and checkpoints(job))
@@ -244,6 +248,7 @@ def test_a_decision_that_a_killed_master_had_only_noted_is_carried_out_by_the_ne
     played_to_its_end(job)
 
 
+@pytest.mark.release
 def test_a_ps_that_got_sigterm_without_a_master_is_replaced_by_the_next_one(
     begin: Callable[..., Comeback],
 ) -> None:
@@ -260,6 +265,7 @@ def test_a_ps_that_got_sigterm_without_a_master_is_replaced_by_the_next_one(
     assert not any("was lost" in line or "was loaded from" in line for line in end.story), end.story
 
 
+@pytest.mark.more
 def test_a_second_master_of_one_folder_is_refused(play: Callable[..., DriverWorld]) -> None:
     job = play()
     job.until(lambda now: now.running)
@@ -267,6 +273,7 @@ def test_a_second_master_of_one_folder_is_refused(play: Callable[..., DriverWorl
         job.come_back()
 
 
+@pytest.mark.release
 def test_a_job_that_had_ended_is_told_as_it_was(play: Callable[..., DriverWorld]) -> None:
     job = play()
     job.until(lambda now: now.running)
@@ -282,6 +289,7 @@ def test_a_job_that_had_ended_is_told_as_it_was(play: Callable[..., DriverWorld]
     assert {event.phase for event in news if isinstance(event, PhaseChanged)} <= {JobPhase.SUCCEEDED}
 
 
+@pytest.mark.release
 def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is_refused(
     play: Callable[..., DriverWorld], tmp_path: Path
 ) -> None:
@@ -304,6 +312,7 @@ class OnThisAddress(PlayedBackend):
         return f"tcp://{self.address}"
 
 
+@pytest.mark.release
 def test_a_master_that_comes_back_under_another_address_lets_its_nodes_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +363,7 @@ def test_a_job_uses_the_keys_that_its_nodes_have_already(features: FeatureSpec, 
     assert (job.public_key, job.secret_key) == (keys.public, keys.secret)
 
 
+@pytest.mark.release
 def test_a_torn_last_entry_of_a_diary_was_told_to_nobody_and_is_left_out(
     play: Callable[..., DriverWorld],
 ) -> None:

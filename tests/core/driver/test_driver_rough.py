@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.more
+
 N_JUNK = 200
 OUTSIDE = "../../planted"  # a name that would leave the folder of logs
 
@@ -104,6 +106,7 @@ def memory_of(job: Job) -> tuple[Path, ...]:
     return buffers_of(run_name(job.spec.name, job.folder))
 
 
+@pytest.mark.release
 def test_a_killed_ps_is_restored_from_memory_and_nothing_stays_there(start: Callable[..., Job]) -> None:
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
     job.until(lambda now: any((job.folder / "checkpoints").glob("*/manifest.json")) and now.running)
@@ -114,6 +117,7 @@ def test_a_killed_ps_is_restored_from_memory_and_nothing_stays_there(start: Call
     assert [(each.node, each.n_retryable) for each in end.node_errors] == [("ps-0", 1)]
 
 
+@pytest.mark.release
 def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job]) -> None:
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
     checkpoints = job.folder / "checkpoints"
@@ -138,6 +142,7 @@ def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job])
     assert job.story_has("checkpoint", "was loaded from files")
 
 
+@pytest.mark.release
 def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(start: Callable[..., Job]) -> None:
     job = start(plan=plan(worker_cpu=1.0), n_epoch=3, checkpoint_every_s=1.0)
     folder = job.folder / "checkpoints"
@@ -173,6 +178,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str, int], Path]]:
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("kib", "why"), [(1024, "MiB free"), (2560, "cannot write")])
 def test_a_change_of_ps_on_a_full_disk_is_given_up_and_nothing_is_lost(
     start: Callable[..., Job], small_disk: Callable[[str, int], Path], kib: int, why: str
@@ -188,6 +194,7 @@ def test_a_change_of_ps_on_a_full_disk_is_given_up_and_nothing_is_lost(
     assert end.target.ps == job.spec.plan.ps  # workers may have got more memory of their own accord
 
 
+@pytest.mark.release
 def test_a_full_disk_under_journal_history_and_checkpoints_does_not_stop_training(
     start: Callable[..., Job], small_disk: Callable[[str, int], Path], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from driver_world import succeeded as played_to_its_end
 from real_job import plan, succeeded
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from real_job import Job
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+pytestmark = pytest.mark.release
 
 TRAINED = 10_000
 

@@ -79,6 +79,7 @@ def is_training(n_worker):
     return lambda now: now.running == plan(n_worker) and len([n for n in now.nodes if n.last]) == n_worker
 
 
+@pytest.mark.more
 def test_a_tensorflow_job_trains_is_scaled_and_ends_with_its_chief(job, tmp_path):
     running = job(tensorflow(tmp_path))
     now = running.until(is_training(2))
@@ -108,6 +109,7 @@ def test_a_tensorflow_job_trains_is_scaled_and_ends_with_its_chief(job, tmp_path
     assert not running.now.nodes
 
 
+@pytest.mark.release
 def test_an_accepted_proposal_changes_the_replicas_and_nothing_else(job, tmp_path):
     running = job(tensorflow(tmp_path), plan=plan(1), mode=Mode.SUGGEST, batch_size=16)
     now = running.until(lambda now: now.open_proposal)
@@ -120,6 +122,7 @@ def test_an_accepted_proposal_changes_the_replicas_and_nothing_else(job, tmp_pat
     assert [str(each.status) for each in now.proposals][:1] == ["applied"]
 
 
+@pytest.mark.release
 def test_a_worker_that_is_lost_is_replaced(job, tmp_path):
     running = job(tensorflow(tmp_path))
     running.until(is_training(2))
@@ -128,6 +131,7 @@ def test_a_worker_that_is_lost_is_replaced(job, tmp_path):
     assert any("worker-1 was lost" in line for line in now.story)
 
 
+@pytest.mark.release
 def test_steps_are_read_from_what_programs_write(job, tmp_path):
     foreign = ExternalSpec(
         ExternalRole((*PYTHON, LOG_PROGRAM, "60", str(tmp_path / "seen"))),
@@ -146,6 +150,7 @@ def test_steps_are_read_from_what_programs_write(job, tmp_path):
     assert any("rank 1 step 59" in line.text for line in running.driver.logs(None, 1000))
 
 
+@pytest.mark.release
 def test_torchrun_finds_the_others_at_the_store(job, tmp_path):
     (tmp_path / "train.py").write_text(TORCH_PROGRAM)
     foreign = ExternalSpec(
@@ -162,6 +167,7 @@ def test_torchrun_finds_the_others_at_the_store(job, tmp_path):
     assert end.train.n_sample_done == 20 * 32
 
 
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore:Exception in thread driver-foreign")  # which is how it is killed
 @pytest.mark.parametrize("step_s", [-3600.0, 86_400.0])  # the wall clock is set meanwhile
 def test_a_driver_that_comes_back_disturbs_no_program_and_counts_nothing_twice(
@@ -201,6 +207,7 @@ def abandon(driver):
     assert driver.join(LIMIT_S)
 
 
+@pytest.mark.release
 def test_a_program_that_cannot_run_ends_the_job_with_its_last_words(job):
     program = (*PYTHON, "import sys; sys.exit('no such data')")
     foreign = ExternalSpec(ExternalRole(program), 100, ps=ExternalRole(program))

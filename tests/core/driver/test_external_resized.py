@@ -91,6 +91,7 @@ def test_programs_go_on_while_their_pods_are_resized(job, server):
     assert limits(server) == {"worker-0": "1000m", "worker-1": "1000m", "ps-0": "250m"}
 
 
+@pytest.mark.release
 def test_programs_whose_pods_cannot_be_resized_get_other_pods(job, server):
     job.until(lambda now: now.running == plan())
     server.pends = ("Infeasible", INFEASIBLE)

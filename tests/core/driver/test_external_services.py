@@ -171,6 +171,7 @@ def test_programs_train_each_row_once(job, tmp_path):
     assert (end.train.done, end.train.n_sample_done, end.train.refused) == (30, 1200, 0)
 
 
+@pytest.mark.release
 def test_programs_that_are_killed_and_scaled_train_all_rows(job, tmp_path):
     running = job(foreign(PROGRAM, tmp_path, "0.02"))
     running.until(lambda now: now.train.n_sample_done > 100)
@@ -187,6 +188,7 @@ def test_programs_that_are_killed_and_scaled_train_all_rows(job, tmp_path):
     assert end.train.returned > 0
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("seed", [1, 2])
 def test_parameters_of_a_checkpoint_have_seen_each_row_once_whatever_is_killed(job, tmp_path, seed):
     chance = random.Random(seed)
@@ -205,6 +207,7 @@ def test_parameters_of_a_checkpoint_have_seen_each_row_once_whatever_is_killed(j
     assert not list((tmp_path / "checkpoints").glob("*.tmp"))
 
 
+@pytest.mark.release
 def test_another_run_in_the_same_working_folder_begins_anew(tmp_path):
     for name in ("first", "second"):
         running = ForeignJob(
@@ -225,6 +228,7 @@ def test_another_run_in_the_same_working_folder_begins_anew(tmp_path):
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("kind", [("sampler",), ("dataset", "0"), ("dataset", "2")], ids="-".join)
 def test_loaders_of_torch_account_for_each_row(job, tmp_path, kind):
     running = job(foreign(TORCH, tmp_path, "0.001", *kind, n_sample=600), n_epoch=1)
@@ -234,6 +238,7 @@ def test_loaders_of_torch_account_for_each_row(job, tmp_path, kind):
     assert (end.train.n_sample_done, end.train.refused) == (600, 0)
 
 
+@pytest.mark.more
 def test_a_loader_whose_training_says_nothing_is_told(job, tmp_path):
     program = HEAD + (
         "sampler = client.ShardSampler(600)\nfor _ in client.passes():\n    for row in sampler: pass\n"
@@ -243,6 +248,7 @@ def test_a_loader_whose_training_says_nothing_is_told(job, tmp_path):
     until(lambda: any(words in line.text for line in running.driver.logs("worker-0", 100)))
 
 
+@pytest.mark.release
 def test_processes_in_step_share_the_rows_and_begin_anew_together(job, tmp_path):
     running = job(foreign(IN_STEP, tmp_path, "0.01"))
     running.until(lambda now: now.train.n_sample_done > 200)
@@ -339,6 +345,7 @@ def spec_of(program, tmp_path, step_s, n_worker):
     )
 
 
+@pytest.mark.release
 def test_a_master_that_is_killed_goes_on_with_exact_rows(masters, tmp_path):
     running = masters(spec_of(PROGRAM, tmp_path, "0.01", 2))
     for mark in (100, 400, 700):
@@ -352,6 +359,7 @@ def test_a_master_that_is_killed_goes_on_with_exact_rows(masters, tmp_path):
     assert end.train.returned == 0
 
 
+@pytest.mark.more
 def test_programs_and_masters_that_are_killed_leave_each_row_in_the_parameters_once(masters, tmp_path):
     running = masters(spec_of(WITH_CHECKPOINTS, tmp_path, "0.01", 1))
     for mark in (150, 500):

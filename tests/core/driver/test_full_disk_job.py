@@ -42,6 +42,7 @@ def written(disk: Path) -> set[int]:
     return {int(path.parent.name) for path in disk.glob(f"run/*/{MANIFEST}")}
 
 
+@pytest.mark.more
 def test_a_full_and_a_read_only_disk_cost_no_training_and_later_checkpoints_succeed(
     start: Callable[..., Job], disk: Path
 ) -> None:

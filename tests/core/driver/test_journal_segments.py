@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -37,8 +38,6 @@ from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 PLAN = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.5, 512))
 SMALL = 6_000  # bytes of a segment, some ten events
@@ -144,6 +143,7 @@ def same_history(*folders: Path) -> None:
         store.close()
 
 
+@pytest.mark.release
 @settings(
     max_examples=5,
     deadline=None,

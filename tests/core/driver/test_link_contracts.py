@@ -68,6 +68,7 @@ class TestDriver(LinkConformance):
         return job.driver
 
 
+@pytest.mark.more
 class TestKubernetesLink(LinkConformance):
     name = "real"
 

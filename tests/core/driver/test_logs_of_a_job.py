@@ -98,6 +98,7 @@ def told(job: Job | DriverWorld, node: str | None = None, n_line: int = 1000) ->
     return [line.text for line in JobHandle("own", job.driver).logs(node, n_line=n_line)]
 
 
+@pytest.mark.more
 def test_prints_and_logging_of_user_code_are_there_while_the_job_runs_and_after_it(
     start_own: Callable[..., Job],
 ) -> None:
@@ -116,6 +117,7 @@ def test_prints_and_logging_of_user_code_are_there_while_the_job_runs_and_after_
     assert not any(secret.encode() in path.read_bytes() for path in (job.folder / "logs").iterdir())
 
 
+@pytest.mark.more
 def test_a_worker_that_raises_has_its_traceback_in_the_log_and_its_error_in_the_jobs_message(
     start_own: Callable[..., Job],
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_worker_that_raises_has_its_traceback_in_the_log_and_its_error_in_the_
     assert any("ValueError: row" in text and "is broken" in text for text in first)
 
 
+@pytest.mark.more
 def test_a_worker_that_crashes_in_c_has_its_last_words_in_the_log_and_in_the_story(
     start_own: Callable[..., Job],
 ) -> None:
@@ -138,6 +141,7 @@ def test_a_worker_that_crashes_in_c_has_its_last_words_in_the_log_and_in_the_sto
     assert any(text.startswith("Fatal Python error: Aborted") for text in told(job, "worker-0"))
 
 
+@pytest.mark.more
 def test_lines_of_a_killed_worker_stay_and_its_successor_has_its_own(
     play: Callable[..., DriverWorld],
 ) -> None:
@@ -153,6 +157,7 @@ def test_lines_of_a_killed_worker_stay_and_its_successor_has_its_own(
     assert job.story_has("worker-0 was lost", "its log has no error, see %dlrover logs real worker-0")
 
 
+@pytest.mark.more
 def test_training_goes_on_when_no_log_can_be_written(
     play: Callable[..., DriverWorld], tmp_path: Path
 ) -> None:
@@ -165,6 +170,7 @@ def test_training_goes_on_when_no_log_can_be_written(
     assert told(job) == ["reading 0 to 40"]
 
 
+@pytest.mark.release
 def test_training_goes_on_when_the_disk_is_full_of_what_nodes_write(
     start_own: Callable[..., Job], tmp_path: Path
 ) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from driver_world import DriverWorld
 
+pytestmark = pytest.mark.release
+
 N_ROW, BATCH, N_STEP = 6000, 50, 40
 FOLDER = "DN_TEST_FOLDER"
 

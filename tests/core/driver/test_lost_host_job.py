@@ -6,6 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+import pytest
 from real_job import Job, succeeded
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
@@ -34,6 +35,7 @@ class SeparateMachines(LocalBackend):
         return os.environ | {SHM_VAR: str(self.memory_of(config.node)), MACHINE_VAR: config.node}
 
 
+@pytest.mark.release
 def test_a_lost_host_costs_what_came_after_its_last_copy_and_no_row_is_lost(
     start: Callable[..., Job],
 ) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.more
+
 N_ROW, PIECE, OUTLIER = 6000, 500, 1234
 WEIGHTS = np.array([2.0, -1.0])  # a global of this file: it has to travel with the rows
 
@@ -117,6 +119,7 @@ def test_code_that_was_changed_in_the_run_folder_ends_the_job_with_the_reason(
     assert "is not the code that was submitted" in end.message
 
 
+@pytest.mark.release
 def test_the_trained_module_predicts_after_the_job(own: Callable[..., Job]) -> None:
     job = own()
     end = job.until_end()
@@ -158,6 +161,7 @@ class Fragile(Net):
         return super().forward(embedded, dense) + 0.0 * torch.exp(dense[:, 0] ** 2)
 
 
+@pytest.mark.release
 def test_a_batch_whose_loss_is_nan_is_skipped_with_its_row_named_and_all_else_is_trained(
     own: Callable[..., Job],
 ) -> None:
@@ -186,6 +190,7 @@ class Feed:
             yield {key: column[low:] for key, column in piece.items()}
 
 
+@pytest.mark.release
 def test_a_stream_is_trained_to_its_end(own: Callable[..., Job]) -> None:
     job = own(data=Feed, plan=plan(2, 1), n_epoch=1)
     end = job.until_end()

@@ -25,6 +25,8 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.secrets import check_complete
 from dlrover_nb.core.structs.snapshot import JobSnapshot
 
+pytestmark = pytest.mark.more
+
 PLANTED = "pl4nt3d"
 WRITTEN = (  # by the programs of the job, in their outputs
     f"connecting to postgresql://ada:{PLANTED}-url@db/runs",

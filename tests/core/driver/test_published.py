@@ -83,6 +83,7 @@ def awaited(snapshot: JobSnapshot) -> tuple[object, ...]:
     return snapshot.phase, snapshot.running, snapshot.train.n_sample_done > 0, *reached
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", [Mode.SUGGEST, Mode.AUTO])
 @pytest.mark.parametrize("seed", range(3))
 def test_until_it_is_outdated_a_snapshot_shows_all_that_others_wait_for(seed: int, mode: Mode) -> None:
@@ -108,6 +109,7 @@ def never_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "PUBLISH_S", float("inf"))
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("never_due")
 def test_what_others_wait_for_is_published_though_no_snapshot_is_due(
     play: Callable[..., DriverWorld],
@@ -122,6 +124,7 @@ def test_what_others_wait_for_is_published_though_no_snapshot_is_due(
     assert job.until_end().phase is JobPhase.STOPPED
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("never_due")
 def test_nothing_else_is_published_before_it_is_due(
     play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch

@@ -58,6 +58,7 @@ def recorded(folder: Path, events) -> RecordedController:
     return made
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 20_000])
 def test_a_master_that_continues_a_job_knows_the_action_under_way(tmp_path, monkeypatch, segment_bytes):
     monkeypatch.setattr(journal, "SEGMENT_BYTES", segment_bytes)
@@ -84,6 +85,7 @@ def test_a_master_that_continues_a_job_knows_the_action_under_way(tmp_path, monk
     history.close()
 
 
+@pytest.mark.more
 def test_a_moment_of_the_past_has_who_was_slow_and_what_was_done(tmp_path):
     job = lived()
     recorded(tmp_path, job.journal).close()
@@ -99,6 +101,7 @@ def test_a_moment_of_the_past_has_who_was_slow_and_what_was_done(tmp_path):
     assert [each.status for each in replay.at(95.0).mitigations] == [ProposalStatus.PENDING]
 
 
+@pytest.mark.more
 def test_a_finished_job_keeps_its_actions():
     job = lived()
     errors = (NodeErrors("worker-2", Role.WORKER, 1, 0, 600.0),)
@@ -117,6 +120,7 @@ def test_a_snapshot_of_a_master_that_tells_no_errors_and_no_stragglers_is_read()
     assert unpack_snapshot(zlib.compress(msgspec.msgpack.encode((name, fields)))) == snapshot()
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_an_action_under_way_is_handed_to_the_next_master_and_ends(
     play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch, *, has_begun: bool

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
+pytestmark = pytest.mark.release
+
 LEAST = 128 << 20  # bytes that a node is given beside what it took before
 V1 = Path("/sys/fs/cgroup")
 BEFORE = plan(2, 2, worker_cpu=0.4, ps_cpu=0.2)

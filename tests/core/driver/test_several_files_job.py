@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+import pytest
 from real_job import plan, succeeded
 
 from dlrover_nb.core.data import make_features
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from real_job import Job
+
+pytestmark = pytest.mark.release
 
 N_FILE = 7
 

@@ -24,6 +24,7 @@ def shares_memory(now: JobSnapshot, *, without: str = "") -> bool:
     return any(node.last is not None and node.last.carrier == "shared memory" for node in workers)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("backend", [LocalBackend, TcpBackend])
 def test_workers_and_ps_of_one_host_share_memory_and_kills_leave_nothing(
     start: Callable[..., Job], backend: type[LocalBackend]

@@ -30,6 +30,7 @@ def by_node(job: Job) -> dict[str, list[NodeSample]]:
     return found
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("sync", "overlap"), [(Sync.ASP, False), (Sync.ASP, True), (Sync.BSP, False)])
 def test_parts_of_an_iteration_sum_to_it_and_iterations_to_no_more_than_the_time_that_passed(
     start: Callable[..., Job],

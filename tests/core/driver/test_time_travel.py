@@ -73,6 +73,7 @@ def folders(tmp_path):
     return new
 
 
+@pytest.mark.release
 @ONCE
 @given(st.integers(0, 10**6), st.sampled_from(list(Mode)))
 def test_the_last_moment_is_the_job_as_it_ended(folders, seed, mode):
@@ -88,6 +89,7 @@ def test_the_last_moment_is_the_job_as_it_ended(folders, seed, mode):
     assert moment.target == life.plan
 
 
+@pytest.mark.release
 @ONCE
 @given(st.integers(0, 10**6), st.sampled_from(list(Mode)), st.data())
 def test_a_moment_is_what_the_job_said_then(folders, monkeypatch_every, seed, mode, data):
@@ -101,6 +103,7 @@ def test_a_moment_is_what_the_job_said_then(folders, monkeypatch_every, seed, mo
     assert of_view(replay.at(at_s)) == of_view(then)
 
 
+@pytest.mark.more
 @ONCE
 @given(st.integers(0, 10**6), st.integers(5, 35))
 def test_a_moment_does_not_depend_on_later_events(folders, monkeypatch_every, seed, at_s):
@@ -155,6 +158,7 @@ def test_a_running_job_is_read_on_and_older_segments_may_go(tmp_path, monkeypatc
     recorded.close()
 
 
+@pytest.mark.release
 def test_what_is_kept_does_not_grow_with_the_job(folders, monkeypatch):
     monkeypatch.setattr(time_travel, "FIRST_EVERY", 2)
     monkeypatch.setattr(time_travel, "MOST_HAPPENINGS", 5)
@@ -169,6 +173,7 @@ def test_what_is_kept_does_not_grow_with_the_job(folders, monkeypatch):
     assert replay.at(30.0).at_s == 30.0
 
 
+@pytest.mark.more
 def test_happenings_name_proposals_decisions_plans_and_kills(folders):
     folder = folders()
     recorded, _, life = live(folder, 5, Mode.AUTO, 120)

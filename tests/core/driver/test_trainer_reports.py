@@ -27,6 +27,7 @@ statuses = st.builds(
 )
 
 
+@pytest.mark.more
 @given(st.none() | statuses)
 def test_a_status_is_read_as_it_was_written(status):
     assert read_status(write_status(status)) == status

@@ -71,6 +71,8 @@ def _problems(real: dict[str, Any], crd: str, path: Path, text: str) -> list[str
     return [error for _, _, _, errors in found for error in errors]
 
 
+@pytest.mark.release_variants("elasticjob-elasticjobs.HEAD", "elasticjob-elasticjobs.v0.6.1")
+@pytest.mark.more
 @pytest.mark.parametrize(("kind", "crd"), [each for each in OF_A_KIND if each[0] in WRITTEN])
 @settings(deadline=None, max_examples=6)
 @given(st.data())
@@ -86,6 +88,7 @@ def test_every_export_is_valid_by_the_real_crds(
     assert _problems(real, crd, path, to_yaml(EXPORTERS[kind](*exported)[-1])) == []
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=6)
 @given(jobs, small_plans)
 def test_the_masters_pod_is_one_that_the_real_job_template_takes(
@@ -111,6 +114,7 @@ def test_the_present_operator_does_not_know_the_older_switches(real: dict[str, A
     assert "enableElasticScheduling" in str(check([renamed]))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", WRITTEN)
 @settings(deadline=None, max_examples=6)
 @given(st.data(), small_plans, provenances, options)
@@ -122,6 +126,7 @@ def test_every_export_is_valid_by_the_schemas_that_ship(
     assert tuple(yaml.safe_load_all(to_yaml(*documents))) == documents
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", FITS)
 def test_the_schemas_that_ship_are_those_of_the_real_crds(kind: str) -> None:
     real_schemas()  # skips where they are not at hand
@@ -129,6 +134,7 @@ def test_the_schemas_that_ship_are_those_of_the_real_crds(kind: str) -> None:
     assert (tool.SCHEMAS / f"{kind}.schema.json").read_text("utf-8") == tool.made(shared("crds"), kind)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_the_schemas_of_kubernetes_own_kinds_are_those_of_a_real_api_server(control_plane: Any) -> None:
     api = connect_api(kubeconfig=control_plane.kubeconfig, namespace="default")

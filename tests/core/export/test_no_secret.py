@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from cases import for_each
 from exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
@@ -69,6 +70,7 @@ def test_no_secret_leaves_in_any_export(kind: str, job: JobSpec) -> None:
         assert what in left
 
 
+@pytest.mark.more
 @for_each(("kind", "job"), CASES)
 def test_no_value_of_a_secret_is_in_any_export(kind: str, job: JobSpec) -> None:
     documents = documents_in(to_yaml(*EXPORTERS[kind](job, PLAN, TOLD, Options())))

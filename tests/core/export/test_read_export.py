@@ -37,6 +37,7 @@ from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", WRITTEN)
 @settings(deadline=None, max_examples=12)
 @given(st.data(), small_plans, provenances, st.sampled_from([Options(), Options(auto_scale=True)]))
@@ -66,6 +67,7 @@ def _never_there(kind: str, job: JobSpec, plan: ResourcePlan) -> tuple[str, ...]
     )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", WRITTEN)
 @settings(deadline=None, max_examples=6)
 @given(st.data(), small_plans)
@@ -88,6 +90,7 @@ def _has_two_roles(job: JobSpec) -> bool:
     return job.foreign is not None and not job.foreign.roles
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", ["elasticjob", "tfjob", "jobset"])
 @settings(deadline=None, max_examples=6)
 @given(
@@ -294,6 +297,7 @@ ROLE = "kind: ElasticJob\nmetadata: {name: a}\nspec: {replicaSpecs: {worker: %s}
 CPU = ROLE % "{template: {spec: {containers: [{resources: {limits: {%s}}}]}}}"
 
 
+@pytest.mark.more
 @for_each(
     ("text", "told"),
     [
@@ -335,6 +339,7 @@ def test_what_cannot_be_read_is_one_line_that_says_where(text: str, told: str) -
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=200)
 @given(st.text(max_size=200) | st.binary(max_size=100).map(lambda data: data.decode("latin-1")))
 def test_no_text_makes_it_fail_otherwise(text: str) -> None:

@@ -52,6 +52,7 @@ def _of_others(documents: Any) -> str:
     return to_yaml(*documents)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=20)
 @given(jobs_of("trainjob"), small_plans)
 def test_roles_with_tf_config_are_the_jobset_of_the_same_job(job: JobSpec, plan: ResourcePlan) -> None:
@@ -151,6 +152,7 @@ def test_an_ended_job_goes_away_with_its_pods() -> None:
         assert runtime["spec"]["template"]["spec"]["ttlSecondsAfterFinished"] == 60
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=10)
 @given(jobs_of("trainjob"), small_plans)
 def test_the_template_of_a_runtime_is_a_real_jobset(
@@ -229,6 +231,7 @@ programs = foreigners.filter(
 )
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=30)
 @given(names.filter(lambda name: len(name) <= 44), programs, small_plans, st.none() | st.just(1))
 def test_a_torch_job_comes_back_from_what_everybody_can_read(

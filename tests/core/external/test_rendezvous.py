@@ -127,6 +127,7 @@ def test_a_program_that_is_told_nothing_any_more_is_ended_and_waits(pod):
     assert process.stdout.readline() == "up\n"
 
 
+@pytest.mark.more
 def test_a_program_goes_on_while_its_variables_cannot_be_read(pod, tmp_path):
     tools, reads, fails = tmp_path / "bin", tmp_path / "reads", tmp_path / "fails"
     tools.mkdir()

@@ -58,6 +58,7 @@ def done(world, target):
     return started, before.keys() - world.pods.keys(), restarted, both - restarted, resized
 
 
+@pytest.mark.release
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.sampled_from(JOBS), st.booleans())
 def test_what_is_foretold_is_what_the_master_does(data, foreign, in_place):

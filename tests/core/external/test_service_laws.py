@@ -218,6 +218,7 @@ def test_without_deaths_each_row_is_trained_once_whatever_the_line_and_the_maste
     assert world.counts.returned == 0
 
 
+@pytest.mark.more
 @LAWS
 @given(chance=st.builds(random.Random, st.integers(0, 2**32)), n_worker=st.integers(1, 4))
 def test_each_row_is_trained_and_twice_only_where_its_program_died_before_it_was_reported(
@@ -240,6 +241,7 @@ def test_each_row_is_trained_and_twice_only_where_its_program_died_before_it_was
     assert world.counts.n_sample_done == world.spec.foreign.n_sample
 
 
+@pytest.mark.more
 @LAWS
 @given(chance=st.builds(random.Random, st.integers(0, 2**32)), n_worker=st.integers(1, 3))
 def test_parameters_with_their_account_of_rows_have_seen_each_row_once(tmp_path, chance, n_worker):

@@ -109,6 +109,7 @@ def test_a_few_jobs_get_nearly_the_best_of_all_selections(seed, share):
     assert found.bound >= best * (1 - 1e-9)
 
 
+@pytest.mark.more
 def test_over_many_small_instances_the_mean_loss_is_below_a_percent():
     ratios = []
     for seed in range(150):

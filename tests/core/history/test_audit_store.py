@@ -102,6 +102,8 @@ def change(url):
     database.close()
 
 
+@pytest.mark.release_variants("sqlite")
+@pytest.mark.more
 def test_of_many_processes_that_claim_one_key_exactly_one_wins(start, store):
     processes = [start(f"p{i}", "claim") for i in range(N_PROCESS)]
     for process in processes:
@@ -111,6 +113,8 @@ def test_of_many_processes_that_claim_one_key_exactly_one_wins(start, store):
     assert [f"p{i}" for i, each in enumerate(said) if each == "won"] == [row.row.person]
 
 
+@pytest.mark.release_variants("sqlite")
+@pytest.mark.more
 def test_a_process_that_is_killed_while_it_writes_leaves_a_sound_chain(start, store):
     process = start("p0", "append")
     go(process)
@@ -190,6 +194,7 @@ def several(store):
     return store
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("where", "seqs"),
     [

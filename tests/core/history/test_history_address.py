@@ -89,6 +89,7 @@ def test_password_is_not_shown_for_an_address_that_cannot_be_read():
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_postgresql_means_the_driver_that_we_install(postgresql_url, scheme):
     store = HistoryStore(postgresql_url.replace("postgresql:", f"{scheme}:"))

@@ -10,6 +10,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.history import HistoryStore
 
+pytestmark = pytest.mark.more
+
 N_PROCESS, N_RECORD = 4, 50
 
 PROGRAM = f"""
@@ -65,6 +67,7 @@ def _total(store, job):
     return sum(row.samples_per_s * row.span_s for row in store.series(job))
 
 
+@pytest.mark.release_variants("sqlite")
 def test_processes_that_find_no_tables_make_them_once_and_lose_nothing(at_once):
     jobs = [f"job-{i}" for i in range(N_PROCESS)]
     store = at_once(*((job, "write") for job in jobs))
@@ -72,6 +75,7 @@ def test_processes_that_find_no_tables_make_them_once_and_lose_nothing(at_once):
     assert [len(store.series(job)) for job in jobs] == [N_RECORD] * N_PROCESS
 
 
+@pytest.mark.release_variants("sqlite")
 def test_two_masters_of_one_run_write_each_record_once(at_once):
     store = at_once(("same", "write"), ("same", "write"))
     assert len(store.jobs()) == 1

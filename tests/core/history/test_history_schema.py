@@ -196,6 +196,7 @@ print("alembic" in sys.modules)
 """
 
 
+@pytest.mark.more
 def test_opening_what_is_up_to_date_does_not_touch_alembic(url):
     HistoryStore(url).close()
     done = subprocess.run([sys.executable, "-c", OPEN, url], capture_output=True, text=True, check=True)

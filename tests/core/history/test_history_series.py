@@ -37,6 +37,7 @@ def _samples(rows):
     return sum(row.samples_per_s * row.span_s for row in rows)
 
 
+@pytest.mark.release
 @given(runs())
 def test_samples_seconds_and_peaks_stay(rows):
     after = thinned(rows, NOW_S, LEVELS)
@@ -48,6 +49,7 @@ def test_samples_seconds_and_peaks_stay(rows):
         assert max(r.worker_memory_mib for r in kept) == max(r.worker_memory_mib for r in mine)
 
 
+@pytest.mark.more
 @given(runs())
 def test_middle_of_each_row_stays_covered_once_so_that_no_row_comes_twice(rows):
     after = thinned(rows, NOW_S, LEVELS)
@@ -56,6 +58,7 @@ def test_middle_of_each_row_stays_covered_once_so_that_no_row_comes_twice(rows):
         assert sum(kept.at_s - kept.span_s <= middle_s < kept.at_s for kept in after) == 1
 
 
+@pytest.mark.more
 @given(runs())
 def test_order_of_arrival_does_not_matter_and_rows_come_out_in_order(rows):
     after = thinned(rows, NOW_S, LEVELS)
@@ -63,6 +66,7 @@ def test_order_of_arrival_does_not_matter_and_rows_come_out_in_order(rows):
     assert [row.at_s for row in after] == sorted({row.at_s for row in after})
 
 
+@pytest.mark.more
 @given(runs(), st.floats(0, 1))
 def test_thinning_again_changes_nothing_and_little_by_little_ends_alike(rows, share):
     after = thinned(rows, NOW_S, LEVELS)
@@ -71,6 +75,7 @@ def test_thinning_again_changes_nothing_and_little_by_little_ends_alike(rows, sh
     assert _samples(stepwise) == pytest.approx(_samples(rows))
 
 
+@pytest.mark.more
 @given(runs(), st.floats(0, 1e5))
 def test_young_rows_stay_as_they_are(rows, at_s):
     young = [row for row in rows if row.at_s > at_s - 600]

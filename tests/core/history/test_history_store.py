@@ -86,6 +86,7 @@ WRITTEN = (
 )
 
 
+@pytest.mark.more
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_order_and_any_repetition_give_the_same_history(store, data):
@@ -213,6 +214,7 @@ def test_series_since_gives_what_ended_later(store):
     assert [row.at_s for row in store.series("clicks", since_s=180.0)] == [240.0, 300.0]
 
 
+@pytest.mark.more
 def test_compacted_series_has_its_totals_and_does_not_grow_when_the_master_writes_again(store):
     rows = [replace(ROW, at_s=60.0 * i, samples_per_s=100.0 + i) for i in range(1, 61)]
     for row in rows:

@@ -52,6 +52,7 @@ def test_a_lease_that_was_given_up_or_ran_out_goes_to_the_next_in_a_higher_term(
     assert store.take("brain", "c", LONG_S).term == 4, "also for the same one: it may have missed something"
 
 
+@pytest.mark.more
 def test_of_many_at_once_one_takes_it_and_all_see_the_same_one(url, store):
     def take(i: int) -> str:
         mine = LeaseStore(url)
@@ -91,6 +92,7 @@ print(lease.holder, lease.term, time.time())
 """
 
 
+@pytest.mark.more
 def test_a_brain_whose_clock_is_a_day_ahead_or_behind_takes_no_lease_that_another_holds(
     postgresql_url, tmp_path
 ):

@@ -33,6 +33,7 @@ def _core_samples(points, machine):
     return sum(p.n_sample for p in mine), sum(p.n_sample * p.by_jobs.cpu for p in mine)
 
 
+@pytest.mark.more
 @given(POINTS)
 def test_counts_and_sums_of_what_is_kept_stay(points):
     after = thinned(points, NOW_S)
@@ -40,6 +41,7 @@ def test_counts_and_sums_of_what_is_kept_stay(points):
         assert _core_samples(after, machine) == pytest.approx(_core_samples(points, machine))
 
 
+@pytest.mark.more
 @given(POINTS)
 def test_thinning_twice_is_thinning_once(points):
     once = thinned(points, NOW_S)

@@ -33,6 +33,7 @@ def noisy(kind, rng, n):
     return 300 + slow
 
 
+@pytest.mark.more
 @for_each("law", GROWTH)
 def test_a_law_is_recovered_and_its_forecast_covers_the_truth(law):
     rng, inside, named = np.random.default_rng(7), [], []
@@ -48,6 +49,7 @@ def test_a_law_is_recovered_and_its_forecast_covers_the_truth(law):
     assert np.mean(named) >= 0.5
 
 
+@pytest.mark.more
 @for_each("kind", ["scatter", "walk", "slow scatter"])
 @for_each("n", [12, 30, 120, 600])
 def test_noise_never_forecasts_growth(kind, n):
@@ -56,6 +58,7 @@ def test_noise_never_forecasts_growth(kind, n):
     assert np.mean([law != "as now" for law in laws]) <= 0.03
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", ["scatter", "walk", "slow scatter"])
 def test_the_interval_of_noise_holds_what_comes(kind):
     rng, inside = np.random.default_rng(5), []
@@ -78,6 +81,7 @@ def test_the_interval_widens_with_the_horizon(seed, law, n):
     assert all(low <= mid <= high for _, mid, low, high in found.fan)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
@@ -237,6 +241,7 @@ def test_a_plan_that_begins_late_in_a_long_job_is_forecast_as_well(far):
     assert flat.at_end.mid == pytest.approx(300, rel=0.02)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=150)
 @given(
     x=st.lists(st.floats(0, 1e9), min_size=1, max_size=60),

@@ -38,6 +38,7 @@ def test_criteo_ids_at_80k_are_foreseen_from_20k(growth):
     assert found.mid == pytest.approx(IDS_80K, rel=0.05)
 
 
+@pytest.mark.more
 def test_no_service_alarms_while_nothing_is_wrong(containers):
     normal = containers[(containers["phase"] == "normal") & (containers["run"] == 1)]
     for _, part in normal.groupby(["fault_service", "fault", "service"]):
@@ -57,6 +58,7 @@ def test_a_hog_alarms_within_a_minute_and_a_half(containers, service, run):
     assert forecast(t[:n], mib[:n], limit_mib=1000.0, end=t[n - 1] + 300).oom_probability > 0.2
 
 
+@pytest.mark.release
 def test_pods_are_forecast_no_worse_than_as_now():
     rows = pd.read_parquet(data("alibaba/genai_pod_mem_util.parquet"))
     ours: dict[float, list[float]] = {300.0: [], 900.0: [], 3600.0: []}

@@ -41,6 +41,7 @@ def measured(draw):
     return reports, float(later.max())
 
 
+@pytest.mark.release
 @settings(max_examples=400, deadline=None)
 @given(measured())
 def test_a_lowered_request_is_never_below_what_a_node_holds_later(case):

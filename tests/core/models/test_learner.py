@@ -75,6 +75,7 @@ def numerical_gradient(function, array, at, step=1e-2):
     return (above - below) / (2 * step)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_gradients_are_the_slope_of_the_loss(name):
     model = replace(MODEL, name=name, hidden=(6,), cross_layers=2, cin=(4, 3))

@@ -43,6 +43,7 @@ def repeated(m):
 LAYOUTS = (by_rows, by_columns, with_gaps, repeated)
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("onednn")
 @settings(deadline=None, max_examples=150)
 @given(

@@ -70,6 +70,8 @@ def test_a_cross_layer_of_dcn_v2_is_that_of_the_paper():
     torch.testing.assert_close(module(embedded, dense), want)
 
 
+@pytest.mark.release_variants("xdeepfm")
+@pytest.mark.more
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_each_model_learns_the_census_rows(name):
     spec = JobSpec(

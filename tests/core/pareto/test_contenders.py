@@ -100,6 +100,8 @@ def test_allowed_counts_of_workers_are_the_first_ones(grid):
     assert np.array_equal(np.concatenate(chunks), all_rows(grid))
 
 
+@pytest.mark.release_variants("objectives2-None-2000")
+@pytest.mark.more
 @pytest.mark.parametrize("least", [1, 2000])
 @pytest.mark.parametrize("quota", [None, 60.0])
 @pytest.mark.parametrize("objectives", [Known(), Known((0.3, 0.01, 0, 0, 0)), Known(per_core=0.0)])

@@ -47,6 +47,7 @@ def test_exact_front_is_that_of_all_plans_of_the_space(workers, ps, quota, pin):
     assert found.n_plan == len(space)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("pins", [Pins(), Pins(workers=40), Pins(ps=3, ps_cpu=0.7)])
 def test_no_solver_returns_a_plan_that_is_beaten_or_not_allowed(solver, pins):
@@ -62,6 +63,7 @@ def test_no_solver_returns_a_plan_that_is_beaten_or_not_allowed(solver, pins):
         assert pin is None or set(found.rows[:, axis]) == {pin}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("capacity", [CLUSTER, ODD], ids=["cluster", "odd"])
 def test_search_covers_nearly_all_that_the_exact_front_covers(seed, capacity):
@@ -74,6 +76,7 @@ def test_search_covers_nearly_all_that_the_exact_front_covers(seed, capacity):
     assert found.n_plan < exact.n_plan / 2
 
 
+@pytest.mark.more
 def test_same_seed_gives_the_same_front():
     grid = plan_grid(WIDE, CLUSTER, **MEMORY)
     first, again = (front(grid, "nsga2", 5) for _ in range(2))
@@ -81,6 +84,7 @@ def test_same_seed_gives_the_same_front():
     assert first.n_plan == again.n_plan
 
 
+@pytest.mark.more
 def test_space_beyond_listing_is_searched_without_being_asked_for():
     grid = plan_grid(PlanBounds(2000, 500, tuple(range(1, 17)), tuple(range(1, 17))), CLUSTER, **MEMORY)
     found = solve(grid, objectives, rng=np.random.default_rng(0))

@@ -32,6 +32,7 @@ def test_more_cpu_never_makes_an_unmeasured_plan_slower(n, seed, noise):
         assert (fitted.predict(more, BATCH).samples_per_s >= here * (1 - 1e-9)).all()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n", [6, 12, 25, 50])
 def test_nine_of_ten_windows_of_unmeasured_plans_lie_inside(n):
     inside = []

@@ -47,6 +47,7 @@ def off_and_inside(model: ThroughputModel, unseen: list[ProfileSample]) -> tuple
     return float(np.sqrt(np.mean(np.square(off)))), inside
 
 
+@pytest.mark.more
 def test_unseen_plans_of_real_jobs_are_predicted_better_than_any_published_form_does(record_property):
     errors, inside = [], []
     for seed, (dense_bytes, samples) in product(range(4), jobs().values()):
@@ -60,6 +61,7 @@ def test_unseen_plans_of_real_jobs_are_predicted_better_than_any_published_form_
     assert 0.85 < np.mean(inside) < 0.97
 
 
+@pytest.mark.more
 def test_bands_of_each_real_job_hold_nine_of_ten_unseen_plans():
     for name, (dense_bytes, samples) in jobs().items():
         inside = []
@@ -97,6 +99,7 @@ def test_large_plans_of_real_jobs_are_predicted_from_small_ones():
     assert np.mean(errors) < 0.10  # Eqs. 1-6 as written reach 0.159, Optimus 0.157
 
 
+@pytest.mark.more
 def test_real_jobs_ask_for_more_than_the_paper_and_the_report_names_it():
     for dense_bytes, samples in jobs().values():
         report = ThroughputModel(dense_bytes=dense_bytes, embedding_dim=1).fit(samples).report_

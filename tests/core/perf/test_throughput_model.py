@@ -74,6 +74,7 @@ def test_with_one_plan_bands_reach_from_all_of_the_iteration_scales_to_nothing_d
     assert (bands.low <= work / (0.02 * ratio.max(axis=1)) * 1.001).all()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n_plan", [1, 2, 3, 5])
 def test_bands_cover_the_truth(n_plan):
     rng = np.random.default_rng(n_plan)

@@ -77,6 +77,7 @@ def test_spaces_of_this_file_are_listed_thinned_out_and_searched():
     assert sizes[0] <= CACHED_PLANS < sizes[1] <= MAX_PLANS < sizes[2]
 
 
+@pytest.mark.more
 def test_front_curves_and_advice_come_from_a_space_of_any_size(analysis):
     assert analysis.front.candidates
     assert {p.name for p in analysis.front.picks} >= {"knee", "fastest", "best value"}
@@ -86,6 +87,7 @@ def test_front_curves_and_advice_come_from_a_space_of_any_size(analysis):
     assert advice.candidate.prediction.samples_per_s > analysis.current.prediction.samples_per_s
 
 
+@pytest.mark.more
 def test_weighed_plans_are_allowed_each_once_and_hold_the_front_and_the_surroundings(analysis):
     axes = analysis.space.axes
     assert len(np.unique(axes, axis=0)) == len(axes) == len(analysis.cost) < 10_000
@@ -116,6 +118,7 @@ def test_completed_candidates_agree_with_the_columns(analysis):
         assert candidate.reason == analysis.candidate(candidate.plan).reason
 
 
+@pytest.mark.more
 def test_same_situation_gives_the_same_analysis_by_search_too():
     first, again = (analyse(situation(HUGE)).front for _ in range(2))
     assert first == again

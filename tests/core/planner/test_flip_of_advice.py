@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import pytest
 from cases import for_each
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
@@ -67,6 +68,7 @@ def asked_again(analysis, found, kind):
 ONE_PS = PlanBounds(max_workers=4, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.5,))
 
 
+@pytest.mark.more
 @for_each(
     "changes",
     [

@@ -41,6 +41,7 @@ def situation(growth: float, seed: int) -> Situation:
     )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("growth", [0.01, 0.02, 0.025, 0.029, 0.05])
 @pytest.mark.parametrize("start", [PLANS[0], PLANS[4], PLANS[-1]], ids=lambda plan: plan.short)

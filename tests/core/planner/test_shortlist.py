@@ -69,6 +69,7 @@ def slow_search(grid, rough, *, least, rng):
     return Found(rows[found], len(rows))
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=40)
 @given(situations(), st.sampled_from([5, 300]))
 def test_analysis_equals_that_of_evaluating_every_plan(asked, enough):
@@ -87,6 +88,7 @@ def test_analysis_equals_that_of_evaluating_every_plan(asked, enough):
     assert (fast.n_plan, fast.front, fast.current) == (slow.n_plan, slow.front, slow.current)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=40)
 @given(situations())
 def test_parts_of_a_grid_add_up_to_what_its_rows_are_worth(asked):

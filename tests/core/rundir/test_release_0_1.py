@@ -70,6 +70,7 @@ def test_the_model_of_a_finished_job_is_loaded(unpacked: Path) -> None:
     assert model is not None
 
 
+@pytest.mark.more
 def test_an_interrupted_job_is_resumed_and_trains_every_row_once(unpacked: Path) -> None:
     folder = unpacked / "interrupted"
     job = read_job(folder)

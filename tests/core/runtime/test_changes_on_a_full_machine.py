@@ -98,6 +98,7 @@ def test_on_one_machine_plans_that_fill_it_come_about_one_after_the_other(migrat
     each_comes_about([SMALL, LARGE, MORE_PS, SMALL], migration)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=40)
 @given(st.lists(fitting(ONE), min_size=2, max_size=4), st.sampled_from(Migration))
 def test_on_one_machine_every_plan_that_fits_comes_about(plans, migration):
@@ -120,6 +121,7 @@ def test_without_storage_plans_that_fill_a_machine_come_about_where_they_are_off
     comes_about_if_offered(first, target)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=40)
 @given(fitting(ONE), fitting(ONE))
 def test_without_storage_every_plan_that_is_offered_comes_about(first, target):
@@ -139,12 +141,14 @@ def test_on_several_machines_changes_that_fill_them_end_in_place_or_back_where_t
     )
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=30)
 @given(st.lists(fitting(SEVERAL), min_size=2, max_size=4))
 def test_on_several_machines_every_change_ends_in_place_or_back_where_it_was(plans):
     each_ends(plans)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=30)
 @given(fitting(ONE), fitting(ONE), st.floats(0.0, 1.0))
 def test_beside_another_job_a_change_ends_and_what_ran_before_can_come_back(first, target, share):

@@ -48,6 +48,7 @@ def owners_of(world: PodsWorld, holder: str) -> set[str]:
     return {node for node, peer in zip(kept.nodes, kept.peers, strict=True) if peer and peer.holder == holder}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n_ps", [1, 2, 3])
 def test_a_lost_pod_of_a_ps_costs_no_more_than_since_its_last_copy(n_ps: int) -> None:
     world = running(2, n_ps)
@@ -141,6 +142,7 @@ def test_some_pods_that_are_lost_one_by_one_do_not_cost_what_peers_keep(
     lost_one_by_one(random.Random(seed), n_worker, n_ps)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=60)
 @given(st.randoms(), st.integers(1, 3), st.integers(1, 4))
 def test_pods_that_are_lost_one_by_one_never_cost_what_peers_keep(
@@ -234,6 +236,7 @@ def test_a_peer_that_never_answers_is_given_up_and_checkpoints_go_on() -> None:
     assert f"it did not keep it within {COPY_LIMIT_S:g} s" in story(world)
 
 
+@pytest.mark.more
 def test_a_ps_without_memory_for_its_own_copy_is_told() -> None:
     world = running(1, 2)
     world.has_memory = False
@@ -270,6 +273,7 @@ def killed_together(n_round: int, n_kept: int) -> None:
     trained_every_row(world, exactly_once=False)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("n_round", "n_kept"), [(0, 0), (3, 1), (11, 2), (26, 3)])
 def test_a_master_and_a_ps_that_are_killed_together_at_some_moments_cost_no_more(
     n_round: int, n_kept: int
@@ -277,6 +281,7 @@ def test_a_master_and_a_ps_that_are_killed_together_at_some_moments_cost_no_more
     killed_together(n_round, n_kept)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 40), st.integers(0, 3))
 def test_a_master_and_a_ps_that_are_killed_together_cost_no_more(n_round: int, n_kept: int) -> None:
@@ -315,6 +320,7 @@ def resized(n_worker: int, n_ps: int, memory_mib: int = 300) -> ResourcePlan:
     return replace(first, ps=replace(first.ps, memory_mib=memory_mib))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("target", [plan(2, 1), plan(2, 3), resized(2, 2), resized(2, 1), resized(1, 3)])
 def test_ps_that_restart_read_what_nodes_that_stay_keep(target: ResourcePlan) -> None:
     world = running(2, 2, migration=Migration.RESTART)
@@ -334,6 +340,7 @@ def test_ps_that_restart_read_what_nodes_that_stay_keep(target: ResourcePlan) ->
     assert world.master.phase is JobPhase.SUCCEEDED
 
 
+@pytest.mark.more
 def test_a_restart_without_anybody_who_can_keep_the_parts_fails_its_plan_and_the_job_goes_on() -> None:
     world = running(2, 2, migration=Migration.RESTART)
     world.refusals = dict.fromkeys(
@@ -365,11 +372,13 @@ def changed_amid_restarts(rng: random.Random) -> None:
     assert world.master.phase is JobPhase.SUCCEEDED
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(4))
 def test_some_targets_that_change_and_nodes_that_die_amid_restarts_cost_a_rollback_at_most(seed: int) -> None:
     changed_amid_restarts(random.Random(seed))
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=25)
 @given(st.randoms())
 def test_targets_that_change_and_nodes_that_die_amid_restarts_never_cost_more_than_a_rollback(

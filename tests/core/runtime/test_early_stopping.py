@@ -178,11 +178,13 @@ def killed(seed: int, n_worker: int) -> None:
     assert world.master.evaluation.n_sample == 45
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(6))
 def test_some_kills_of_nodes_and_of_the_master_change_no_promise(seed: int) -> None:
     killed(seed, 1 + seed % 3)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 1 << 30), n_worker=st.integers(1, 3))
 def test_kills_of_any_node_and_of_the_master_change_no_promise(seed: int, n_worker: int) -> None:

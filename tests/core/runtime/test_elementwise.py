@@ -97,6 +97,7 @@ def test_an_optimizer_without_state_has_none(added):
     assert (rule.row_state(5), rule.dense_state) == (0, 0)
 
 
+@pytest.mark.more
 def test_a_job_learns_with_it_and_files_know_its_name(added):
     assert known_values("model.optimizer") == ("sgd", "adagrad", "adam", "ours", "plain", "two", "text")
     spec = job_from({"name": "x", "model": {"optimizer": "ours", "learning_rate": 0.05}})

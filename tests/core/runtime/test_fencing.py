@@ -114,6 +114,7 @@ def test_its_shards_are_given_to_others_when_no_ps_listens_to_it_any_more(n_ps: 
     assert {row // 40 for (_, row), n in world.learnt.items() if n > 1} <= again
 
 
+@pytest.mark.more
 @given(
     turns=st.lists(
         st.tuples(st.sampled_from(SERVERS), st.sampled_from(["", "orders", "answers"])), max_size=8

@@ -67,6 +67,7 @@ class Table:
         return self.slots._lines.array[: N_LINE * len(self.slots._n_row)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("pool", POOLS)
 @settings(laws, max_examples=8)
 @given(seed=st.integers(0, 2**32))
@@ -151,6 +152,7 @@ def unmixed(x):
         return shifted(x, 30) - np.uint64(0x9E3779B97F4A7C15)
 
 
+@pytest.mark.more
 @laws
 @given(seed=st.integers(0, 2**32))
 def test_each_row_is_saved_and_moved_once_while_the_map_grows(seed):

@@ -238,6 +238,7 @@ def slowed(driver):
     thread.join()
 
 
+@pytest.mark.release
 def test_a_ps_with_a_tenth_of_a_core_loads_a_large_part_and_is_not_replaced(driver, slowed) -> None:
     driver.run_until(lambda: driver.master.stage is Stage.SERVING)
     assert list(driver.processes) == ["ps-0"]
@@ -245,6 +246,7 @@ def test_a_ps_with_a_tenth_of_a_core_loads_a_large_part_and_is_not_replaced(driv
     driver.run_until(lambda: any(node.last and node.last.n_row == N_ROW for node in driver.master.nodes))
 
 
+@pytest.mark.release
 def test_a_ps_that_is_stopped_while_it_loads_is_replaced(driver) -> None:
     driver.run_until(lambda: driver.master.stage is Stage.LOADING)
     driver.processes["ps-0"].send_signal(signal.SIGSTOP)

@@ -286,6 +286,7 @@ def share_of_first(loads: list[object]) -> float:
     return served[0] / sum(served)
 
 
+@pytest.mark.release
 def test_a_hot_ps_is_relieved_of_what_makes_it_hot(job: Job) -> None:
     # windows of one time, which they are not where a process had no turn: the first serves 0.8, and its part of the rest
     job.run_until(lambda: job.loads() and share_of_first(job.loads()) > 0.85)
@@ -310,6 +311,7 @@ def test_a_hot_ps_is_relieved_of_what_makes_it_hot(job: Job) -> None:
     assert job.master.train_counts.returned == 0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", [m.MoveOut, m.MoveEnd])
 @pytest.mark.parametrize("name", ["ps-0", "ps-1"])
 def test_a_ps_that_is_killed_amid_a_move_takes_nothing_with_it(job: Job, kind: type, name: str) -> None:

@@ -121,6 +121,7 @@ def same_parts(one: StorePart, other: StorePart):
 STEPS = ("push",) * 6 + ("pull", "send", "send", "drop", "drop_whole", "move", "cancel", "save_and_load")
 
 
+@pytest.mark.more
 @needs_c
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.optimizer}-{model.embedding}")
 @settings(deadline=None, max_examples=8)

@@ -272,6 +272,7 @@ def test_a_worker_that_leaves_at_once_leaves_the_rounds_too(monkeypatch):
 # rates
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("optimizer", Optimizer)
 @pytest.mark.parametrize("spec", [SPEC, SSP], ids=["asp", "ssp"])
 def test_gradients_of_a_worker_with_half_the_rate_move_parameters_half_as_far(optimizer, spec):
@@ -331,6 +332,7 @@ class ReturningSource:
         self.prefetcher.add(replace(work.shard, offset=work.n_row_done))
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.booleans(), max_size=40))
 def test_however_late_a_worker_is_each_row_is_in_exactly_one_gradient_that_is_used(is_late):

@@ -40,6 +40,7 @@ def bound(capacity: list[float]) -> float:
     return max(1 + ENOUGH, 1 + (len(capacity) - 1) * max(capacity) / sum(capacity))
 
 
+@pytest.mark.more
 @laws
 @given(LOADS, CAPACITIES, st.data())
 # the worst PS has one bucket, and only a third PS has one to spare for it
@@ -62,6 +63,7 @@ def test_the_stated_factor_is_far_from_what_is_reached_as_a_rule() -> None:
         assert greatest(found, load, capacity) <= 1.05 * sum(load) / sum(capacity)
 
 
+@pytest.mark.more
 @laws
 @given(LOADS, CAPACITIES, st.data())
 def test_a_bucket_moves_only_for_a_gain_and_none_that_could_have_stayed(
@@ -81,6 +83,7 @@ def test_a_bucket_moves_only_for_a_gain_and_none_that_could_have_stayed(
     assert assign_by_load(found, load, capacity) == found
 
 
+@pytest.mark.release
 @laws
 @given(
     st.lists(st.floats(0, 1e6), min_size=N_BUCKET, max_size=N_BUCKET),

@@ -16,6 +16,7 @@ RATES = {Optimizer.SGD: 0.5, Optimizer.ADAGRAD: 0.05, Optimizer.ADAM: 0.005}
 SHARDS = [shard(n) for n in range(6)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("optimizer", Optimizer)
 @pytest.mark.parametrize("embedding", Embedding)
 def test_every_optimizer_learns_with_both_kinds_of_embedding(optimizer, embedding):

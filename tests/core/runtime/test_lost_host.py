@@ -53,6 +53,8 @@ def saved(world, node, number, file):
     return copied.memory, written.sha256
 
 
+@pytest.mark.release_variants("worker")
+@pytest.mark.more
 @pytest.mark.parametrize("keeper_role", Role)
 def test_a_killed_ps_without_memory_or_file_comes_back_from_its_peer_with_the_same_bits(
     tmp_path, keeper_role

@@ -279,6 +279,7 @@ def test_what_a_disk_refused_to_delete_is_swept_after_the_next_checkpoint() -> N
     assert world.folders <= known(world) | {world.master._state.n_checkpoint}
 
 
+@pytest.mark.more
 def test_a_master_that_came_back_sweeps_what_nobody_knows() -> None:
     world = World(spec(plan(1, 2), checkpoint_every_s=1.0), features(8000))
     world.run_until(lambda: len(world.disk) == 2)
@@ -307,6 +308,7 @@ def test_attempts_on_a_full_disk_become_rare_also_under_another_master() -> None
     assert world.at_s - since_s > 6.0
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.sampled_from(["write", "save", "gone", "kill", "crash", "well"]), max_size=8))
 def test_whatever_the_disk_did_nothing_unknown_stays_after_the_next_checkpoint(acts: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec
@@ -206,6 +207,7 @@ def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[
         world.tick(rng.choice([0.0, 0.1, 0.5]))
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]))
 # a worker paused with a void shard while a grant was on its way to it: both must go
@@ -239,6 +241,7 @@ def test_any_interleaving_keeps_the_invariants_and_ends_with_every_row_trained(
     assert counts.n_sample_done == len(world.learnt) == 790
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=40)
 @given(PLANS, PLANS, st.integers(0, 60))
 def test_when_nothing_disturbs_the_observed_becomes_the_target(
@@ -253,6 +256,7 @@ def test_when_nothing_disturbs_the_observed_becomes_the_target(
     assert not [o for o in world.master.tick(world.at_s) if isinstance(o, StartNode)]
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]))
 def test_a_master_killed_at_any_moment_comes_back_and_every_row_is_trained(

@@ -206,6 +206,7 @@ def test_another_worker_that_is_lost_meanwhile_changes_nothing() -> None:
     finished(world, exactly_once=False)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n_round", range(6))
 def test_a_master_that_restarts_goes_on_to_replace_a_worker(n_round: int) -> None:
     world = training()
@@ -248,6 +249,7 @@ def test_a_job_that_ends_meanwhile_answers_what_is_open() -> None:
 # a PS that is replaced
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n_ps", [1, 2, 3])
 @pytest.mark.parametrize("sync", [Sync.ASP, Sync.BSP])
 def test_a_ps_is_replaced_by_one_that_takes_its_parameters_while_workers_train(n_ps: int, sync: Sync) -> None:
@@ -318,6 +320,7 @@ def test_a_job_that_wants_restarts_gets_one() -> None:
     finished(world)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 @pytest.mark.parametrize("name", ["ps-0", "ps-2"])
 def test_a_ps_that_dies_on_the_way_is_answered(stage: Stage, name: str) -> None:
@@ -334,6 +337,7 @@ def test_a_ps_that_dies_on_the_way_is_answered(stage: Stage, name: str) -> None:
     finished(world)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 def test_a_master_that_restarts_goes_on_to_replace_a_ps(stage: Stage) -> None:
     world = training()
@@ -347,6 +351,7 @@ def test_a_master_that_restarts_goes_on_to_replace_a_ps(stage: Stage) -> None:
     finished(world)
 
 
+@pytest.mark.more
 def test_a_successor_that_does_not_come_up_in_time_is_not_waited_for_without_end() -> None:
     world = training(n_row=60_000)
     mitigate(world, PS_0)
@@ -427,6 +432,7 @@ def test_what_moves_fits_and_what_does_not_stays(data: st.DataObject, n_ps: int)
         assert found == tuple(wanted)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 def test_a_move_of_buckets_is_answered_by_a_master_that_restarts(stage: Stage) -> None:
     world = training()
@@ -463,6 +469,7 @@ def test_a_move_of_buckets_that_is_given_up_is_answered(comes: str) -> None:
 # what concerns all workers
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sync", Sync)
 def test_batch_sizes_are_set_for_all_present_workers(sync: Sync) -> None:
     world = training(sync=sync, staleness=1)
@@ -515,6 +522,7 @@ def test_backup_workers_are_for_bsp_and_fewer_than_workers() -> None:
     unchanged(training(), BackupWorkers(1), InvalidValueError, "got a job with asp")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sync", [Sync.ASP, Sync.BSP])
 def test_what_nodes_were_told_is_repeated_by_a_master_that_restarts(sync: Sync) -> None:
     world = training(sync=sync)
@@ -693,6 +701,7 @@ def interleaved(seed: int, n_worker: int, n_ps: int, cpu: float) -> None:
     assert n_done(world) == len(world.learnt) == 790
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("seed", "n_worker", "n_ps", "cpu"), [(0, 2, 2, 4.6), (1, 3, 1, 16.0), (2, 1, 3, 2.0), (3, 2, 1, 2.0)]
 )
@@ -702,6 +711,7 @@ def test_under_a_few_interleavings_every_action_is_answered_once_and_every_row_t
     interleaved(seed, n_worker, n_ps, cpu)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 3), st.sampled_from([2.0, 4.6, 16.0]))
 def test_under_any_interleaving_every_action_is_answered_once_and_every_row_trained(

@@ -64,6 +64,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("first", "second"), WAYS)
 def test_parameters_reach_other_ps_while_workers_train_without_disk_or_dropped_shard(
     first: object, second: object
@@ -145,6 +146,7 @@ def test_a_ps_that_gives_and_dies_takes_parameters_and_queue_back_together(name:
     trained_every_row(world, exactly_once=False)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["ps-0", "ps-1", "ps-2", "ps-3"])
 def test_a_death_while_parameters_change_owners_goes_back_to_the_last_checkpoint(name: str) -> None:
     world = migration(plan(2, 2), plan(2, 2, ps_cpu=0.5))
@@ -165,6 +167,7 @@ def test_a_worker_that_dies_in_the_pause_does_not_hold_it_up() -> None:
     trained_every_row(world, exactly_once=False)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 def test_a_newer_decision_on_the_way_is_what_comes_of_it(stage: Stage) -> None:
     world = to(migration(plan(2, 1), plan(2, 2)), stage)
@@ -215,6 +218,7 @@ def test_a_job_that_ends_on_the_way_gives_the_plan_up() -> None:
     trained_every_row(world)
 
 
+@pytest.mark.more
 def test_a_move_that_comes_no_further_gives_way_to_the_plan_before() -> None:
     world = migration(plan(1, 1), plan(1, 2), n_row=60_000)
     world.n_step = 0
@@ -249,6 +253,7 @@ def test_a_checkpoint_waits_for_the_move_and_the_move_for_a_checkpoint() -> None
     world.run_until(lambda: len(world.copies) > n_before)
 
 
+@pytest.mark.more
 def test_lost_chunks_and_answers_are_sent_again_in_order() -> None:
     world = migration(plan(2, 2), plan(2, 3), n_row=20_000)
     rng = random.Random(5)
@@ -308,11 +313,13 @@ def interleaved(seed: int, kinds: list[tuple[int, float]], loss: float, every_s:
     trained_every_row(world, exactly_once=False)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(3))
 def test_under_a_few_interleavings_no_update_is_lost_and_every_bucket_has_one_owner(seed: int) -> None:
     interleaved(seed, [(1 + seed, 0.5), (3 - seed, 0.25), (2, 0.25)], loss=0.15, every_s=2.0 * (seed % 2))
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**9), N_PS, st.sampled_from([0.0, 0.15]), st.sampled_from([0.0, 2.0]))
 def test_under_any_interleaving_no_update_is_lost_and_every_bucket_has_one_owner(

@@ -62,6 +62,7 @@ def begun(other: World, *, rows: bool = False, ps: int = 3, **changes: Any) -> B
     return Begun(other, job, other.rows)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("ps", [1, 2, 3])
 def test_any_number_of_ps_loads_it_and_goes_on_in_the_rows(ps: int) -> None:
     other = stopped()
@@ -79,6 +80,7 @@ def test_any_number_of_ps_loads_it_and_goes_on_in_the_rows(ps: int) -> None:
     world.check_parameters()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("crashes", [False, True])
 def test_ps_that_are_lost_before_its_first_checkpoint_load_it_again(*, crashes: bool) -> None:
     other = stopped()

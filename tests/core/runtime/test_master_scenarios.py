@@ -116,6 +116,7 @@ def test_without_room_a_worker_is_drained_before_its_replacement_starts() -> Non
     assert world.told(PlanApplied)[-1].pause_s > 0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.runtime.state import Stage
@@ -176,6 +177,7 @@ def test_a_change_of_plan_that_waited_in_vain_says_for_what() -> None:
     assert world.master.running == plan()
 
 
+@pytest.mark.more
 def test_many_deaths_between_which_the_job_advances_are_no_failure() -> None:
     world = World(spec(plan(2, 1), checkpoint_every_s=0.5), features(8000))
     world.run_until(lambda: in_place(world, plan(2, 1)))

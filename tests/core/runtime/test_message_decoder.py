@@ -46,6 +46,7 @@ def frame(body: bytes, *, mark: bytes = b"DN", version: int = 1, n_array: int = 
     return mark + bytes([version, n_array]) + body
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=300)
 @given(NAMES, VALUES)
 def test_any_value_under_a_known_name_is_that_record_or_a_wire_error(name: str, value: object) -> None:
@@ -56,6 +57,7 @@ def test_any_value_under_a_known_name_is_that_record_or_a_wire_error(name: str, 
     assert type(message).__name__ == name
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=300)
 @given(st.data())
 def test_a_record_with_any_field_replaced_is_a_record_or_a_wire_error(data: st.DataObject) -> None:

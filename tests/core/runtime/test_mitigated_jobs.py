@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.driver.own_job import OwnJob
 
+pytestmark = pytest.mark.release
+
 MODEL = ModelSpec(optimizer=Optimizer.ADAM, learning_rate=0.003, hidden=(32, 16))
 DELAY_S = 1.0
 WORKER_0, PS_0 = KillRestart("worker-0", Role.WORKER), KillRestart("ps-0", Role.PS)

@@ -233,6 +233,7 @@ def test_a_few_interleavings_answer_each_order_once_and_train_every_row(seed: in
     interleaved(seed, plan(2, 1 + seed % 3), [plan(3, 2, ps_cpu=0.5), plan(1, 1)], resizes=seed % 2 == 0)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=2), st.booleans())
 def test_any_interleaving_answers_each_order_once_and_trains_every_row(

@@ -28,7 +28,7 @@ from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.usercode import pack
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods]
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]
 
 LISTEN = "tcp://10.213.7.1"  # this machine, as pods see it
 RUN = "0a1b2c3d"

@@ -114,6 +114,7 @@ def train_over_moves(world, ways, losses_at):
     return losses
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("optimizer", list(Optimizer))
 @pytest.mark.parametrize(
     ("n_ps", "ways"),

@@ -61,6 +61,7 @@ def test_a_ps_imports_neither_torch_nor_readers_nor_file_systems():
     assert not {"torch", "pandas", "pyarrow", "fsspec", "asyncio"} & set(done.stdout.split())
 
 
+@pytest.mark.more
 def test_node_processes_train_and_end_when_told():
     with World() as world, Processes(world) as processes:
         ps, worker = processes.start("ps0", Role.PS, cpu=0.5), processes.start("w0", Role.WORKER)
@@ -82,6 +83,7 @@ def test_node_processes_train_and_end_when_told():
         assert left == {"m", "nodes", "ps0.json", "w0.json"}  # sockets are gone
 
 
+@pytest.mark.more
 def test_a_mistake_in_the_data_is_told_once_and_not_to_be_tried_again(tmp_path):
     missing = DataSpec(DataFormat.PARQUET, str(tmp_path / "no.parquet"))
     with World() as world, Processes(world) as processes:
@@ -93,6 +95,7 @@ def test_a_mistake_in_the_data_is_told_once_and_not_to_be_tried_again(tmp_path):
         assert worker.wait(LIMIT_S) == 1
 
 
+@pytest.mark.release
 def test_orphans_end_by_themselves():
     with World(spec=with_heartbeat(5.0)) as world, Processes(world) as processes:
         ps = processes.start("ps0", Role.PS)
@@ -102,6 +105,7 @@ def test_orphans_end_by_themselves():
         assert "no connection to its master" in ps.stderr.read()
 
 
+@pytest.mark.more
 def test_a_worker_that_gets_sigterm_without_a_shard_ends_at_once():
     with World() as world, Processes(world) as processes:
         worker = processes.start("w0", Role.WORKER)
@@ -113,6 +117,7 @@ def test_a_worker_that_gets_sigterm_without_a_shard_ends_at_once():
         assert world.receive(Left)[0].node == "w0"
 
 
+@pytest.mark.more
 def test_a_worker_that_gets_sigterm_amid_a_shard_finishes_it_first():
     with World() as world, Processes(world) as processes:
         worker = processes.start("w0", Role.WORKER)
@@ -128,6 +133,7 @@ def test_a_worker_that_gets_sigterm_amid_a_shard_finishes_it_first():
         assert worker.wait(LIMIT_S) == 0
 
 
+@pytest.mark.more
 def test_a_ps_that_gets_sigterm_serves_on_says_so_and_ends_by_an_order():
     with World() as world, Processes(world) as processes:
         ps, worker = processes.start("ps0", Role.PS, cpu=0.5), processes.start("w0", Role.WORKER)
@@ -150,6 +156,7 @@ def test_a_ps_that_gets_sigterm_serves_on_says_so_and_ends_by_an_order():
             assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.more
 def test_a_batch_under_way_to_a_ps_that_stands_still_during_a_pause_is_trained_once():
     single, gate = train_single(SPEC, FEATURES, shards=SHARDS), Gate(at=13)
     with World() as world, Processes(world) as processes:
@@ -186,6 +193,7 @@ def test_a_second_sigterm_ends_a_ps_without_a_word_of_its_master():
         assert ps.wait(LIMIT_S) == 0
 
 
+@pytest.mark.release
 def test_a_worker_in_step_goes_on_when_another_is_killed():
     with World(spec=replace(SPEC, sync=Sync.BSP)) as world, Processes(world) as processes:
         victim = processes.start("w0", Role.WORKER)

@@ -64,6 +64,7 @@ def single():
     return train_single(SPEC, FEATURES, shards=SHARDS)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("listen", ["ipc", "tcp://127.0.0.1"])
 @pytest.mark.parametrize("n_ps", [1, 3])
 def test_a_worker_and_its_ps_give_the_losses_and_scores_of_one_process(single, n_ps, listen):
@@ -318,6 +319,7 @@ def test_a_pause_with_overlap_leaves_nothing_computed_unacknowledged():
     assert len(gate.losses) == SPEC.shard_batches
 
 
+@pytest.mark.more
 def test_a_pause_keeps_the_next_shard_and_a_drain_gives_it_back():
     gate, first = Gate(at=35), shard(0, n_batch=60)
     with World() as world:
@@ -655,6 +657,7 @@ def test_nodes_leave_a_master_that_was_replaced_though_it_lives_on():
         world.load(["ps0"], (endpoint,))
 
 
+@pytest.mark.more
 def test_nodes_end_when_their_master_is_gone():
     with World(spec=with_heartbeat(1.0)) as world:
         train = world.start_ps(1)

@@ -146,6 +146,7 @@ def waits_for_peers(report):
     return report.n_row_done == 3 * SPEC.batch_size and report.sample.n_iter == 0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("spec", [BSP, SSP, replace(SSP, overlap=True)])
 def test_workers_that_pause_amid_a_round_leave_nothing_half_done_and_go_on(spec, monkeypatch):
     Together(2, monkeypatch)

@@ -146,6 +146,7 @@ PACKED = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("exchange", PACKED, ids=lambda each: each.words)
 def test_a_job_over_tcp_trains_as_one_process_that_packs(exchange, monkeypatch):
     monkeypatch.setattr(OfferedSlab, "offer", lambda *_: None)  # as on two hosts

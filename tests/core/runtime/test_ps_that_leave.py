@@ -56,6 +56,7 @@ def finished(world: World) -> None:
     assert "was lost" not in str(world.events)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("n_ps", "names"),
     [(1, ["ps-0"]), (2, ["ps-0"]), (2, ["ps-1"]), (2, ["ps-0", "ps-1"]), (3, ["ps-0", "ps-2"])],
@@ -93,6 +94,7 @@ def test_one_that_leaves_is_shown_so_before_anything_moves() -> None:
     assert world.master.phase is JobPhase.TRAINING
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("second", ["ps-1", "ps-2", "ps-3"])
 def test_another_one_on_the_way_leaves_too(second: str) -> None:
     """Also the one that the first one's parameters are moving to."""
@@ -130,12 +132,14 @@ def changed_meanwhile(first: ResourcePlan, second: ResourcePlan, rng: random.Ran
     finished(world)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n_ps", [1, 2, 3])
 @pytest.mark.parametrize("second", [plan(2, 1), plan(2, 3, ps_cpu=0.5)])
 def test_a_plan_that_changes_some_rounds_apart_is_what_comes_of_it(n_ps: int, second: ResourcePlan) -> None:
     changed_meanwhile(plan(2, n_ps), second, random.Random(n_ps))
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=25)
 @given(PLANS, PLANS, st.randoms())
 def test_a_plan_that_changes_meanwhile_is_what_comes_of_it(
@@ -144,6 +148,7 @@ def test_a_plan_that_changes_meanwhile_is_what_comes_of_it(
     changed_meanwhile(first, second, rng)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 def test_a_master_that_comes_back_meanwhile_goes_on_with_it(stage: Stage) -> None:
     world = training(plan(2, 2))

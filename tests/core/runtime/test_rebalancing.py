@@ -115,6 +115,7 @@ def test_an_order_before_the_plan_is_in_place_or_during_another_is_refused() -> 
         order(world, MOST_TO_FIRST)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 @pytest.mark.parametrize("name", ["ps-0", "ps-1"])
 def test_a_ps_that_dies_on_the_way_takes_parameters_and_queue_back_together(stage: Stage, name: str) -> None:
@@ -127,6 +128,7 @@ def test_a_ps_that_dies_on_the_way_takes_parameters_and_queue_back_together(stag
     finished(world)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 def test_a_worker_that_dies_on_the_way_does_not_hold_it_up(stage: Stage) -> None:
     world = to(moving(), stage)
@@ -137,6 +139,7 @@ def test_a_worker_that_dies_on_the_way_does_not_hold_it_up(stage: Stage) -> None
     finished(world, exactly_once=False)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 @pytest.mark.parametrize("target", [plan(2, 3), plan(2, 1), plan(2, 2, ps_cpu=0.5), plan(3, 2)])
 def test_a_plan_that_comes_between_is_applied(stage: Stage, target: object) -> None:
@@ -178,6 +181,7 @@ def test_a_job_that_is_stopped_on_the_way_saves_all_that_it_learnt(stage: Stage)
     assert sorted(held) == sorted(row for _, row in learnt)
 
 
+@pytest.mark.more
 def test_a_move_that_comes_no_further_is_given_up_and_the_job_goes_on() -> None:
     world = moving(n_row=60_000)
     world.n_step, before_s, table = 0, world.at_s, owner(world)
@@ -300,11 +304,13 @@ def interleaved(seed: int, loss: float, every_s: float) -> None:
     trained_every_row(world, exactly_once=False)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(3))
 def test_under_a_few_interleavings_no_update_is_lost_and_every_bucket_has_one_owner(seed: int) -> None:
     interleaved(seed, loss=0.15, every_s=2.0 * (seed % 2))
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**9), st.sampled_from([0.0, 0.15]), st.sampled_from([0.0, 2.0]))
 def test_under_any_interleaving_no_update_is_lost_and_every_bucket_has_one_owner(

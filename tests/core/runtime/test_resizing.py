@@ -45,6 +45,7 @@ def shapes(world: World) -> dict[str, tuple[float, int]]:
     return {node.id: (node.cpu, node.memory_mib) for node in world.master.nodes}
 
 
+@pytest.mark.more
 def test_a_plan_that_changes_sizes_alone_keeps_every_node_and_pauses_nobody() -> None:
     world = running()
     n_start, n_group = len(world.starts), world.master._state.n_group
@@ -198,6 +199,7 @@ def test_a_checkpoint_on_the_way_restarts_nothing(migration: Migration) -> None:
     assert world.master._state.n_group == n_group
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n_round", range(12))
 def test_a_master_that_restarts_on_the_way_goes_on_with_the_same_nodes(n_round: int) -> None:
     world = running(n_row=4000)
@@ -292,6 +294,7 @@ def interleaved(
     assert world.master.train_counts.n_sample_done == len(world.learnt) == 790
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("seed", "first", "plans", "cpu"),
     [
@@ -312,6 +315,7 @@ def test_a_few_interleavings_with_resizing_end_with_every_row_trained(
     interleaved(seed, first, [*plans], cpu, crashes=crashes)
 
 
+@pytest.mark.release
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]), st.booleans())
 def test_any_interleaving_with_resizing_ends_with_every_row_trained(

@@ -107,6 +107,7 @@ def assert_same_stores(compiled, python, *others):
         np.testing.assert_array_equal(mine.served.take(), theirs.served.take())
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.optimizer}-{m.embedding}")
 @settings(deadline=None, max_examples=8)
 @given(actions=st.lists(ACTIONS, min_size=4, max_size=10), n_ps=st.integers(1, 2))
@@ -122,6 +123,7 @@ def test_kernel_python_and_messages_give_the_same_bits_and_counts(model, actions
 HASHED = [model for model in MODELS if model.embedding is Embedding.HASH]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("model", HASHED, ids=lambda m: f"{m.optimizer}")
 @settings(deadline=None, max_examples=6)
 @given(
@@ -338,6 +340,7 @@ def test_a_copy_is_of_the_moment_of_its_cut_though_workers_exchange():
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300) | st.integers(0, 2000).map(lambda n: 64 * n)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=60)
 @given(
     numbers=st.lists(NUMBERS, min_size=6, max_size=6), plain=st.lists(st.booleans(), min_size=6, max_size=6),

@@ -237,6 +237,7 @@ def without_shared_memory(monkeypatch):
     monkeypatch.setattr(of_ps, "open_slab", open_slab)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("encryption", list(Encryption))
 @pytest.mark.parametrize("sync", list(Sync))
 @pytest.mark.usefixtures("without_shared_memory")

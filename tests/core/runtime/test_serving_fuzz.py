@@ -120,6 +120,7 @@ def frames_of(request: object, arrays: list[np.ndarray]) -> list[bytes]:
     return [bytes(frame) for frame in encode(request, arrays)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sync", list(Sync))
 @settings(deadline=None, max_examples=50)
 @given(

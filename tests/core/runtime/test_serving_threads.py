@@ -179,6 +179,7 @@ def draw(rng, n_batch, n_row, n_id=N_ID):
     ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.optimizer}-{m.embedding}")
 @settings(deadline=None, max_examples=4)
 @given(

@@ -67,6 +67,7 @@ def test_a_batch_that_a_rollback_brings_again_counts_once() -> None:
     assert "1 batch was skipped" in world.master.message
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=10)
 @given(st.sets(st.integers(0, 799), max_size=4), st.integers(1, 2), st.integers(0, 2**32))
 def test_whatever_dies_the_job_tells_each_broken_batch_once(

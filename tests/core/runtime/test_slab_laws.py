@@ -58,6 +58,7 @@ def assert_same(shared: World, frames: World, actions: list[tuple[str, int, str,
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=40)
 @given(actions=st.lists(ACTIONS, min_size=3, max_size=12), n_ps=st.integers(1, 3))
 def test_slab_and_frames_give_the_same_bits(actions, n_ps):
@@ -65,6 +66,7 @@ def test_slab_and_frames_give_the_same_bits(actions, n_ps):
         assert_same(shared, frames, actions)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sync", [Sync.BSP, Sync.SSP])
 @settings(deadline=None, max_examples=15)
 @given(

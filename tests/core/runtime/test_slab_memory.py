@@ -327,6 +327,7 @@ def test_the_end_of_a_run_frees_it(place):
     assert list(place.shm.iterdir()) == []
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("killed", ["worker", "ps", "worker, then ps", "ps, then worker"])
 def test_once_a_ps_knows_a_slab_no_kill_leaves_anything(place, killed):
     processes = {"worker": Process(WORKER, place, "w"), "ps": Process(PS, place)}

@@ -90,6 +90,7 @@ def held(store):
 SEEDS = st.lists(st.integers(0, 2**32), min_size=1, max_size=5)
 
 
+@pytest.mark.more
 @models
 @laws
 @given(seeds=SEEDS, n_ps=st.integers(1, 7))
@@ -103,6 +104,7 @@ def test_any_number_of_ps_equals_one_bit_for_bit(model, seeds, n_ps):
     assert sum(s.n_row for s in many.stores) == one.stores[0].n_row == n_trained
 
 
+@pytest.mark.more
 @models
 @laws
 @given(seeds=SEEDS, before=st.integers(1, 5), after=st.integers(1, 5))
@@ -123,6 +125,7 @@ def test_what_n_ps_export_m_ps_load(model, seeds, before, after):
 BUCKETS = st.sets(st.integers(0, N_BUCKET - 1)).map(lambda chosen: np.isin(np.arange(N_BUCKET), list(chosen)))
 
 
+@pytest.mark.more
 @models
 @laws
 @given(before=SEEDS, during=SEEDS, moved=BUCKETS, limit=st.integers(1, 150))
@@ -175,6 +178,7 @@ def test_rows_are_pending_again_whoever_changes_them(model, monkeypatch):
     assert held(served) == held(single)
 
 
+@pytest.mark.more
 @models
 @laws
 @given(
@@ -347,6 +351,7 @@ def torch_optimizer(torch, model, parameters):
             return torch.optim.Adam(parameters, lr=rate, betas=(model.beta1, model.beta2), eps=model.epsilon)
 
 
+@pytest.mark.more
 @models
 @pytest.mark.parametrize("n_step", [1, 20])
 def test_updates_are_those_of_torch(model, n_step):

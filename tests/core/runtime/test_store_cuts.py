@@ -104,6 +104,7 @@ def small_chunks_and_blocks(monkeypatch):
     monkeypatch.setattr(cut, "CHUNK_BYTES", N_CHUNK * row_bytes)
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 99), BURSTS)
 def test_changes_between_any_two_chunks_are_not_in_the_copy(seed, bursts):
@@ -118,6 +119,7 @@ def test_changes_between_any_two_chunks_are_not_in_the_copy(seed, bursts):
     np.testing.assert_array_equal(body, expected)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(6))
 def test_changes_at_any_moment_are_not_in_the_copy(seed, monkeypatch):
     monkeypatch.setattr(cut, "PAUSE_S", 1e-4)
@@ -149,6 +151,7 @@ def in_order(body):
     return [arrays["ids"][order], arrays["table"][order], arrays["dense"]]
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 99), BURSTS, st.sets(st.integers(0, N_BUCKET - 1), min_size=1), st.integers(0, 4))
 def test_a_cut_amid_freeing_rows_is_the_one_after_it(seed, bursts, chosen, n_step):

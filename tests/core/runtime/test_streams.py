@@ -67,6 +67,7 @@ def test_a_stream_that_ends_here_and_there_fails_with_the_reason() -> None:
     )
 
 
+@pytest.mark.more
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 1 << 30), end=st.integers(1, 700), n_worker=st.integers(1, 3))
 def test_deaths_of_anybody_lose_no_row_of_a_stream(seed: int, end: int, n_worker: int) -> None:

@@ -42,6 +42,7 @@ def context():
         yield context
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("message", MESSAGES)
 @settings(deadline=None, max_examples=30)
 @given(arrays=st.lists(ARRAYS, max_size=4))

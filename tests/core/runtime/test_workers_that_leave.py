@@ -44,6 +44,7 @@ def finished(world: World) -> None:
     assert "was lost" not in str(world.events)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sync", [Sync.ASP, Sync.SSP, Sync.BSP])
 @pytest.mark.parametrize("names", [("worker-0",), ("worker-1",), ("worker-0", "worker-1")])
 def test_they_finish_their_shards_and_are_replaced(names: tuple[str, ...], sync: Sync) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sim_world import UP_S, make_job, make_plan, make_world, only, play, scale
@@ -77,6 +78,7 @@ def answers(played):
     return [(event.at_s, type(event), event.plan) for event in told if event.at_s >= ORDER_S]
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(first=fitting(ONE), target=fitting(ONE), migration=st.sampled_from(Migration))
 def test_on_one_machine_every_plan_that_fits_comes_about(first, target, migration) -> None:
@@ -89,6 +91,7 @@ def test_on_one_machine_every_plan_that_fits_comes_about(first, target, migratio
     assert world.job("job").running == target
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(
     first=fitting(ONE),
@@ -107,6 +110,7 @@ def test_a_change_that_is_cancelled_leads_back(first, target, after_s, migration
     assert world.job("job").running == first
 
 
+@pytest.mark.release
 @settings(deadline=None)
 @given(first=fitting(ONE), target=fitting(ONE), after_s=st.floats(1.0, 400.0))
 def test_undo_leads_back_however_far_the_change_has_come(first, target, after_s) -> None:
@@ -125,6 +129,7 @@ def test_undo_leads_back_however_far_the_change_has_come(first, target, after_s)
     assert (redo and redo.plan) == (None if is_cancel else target)
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(
     plans=st.tuples(*[fitting(ONE)] * 3), after_s=st.floats(1.0, 200.0), migration=st.sampled_from(Migration)
@@ -137,6 +142,7 @@ def test_a_newer_plan_comes_about_however_far_the_one_before_has_come(plans, aft
     assert world.job("job").running == newer
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(first=fitting(SEVERAL), target=fitting(SEVERAL), others=st.lists(fitting(SEVERAL), max_size=2))
 def test_beside_others_every_change_ends_in_place_or_back_where_it_was(first, target, others) -> None:

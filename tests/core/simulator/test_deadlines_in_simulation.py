@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller import Controller
@@ -45,6 +46,7 @@ def ended(job, seed):
     return sim.ended_at_s
 
 
+@pytest.mark.release
 def test_jobs_reach_a_reachable_deadline_at_least_as_often_as_without_steering():
     steered, left_alone = 0, 0
     for seed in SEEDS:

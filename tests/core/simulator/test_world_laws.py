@@ -266,6 +266,7 @@ def test_the_fullest_of_several_ps_is_the_one_that_is_killed() -> None:
     assert killed[0].node == "job-ps-1"
 
 
+@pytest.mark.release
 def test_failures_come_at_their_rate() -> None:
     world = make_world(faults=Faults(failures_per_day=4, slow_per_day=0, speed_noise=0))
     for i in range(10):
@@ -365,6 +366,7 @@ def play_with_controller(world, settings=CONTROL):
     return played
 
 
+@pytest.mark.more
 def test_a_controller_gives_memory_before_a_node_is_killed_for_want_of_it() -> None:
     def killed(mode):
         world = make_world(max_lost=1)
@@ -377,6 +379,7 @@ def test_a_controller_gives_memory_before_a_node_is_killed_for_want_of_it() -> N
     assert killed(Mode.AUTO) == (JobPhase.SUCCEEDED, 0)
 
 
+@pytest.mark.more
 def test_a_controller_lives_with_the_world_and_speeds_a_job_up() -> None:
     def end(mode):
         world = make_world(faults=Faults(failures_per_day=1.0), pending=Pending())
@@ -388,6 +391,7 @@ def test_a_controller_lives_with_the_world_and_speeds_a_job_up() -> None:
     assert end(Mode.AUTO) < 0.7 * end(Mode.MANUAL)
 
 
+@pytest.mark.more
 def test_a_controller_takes_back_memory_that_no_node_uses_and_no_node_is_killed_for_it() -> None:
     coarse = replace(CONTROL, window_s=120.0, max_window_s=600.0, settle_s=60.0)
 
@@ -420,6 +424,7 @@ def test_a_controller_takes_back_memory_that_no_node_uses_and_no_node_is_killed_
     assert of_less < 0.5 * of_request
 
 
+@pytest.mark.more
 def test_a_hundred_random_jobs_all_end() -> None:
     rng = np.random.default_rng(0)
     world = make_world(machines=[NodeShape(32.0, 192 * 1024, 60)], faults=ROUGH, report_s=300.0)

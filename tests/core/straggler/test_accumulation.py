@@ -103,6 +103,7 @@ def test_a_batch_is_refused_exactly_where_no_mini_batches_sum_to_it(kinds, total
             share_accumulated(kinds, total)
 
 
+@pytest.mark.more
 @patient
 @given(kinds_(12, 60, 30), st.data())
 def test_sums_are_exact_and_bounds_are_kept(kinds, data):
@@ -114,6 +115,7 @@ def test_sums_are_exact_and_bounds_are_kept(kinds, data):
         assert kind.least_accumulated <= share.times <= kind.most_accumulated
 
 
+@pytest.mark.more
 @patient
 @given(kinds_(3, 7, 3), st.integers(0, 10**6))
 def test_each_device_as_its_own_kind_is_no_slower(kinds, which):
@@ -128,6 +130,7 @@ def test_each_device_as_its_own_kind_is_no_slower(kinds, which):
     assert slowest_s(apart, share_accumulated(apart, total)) <= grouped_s
 
 
+@pytest.mark.more
 @patient
 @given(kinds_(3, 8, 4), st.integers(0, 10**6), st.floats(1.0, 4.0))
 def test_faster_devices_never_make_the_job_slower(kinds, which, factor):
@@ -142,6 +145,7 @@ def test_faster_devices_never_make_the_job_slower(kinds, which, factor):
     assert slowest_s(faster, share_accumulated(faster, total)) <= now_s
 
 
+@pytest.mark.more
 @for_each("seed", range(30))
 def test_the_result_is_that_of_a_solver_of_integer_programs(seed):
     rng = np.random.default_rng(seed)

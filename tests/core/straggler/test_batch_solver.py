@@ -67,6 +67,7 @@ def test_no_other_sizes_are_faster(problem):
     assert slowest_s(shares, share_batch(shares, total)) == by_trying_all(shares, total)
 
 
+@pytest.mark.more
 @patient
 @given(problems())
 def test_sizes_sum_to_the_global_batch_and_keep_the_bounds(problem):
@@ -77,6 +78,7 @@ def test_sizes_sum_to_the_global_batch_and_keep_the_bounds(problem):
     assert all(share.most is None or size <= share.most for share, size in zip(shares, sizes, strict=True))
 
 
+@pytest.mark.more
 @patient
 @given(problems())
 def test_one_sample_from_the_slowest_to_any_other_saves_nothing(problem):
@@ -94,6 +96,7 @@ def test_one_sample_from_the_slowest_to_any_other_saves_nothing(problem):
     assert all((size + 1) / share.samples_per_s >= now_s for share, size in others)
 
 
+@pytest.mark.more
 @patient
 @given(problems(), st.integers(0, 39), st.floats(1.0, 8.0))
 def test_a_faster_worker_or_a_smaller_batch_never_makes_the_job_slower(problem, which, factor):
@@ -109,6 +112,7 @@ def test_a_faster_worker_or_a_smaller_batch_never_makes_the_job_slower(problem, 
     assert slowest_s(shares, share_batch(shares, total - 1)) <= now_s
 
 
+@pytest.mark.more
 @patient
 @given(problems())
 def test_what_is_best_already_stays_as_it_is(problem):

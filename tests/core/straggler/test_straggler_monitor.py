@@ -61,6 +61,7 @@ tables = st.builds(
 )
 
 
+@pytest.mark.more
 @BOTH
 @settings(max_examples=30, deadline=None)
 @given(tables, st.sampled_from([2.0**-20, 0.5, 2.0, 8.0]))
@@ -68,6 +69,7 @@ def test_the_unit_of_time_of_an_iteration_changes_no_finding(rule, table, factor
     assert facts(fed(table, rule), 20.0) == facts(fed(table * factor, rule), 20.0)
 
 
+@pytest.mark.more
 @BOTH
 @settings(max_examples=30, deadline=None)
 @given(tables, st.randoms(use_true_random=False))
@@ -77,6 +79,7 @@ def test_names_and_order_of_nodes_say_nothing(rule, table, chance):
     assert facts(fed(table, rule), 20.0) == facts(fed(table[order], rule, names=names), 20.0)
 
 
+@pytest.mark.more
 @BOTH
 @settings(max_examples=30, deadline=None)
 @given(tables, st.randoms(use_true_random=False), st.sampled_from([-3600.0, 0.0, 3600.0]))
@@ -89,6 +92,7 @@ def test_reports_out_of_order_and_clocks_an_hour_apart_change_no_straggler(rule,
     assert {(f.node, f.pace) for f in late.findings(20.0)} == told
 
 
+@pytest.mark.more
 @BOTH
 @pytest.mark.parametrize("role", list(Role))
 @pytest.mark.parametrize("n_node", [2, 3, 10])
@@ -120,6 +124,7 @@ def test_a_node_that_has_recovered_is_no_straggler_whatever_it_was(rule):
     assert fed(table, rule).findings(60.0) == ()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n_node", [2, 3, 8, 30])
 def test_equal_nodes_whose_times_scatter_by_a_fifth_are_accused_less_than_once_in_two_hundred(n_node):
     n_judged = n_found = 0
@@ -235,6 +240,7 @@ def test_nodes_that_come_once_are_not_kept():
     assert len(monitor._parts[Role.WORKER]) <= LONG_S + 2
 
 
+@pytest.mark.more
 @BOTH
 @settings(max_examples=20, deadline=None)
 @given(tables, tables)
@@ -313,6 +319,7 @@ def test_a_node_that_is_forgotten_leaves_nothing_and_the_others_stay():
     assert 0 < monitor.n_part < n_before
 
 
+@pytest.mark.more
 @settings(deadline=None)
 @given(st.integers(2, 8), st.integers(0, 1000), st.floats(1.0, 3.0), st.floats(0.0, 0.3))
 def test_a_spread_is_told_only_of_workers_that_differ_steadily(n, seed, ratio, cv):

@@ -80,6 +80,7 @@ def test_a_webhook_is_never_sent_in_the_clear_nor_to_a_file(url):
         Webhook(url, SECRET, "", lambda: 0.0)
 
 
+@pytest.mark.more
 def test_a_certificate_that_nobody_vouches_for_is_refused(receiver, tmp_path):
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(

@@ -49,6 +49,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.more
 @for_each(("what", "body"), CHANGES, ids=lambda v: v if isinstance(v, str) else v.get("verdict"))
 def test_a_viewer_is_refused_at_each_changing_route_and_the_refusal_is_audited(client, job, team, what, body):
     before, n_row = job.snapshot(), team.audit.head()[0]
@@ -223,6 +224,7 @@ def test_a_job_is_told_with_who_is_slow_and_what_waits_against_that(slow):
     assert listed["job"]["outlook"]["mitigation"]["words"] == "restart worker-1"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("body", "action"),
     [
@@ -250,6 +252,7 @@ def test_an_action_is_ordered_by_its_field_once_for_each_key(slow, body, action)
     assert (row.action, row.entry, row.mitigation) == (Action.MITIGATE, Entry.API, action.words)
 
 
+@pytest.mark.more
 @for_each(
     ("body", "status", "told"),
     [

@@ -42,6 +42,7 @@ def address(team):
     store.close()
 
 
+@pytest.mark.more
 def test_the_document_is_valid_and_tells_each_route_once():
     schemathesis.openapi.from_dict(TOLD).validate()
     told = {(m.upper(), p) for p, methods in TOLD["paths"].items() for m in methods}
@@ -56,6 +57,7 @@ def test_records_of_bodies_refuse_unknown_fields_and_bound_every_text():
     assert TOLD["components"]["schemas"]["ReasonBody"]["properties"]["why"]["maxLength"] == 1000
 
 
+@pytest.mark.more
 @for_each("route", ROUTES, ids=lambda route: route.name)
 def test_every_answer_is_as_the_document_says(address, route):
     url, secret = address

@@ -142,6 +142,7 @@ def test_no_call_of_any_tool_changes_a_job(tools, job):
     assert state(job) == before
 
 
+@pytest.mark.more
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_call_with_drawn_arguments_changes_a_job(tools, job, data):
@@ -318,6 +319,7 @@ def test_who_has_no_role_cannot_even_propose(job, url):
     assert Command(Action.PROPOSE, job.name).action is audit.newest(1)[0].row.action
 
 
+@pytest.mark.more
 def test_the_program_speaks_the_protocol_over_standard_input_and_output(tmp_path):
     here = Path(__file__).parent
     url = f"sqlite:///{tmp_path / 'history.db'}"

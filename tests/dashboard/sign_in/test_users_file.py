@@ -82,6 +82,7 @@ def test_a_file_that_others_could_write_is_refused(tmp_path, ada):
         UsersFile(path)
 
 
+@pytest.mark.more
 def test_only_the_password_of_a_user_verifies_them(tmp_path, ada):
     path = tmp_path / "users.yaml"
     write_users(path, {"ada": ada, "broken": User("no hash")})

@@ -99,6 +99,7 @@ def signed_in(client, name, wanted="/jobs"):
     return client.post(at_provider(client, name, wanted), data={"prompt": "consent"})
 
 
+@pytest.mark.more
 def test_the_provider_signs_people_in_with_their_groups(module, guarded, client):
     with provided(module, guarded[1], guarded[0]):
         page = client.get("jobs")
@@ -110,12 +111,14 @@ def test_the_provider_signs_people_in_with_their_groups(module, guarded, client)
         assert ">operator<" in page.text
 
 
+@pytest.mark.more
 def test_who_is_in_no_group_may_see_nothing(module, guarded, client):
     with provided(module, guarded[1], guarded[0]):
         page = signed_in(client, "bob")
         assert ">no role here<" in page.text
 
 
+@pytest.mark.more
 def test_signing_out_leads_to_the_provider_and_ends_the_session(module, guarded, client):
     with provided(module, guarded[1], guarded[0]):
         page = signed_in(client, "ada")
@@ -129,6 +132,7 @@ def test_signing_out_leads_to_the_provider_and_ends_the_session(module, guarded,
         assert "/sign-in" in str(client.get("jobs").url)
 
 
+@pytest.mark.more
 def test_keys_that_the_provider_has_changed_are_fetched_again(module, guarded, client):
     for _ in range(2):  # each start of the provider makes new keys
         with provided(module, guarded[1], guarded[0]):
@@ -150,6 +154,7 @@ def back(client, at, *, cookies=True, **changed):
     return client.get("sign-in/back", params=sent, follow_redirects=False), query
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "changed",
     [
@@ -169,6 +174,7 @@ def test_an_answer_that_was_changed_signs_nobody_in(module, guarded, client, cha
             assert client.get("sign-in/back", params=query).status_code == 403
 
 
+@pytest.mark.more
 def test_the_answer_of_another_browser_signs_nobody_in(module, guarded, client):
     with provided(module, guarded[1], guarded[0]):
         answer, _ = back(client, at_provider(client, "ada"), cookies=False)
@@ -181,6 +187,7 @@ def test_without_the_provider_people_are_told_so(guarded, client):
     assert "does not answer" in answer.text
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("wanted", ["https://evil.example", "//evil.example", "/%0d%0aSet-Cookie:a=b"])
 def test_the_way_on_leads_to_no_other_host(module, guarded, client, wanted):
     with provided(module, guarded[1], guarded[0]):

@@ -27,6 +27,7 @@ def ada(guarded):
     return visitor
 
 
+@pytest.mark.more
 def test_nobody_sees_a_page_before_the_sign_in_and_is_led_back_after_it(guarded):
     visitor = Visitor(guarded)
     answer = visitor.ask("/jobs?cluster=sim")
@@ -40,6 +41,7 @@ def test_nobody_sees_a_page_before_the_sign_in_and_is_led_back_after_it(guarded)
     assert "operator" in page.text
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("name", "password"), [("ada", "wrong password"), ("nobody", PASSWORD), ("", "")])
 def test_a_wrong_name_and_a_wrong_password_are_told_in_the_same_words(guarded, name, password):
     visitor = Visitor(guarded)
@@ -57,6 +59,7 @@ def test_a_cookie_is_for_no_script_and_no_other_site(guarded):
     assert "expires" not in cookie.lower()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("prefix", "name", "path"),
     [("", "__Host-dlrover-session", "Path=/;"), ("/d", "__Secure-dlrover-session", "Path=/d;")],
@@ -81,6 +84,7 @@ def _token(page):
     return page.text.partition('name="csrf" value="')[2].partition('"')[0]
 
 
+@pytest.mark.more
 def test_each_sign_in_has_a_new_session_and_ends_the_one_before(guarded, ada):
     first = ada.session
     ada.sign_in()
@@ -96,6 +100,7 @@ def test_a_session_that_was_planted_is_not_taken_over(guarded, ada):
     assert Visitor(guarded, {name: "planted"}).ask("/jobs").status == 302
 
 
+@pytest.mark.more
 @for_each("forged", ["", "x", "a" * 9000, "\x01", '"', "ada", "%00", "🦆"])
 def test_a_forged_cookie_is_nobodys(guarded, ada, forged):
     name = next(n for n in ada.cookies if "session" in n)
@@ -119,6 +124,7 @@ def test_sign_out_asks_for_the_token_of_the_form(ada):
     assert ada.ask("/jobs").status == 200
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("csrf", ["", "0" * 64, "é"])
 def test_the_form_to_sign_in_must_be_ours(guarded, csrf):
     visitor = Visitor(guarded)
@@ -129,6 +135,7 @@ def test_the_form_to_sign_in_must_be_ours(guarded, csrf):
     assert not visitor.session
 
 
+@pytest.mark.more
 @for_each(
     "wanted",
     [
@@ -186,6 +193,7 @@ def test_nobody_gets_in_while_the_users_file_is_broken(guarded, ada, tmp_path):
     assert ada.ask("/jobs").status == 503
 
 
+@pytest.mark.more
 def test_many_tries_are_refused_and_the_right_password_waits_with_them(guarded):
     visitor = Visitor(guarded)
     tried = [visitor.sign_in(password=f"wrong password {n}") for n in range(4)]

@@ -29,7 +29,7 @@ from dlrover_nb.core.manifests.rights import OPERATOR, USER, VIEWER
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.summary import summarize
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.more]
 ROLES = {"vic": VIEWER, "olga": OPERATOR, "ute": USER}
 NAME = "quick-start"  # of the job of `masters.Master`
 

@@ -100,6 +100,7 @@ def test_what_the_pod_found_completes_the_job(check):
     assert (job.features, job.spec.model.n_dense) == (FEATURES, 7)
 
 
+@pytest.mark.more
 def test_a_pod_that_the_cluster_takes_away_is_made_again(check):
     evicted = {"phase": "Failed", "reason": "Evicted"}
     assert check(evicted, None, RIGHT).features == FEATURES

@@ -270,6 +270,7 @@ def evict(core: Any, namespace: str, pod: str) -> int:
     return 201
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_real_server_evicts_one_parameter_server_and_then_waits(control_plane: Any, namespace: Any) -> None:
     core, place = core_api(control_plane), namespace(control_plane)
@@ -296,6 +297,7 @@ def test_a_real_server_evicts_one_parameter_server_and_then_waits(control_plane:
     assert evict(core, place, "master") == 201
 
 
+@pytest.mark.more
 @pytest.mark.kube
 @pytest.mark.parametrize("is_older", [True, False])
 def test_a_job_starts_in_an_older_installation_too(
@@ -313,6 +315,7 @@ def test_a_job_starts_in_an_older_installation_too(
     assert any(rule["resources"] == [BUDGETS.resource] for rule in rules) is not is_older
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_real_server_takes_the_budget_whole(control_plane: Any, namespace: Any) -> None:
     api = connect_api(kubeconfig=control_plane.kubeconfig, namespace=namespace(control_plane))

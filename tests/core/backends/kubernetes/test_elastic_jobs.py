@@ -32,7 +32,7 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import RolePlan
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.more]
 OPERATED = KubernetesSpec(operator="dlrover", env=("API_TOKEN=t",))
 FOREIGN = replace(JOB, foreign=TENSORFLOW, plan=PLAN, kubernetes=OPERATED, mode=Mode.MANUAL)
 MORE = replace(PLAN, worker=RolePlan(3, 0.5, 1024), ps=RolePlan(1, 0.4, 2048))
@@ -131,6 +131,7 @@ def test_each_generation_gets_the_document_that_it_knows_whole(api, submitted, f
         KubernetesCluster(api).delete(JOB.name, force=True)
 
 
+@pytest.mark.release
 def test_an_elasticjob_of_others_is_left_alone_and_nothing_of_the_job_stays(api, older, submitted) -> None:
     template = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
     worker = {"replicas": 1, "template": template}
@@ -206,6 +207,7 @@ def test_a_plan_is_a_scaleplan_that_is_followed_until_the_pods_are_there(
     )
 
 
+@pytest.mark.release
 def test_a_scaleplan_that_failed_is_left_for_the_plan_before(api, older, submitted, master) -> None:
     submitted(FOREIGN)
     driver, _ = master()

@@ -26,6 +26,7 @@ def api() -> Any:
         yield connect_api(kubeconfig=cluster.kubeconfig, namespace="default")
 
 
+@pytest.mark.release
 def test_an_ended_job_goes_with_how_it_ended_and_a_job_without_a_time_stays(api: Any) -> None:
     for name, ttl_s in (("brief", 1), ("kept", None)):
         spec = JobSpec(name, kubernetes=KubernetesSpec(ttl_s=ttl_s))

@@ -173,6 +173,7 @@ def is_training(wanted):
     )
 
 
+@pytest.mark.more
 def test_tensorflow_programs_find_each_other_report_and_are_scaled(submit, tmp_path):
     role = {"command": [sys.executable, "-c", TF_PROGRAM]}
     job = submit(
@@ -198,6 +199,7 @@ def test_tensorflow_programs_find_each_other_report_and_are_scaled(submit, tmp_p
     assert any("d1 is applied" in line for line in end.story)
 
 
+@pytest.mark.release
 def test_a_program_that_reports_as_to_kubeflow_trainer_is_heard_over_https(submit):
     worker = {"command": [sys.executable, "-c", TRAINER_PROGRAM]}
     job = submit({"framework": "torch", "n_sample": 10_000, "worker": worker}, written(plan(1)))
@@ -207,6 +209,7 @@ def test_a_program_that_reports_as_to_kubeflow_trainer_is_heard_over_https(submi
     assert (end.reported.percentage, end.train.n_sample_done) == (100, 10_000)
 
 
+@pytest.mark.release
 def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):
     foreign = {
         "framework": "torch",
@@ -230,6 +233,7 @@ def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):
     assert any("worker-1 was lost" in line for line in end.story)
 
 
+@pytest.mark.release
 def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
     role = {"command": [sys.executable, "-c", TF_PROGRAM]}
     foreign = {"framework": "tensorflow", "n_sample": 10_000_000, "worker": role, "ps": role}
@@ -247,6 +251,7 @@ def test_a_masters_pod_that_is_lost_disturbs_no_program(submit, tmp_path):
     )
 
 
+@pytest.mark.release
 def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tmp_path):
     role = {"command": [sys.executable, "-c", SERVED_PROGRAM]}
     foreign = {"framework": "tensorflow", "n_sample": 600, "worker": role, "ps": role}
@@ -266,6 +271,7 @@ def test_rows_are_exact_though_a_program_and_the_masters_pod_are_lost(submit, tm
     assert len(rows) <= 600 + 2 * 32, "and twice only what the ended programs had not reported of a shard"
 
 
+@pytest.mark.release
 def test_a_model_of_ours_is_trained_by_all_reduce_and_goes_on_without_a_lost_worker(nodes, namespace):
     first = plan(2, worker=(0.6, 768), ps=(0.3, 512))
     content = {"name": "ours", "mode": "manual", "sync": "allreduce", "epochs": 10, "batch_size": 256}

@@ -195,6 +195,7 @@ def pods(api):
     return {pod["metadata"]["labels"]["dlrover-nb/node"]: pod for pod in found}
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_real_scheduler_follows_a_wish_and_ignores_one_for_a_machine_that_is_full(
     api, machines, monkeypatch

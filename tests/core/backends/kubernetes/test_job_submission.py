@@ -53,7 +53,7 @@ from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.more]
 SPEC = JobSpec("clicks", owner="ann")
 STRONG = (CallRight.STEER, CallRight.END)
 COMPANIONS = (SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)

@@ -192,6 +192,7 @@ def test_pods_of_a_role_rather_stand_apart_and_need_not(name, n):
     assert not {"affinity", "topologySpreadConstraints"} & made(KubernetesSpec(spread=False))["spec"].keys()
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_an_api_server_takes_the_pod_and_forgets_nothing_of_it(control_plane, namespace):
     core, name = core_api(control_plane), namespace(control_plane)

@@ -210,6 +210,7 @@ def made(api, name, document, *, status=None, namespaced=True, version="v1beta1"
     return created
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_cluster_without_kueue_is_asked_once(api):
     reader = KueueReader(api, SPEC)
@@ -219,6 +220,7 @@ def test_a_cluster_without_kueue_is_asked_once(api):
     assert api.n_request == n_request
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_quota_and_verdict_are_read_from_a_real_api_server(control_plane, api):
     with installed(api):

@@ -505,6 +505,7 @@ def test_a_deleted_job_and_another_run_of_its_name_are_told_apart(served, way, l
         link.snapshot()
 
 
+@pytest.mark.more
 def test_a_last_picture_comes_back_whole_and_a_huge_one_loses_its_oldest_parts():
     whole = replace(builders.snapshot(), series=builders.series(30))
     assert end_of(end_document(whole, run="r", namespace="n")) == whole

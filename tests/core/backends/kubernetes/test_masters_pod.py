@@ -16,7 +16,7 @@ from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, NODE_LABEL, ROLE_LABEL
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods]
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from dlrover_nb.core.manifests.parts import NODE_LABEL
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
-pytestmark = [pytest.mark.kube, pytest.mark.pods]
+pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]
 
 # One role reports, the other one is read.
 PROGRAM = """

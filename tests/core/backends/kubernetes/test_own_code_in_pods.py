@@ -92,6 +92,7 @@ def described(*volumes: Volume, **fields: object):
     return replace(spec, kubernetes=kube, plan=PLAN, mode=Mode.MANUAL)
 
 
+@pytest.mark.more
 def test_a_notebooks_model_is_trained_in_pods_and_predicts_here(cluster, state) -> None:
     job = cluster.submit(described(Volume(STATE, host_path=str(state))), model=own_model)
     last = end_of(job)
@@ -115,6 +116,7 @@ def rows(tmp_path: Path) -> Volume:
     return Volume("/data", host_path=str(folder), read_only=True)
 
 
+@pytest.mark.release
 def test_code_that_only_pods_can_try_is_tried_without_an_account(cluster, rows) -> None:
     data = {"path": "/data/rows.csv", "label": "label", "categorical": ["kind"], "numeric": ["size"]}
     right = end_of(cluster.submit(described(rows, data=data), model=without_rights))

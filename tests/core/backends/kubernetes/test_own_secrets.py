@@ -162,6 +162,7 @@ def as_master(control_plane: TestCluster, namespace: str) -> tuple[Any, Any]:
     return admin, (master, owner)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_real_server_lets_a_master_restore_its_own_secret_and_make_no_other(
     control_plane: TestCluster, namespace: Any
@@ -189,6 +190,7 @@ def test_a_real_server_lets_a_master_restore_its_own_secret_and_make_no_other(
         master.create(SECRET, other)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_pod_that_is_made_finds_the_secret_that_was_deleted(
     control_plane: TestCluster, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

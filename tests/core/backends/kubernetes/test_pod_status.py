@@ -222,6 +222,7 @@ statuses = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.more
 @given(statuses, st.booleans())
 def test_any_status_has_one_meaning_and_a_reason_in_one_line(status, is_deleted):
     metadata = {"deletionTimestamp": "2026-11-21T23:30:55Z"} if is_deleted else {}

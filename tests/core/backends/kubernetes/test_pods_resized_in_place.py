@@ -330,6 +330,7 @@ def test_a_master_gets_the_right_only_where_its_user_may_grant_it():
     assert RESIZE.optional
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_real_server_of_1_20_offers_none(control_plane, namespace):
     api = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.kubeconfig)

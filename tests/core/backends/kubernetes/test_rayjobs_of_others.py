@@ -58,6 +58,7 @@ class Closed(SeesRayJobs):
         raise self.error("no", Status(403, "Forbidden", "no"), Asked("list", kind))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("error", [Forbidden, NotThere])
 def test_who_may_not_list_rayjobs_sees_none(error):
     assert Closed(error).unmanaged_jobs() == ()
@@ -95,6 +96,7 @@ def create(api, name):
     return api.create(RAY_JOB, document)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_namespace_shows_rayjobs_beside_ours_and_refuses_to_change_them(api):
     cluster = Cluster(KubernetesCluster(api))
@@ -137,6 +139,7 @@ def test_a_namespace_shows_rayjobs_beside_ours_and_refuses_to_change_them(api):
     assert (told.is_final, told.ended_at_s, told.message) == (True, 1767225660.0, "AppFailed: exit 1")
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_output_is_looked_for_in_the_pod_that_submits(api):
     cluster = Cluster(KubernetesCluster(api))

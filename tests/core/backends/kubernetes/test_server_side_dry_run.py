@@ -22,7 +22,7 @@ from dlrover_nb.core.export import EXPORTERS, Options, Provenance, to_yaml
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, CRD, JOB_SET, POD, QUOTA
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 
-pytestmark = pytest.mark.kube
+pytestmark = [pytest.mark.kube, pytest.mark.more]
 FILES = (
     "dlrover/manifests_bases_crd.HEAD.yaml",
     "kubeflow/kubeflow.org_tfjobs.v1.9.0.yaml",

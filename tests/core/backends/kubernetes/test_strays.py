@@ -123,6 +123,7 @@ def pods(admin: Any) -> list[Doc]:
     return found
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_a_name_whose_earlier_run_lost_its_job_is_refused_until_that_is_deleted(
     admin: Any, cluster: KubernetesCluster
@@ -143,6 +144,7 @@ def test_a_name_whose_earlier_run_lost_its_job_is_refused_until_that_is_deleted(
     assert cluster.submit(SPEC)
 
 
+@pytest.mark.more
 @pytest.mark.kube
 def test_the_pods_of_the_present_job_stay(admin: Any, cluster: KubernetesCluster) -> None:
     orphan(admin, cluster)

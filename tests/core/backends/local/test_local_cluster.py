@@ -54,6 +54,7 @@ def node_pids(handle):
     return {node.id: node.pid for node in handle.snapshot().nodes}
 
 
+@pytest.mark.more
 class TestLocalCluster(ClusterConformance):
     @pytest.fixture(scope="class")
     @classmethod
@@ -61,6 +62,7 @@ class TestLocalCluster(ClusterConformance):
         return local
 
 
+@pytest.mark.more
 class TestLocalLink(LinkConformance):
     name = "link-contract"
 
@@ -81,6 +83,7 @@ def running(local):
     local.delete("quick", force=True)
 
 
+@pytest.mark.more
 def test_another_process_finds_a_job_and_its_end_leaves_the_job_alone(running):
     found = subprocess.run([sys.executable, "-c", ATTACH], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "training"
@@ -89,6 +92,7 @@ def test_another_process_finds_a_job_and_its_end_leaves_the_job_alone(running):
     assert os.getsid(master.pid) == master.pid  # no terminal's end reaches it
 
 
+@pytest.mark.more
 def test_who_lacks_the_token_learns_nothing_and_only_the_owner_reads_it(running):
     folder = running.link.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -105,6 +109,7 @@ def test_who_lacks_the_token_learns_nothing_and_only_the_owner_reads_it(running)
         connection.close()
 
 
+@pytest.mark.more
 def test_a_killed_master_is_started_again_by_the_next_call_and_keeps_the_nodes(running, local):
     nodes, killed = node_pids(running), read_master(running.link.folder)
     os.kill(killed.pid, signal.SIGKILL)
@@ -115,6 +120,7 @@ def test_a_killed_master_is_started_again_by_the_next_call_and_keeps_the_nodes(r
     assert node_pids(running) == nodes
 
 
+@pytest.mark.release
 def test_who_waits_for_a_master_that_reads_a_long_journal_is_told_how_far_it_is(running):
     folder, nodes, told = running.link.folder, node_pids(running), []
     killed = read_master(folder)
@@ -144,6 +150,7 @@ def test_other_jobs_see_what_a_job_holds(running, tmp_path):
     assert LocalBackend(running.link.folder).room() == beside.capacity()
 
 
+@pytest.mark.release
 def test_an_ended_job_answers_from_its_folder_and_its_name_is_free_again(local):
     handle = local.submit(replace(SPEC, name="again"))
     until(lambda: handle.series().node.get("at_s"), what="first reports")
@@ -171,6 +178,7 @@ def test_cpus_must_be_a_number_that_makes_sense():
             connect("local", cpus=cpus)
 
 
+@pytest.mark.more
 def test_a_job_whose_master_never_began_leaves_its_name_free(local, monkeypatch):
     monkeypatch.setattr(link, "MODULE", "dlrover_nb.no_master")  # as where an update is half installed
     with pytest.raises(BackendError, match="ended before it began"):
@@ -179,12 +187,14 @@ def test_a_job_whose_master_never_began_leaves_its_name_free(local, monkeypatch)
     assert not list(jobs_folder().glob("stillborn-*"))
 
 
+@pytest.mark.more
 def test_a_master_that_could_not_even_write_a_log_says_where_to_look(local, monkeypatch):
     monkeypatch.setattr(link, "MODULE", "stat")  # it ends with an empty log, as on a full disk
     with pytest.raises(BackendError, match="MiB are free there"):
         local.submit(replace(SPEC, name="silent"))
 
 
+@pytest.mark.release
 def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local):
     handle = local.submit(replace(SPEC, name="broken"))
     trains(handle)
@@ -200,6 +210,7 @@ def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local
     assert not folder.exists()
 
 
+@pytest.mark.more
 def test_a_job_whose_master_does_not_answer_counts_as_running_and_is_ended_by_force(local, monkeypatch):
     handle = local.submit(replace(SPEC, name="busy"))
     nodes = until(lambda: (pids := node_pids(handle).values()) and all(pids) and pids, what="its nodes")

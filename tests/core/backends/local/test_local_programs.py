@@ -19,6 +19,7 @@ from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framewo
 from dlrover_nb.core.structs.job import JobPhase
 
 
+@pytest.mark.more
 class TestLocalPrograms(ProgramsConformance):
     @pytest.fixture(scope="class")
     @classmethod

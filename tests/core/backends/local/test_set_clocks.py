@@ -66,6 +66,8 @@ def test_the_clock_of_other_processes_is_set_and_their_monotonic_one_is_not(wall
     assert up_s <= time.monotonic()
 
 
+@pytest.mark.release_variants("60.0")
+@pytest.mark.more
 @pytest.mark.parametrize("step_s", [-60.0, 60.0])
 def test_nodes_with_another_clock_are_seen_to_train(local, wall, monkeypatch, step_s: float) -> None:
     monkeypatch.setenv("SET_CLOCK_ONLY", "core.runtime.node")
@@ -81,6 +83,7 @@ def test_nodes_with_another_clock_are_seen_to_train(local, wall, monkeypatch, st
     assert all(began_s + step_s - 1 <= line.at_s <= ended_s + step_s for line in lines)  # by its own clock
 
 
+@pytest.mark.release
 def test_a_job_goes_on_whatever_its_masters_clock_is_set_to(local, wall) -> None:
     began_s = time.monotonic()
     spec = JobSpec(

@@ -86,6 +86,7 @@ def children(process: psutil.Process | None = None) -> set[int]:
     return {child.pid for child in found if child.status() != psutil.STATUS_ZOMBIE}
 
 
+@pytest.mark.release
 def test_a_spare_becomes_the_worker_and_writes_to_its_log(
     backend: LocalBackend, master: Master, folder: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_spare_becomes_the_worker_and_writes_to_its_log(
     assert (folder / "nodes" / "worker-0.err").exists()
 
 
+@pytest.mark.more
 def test_a_spare_that_died_or_has_other_threads_is_not_used(backend: LocalBackend, master: Master) -> None:
     before = children()
     backend.prepare(RolePlan(1, 2.0, 512))
@@ -127,6 +129,7 @@ def test_there_is_no_spare_where_memory_is_short(
     assert children() == before
 
 
+@pytest.mark.more
 def test_one_waits_for_the_next_worker_and_counts_among_what_is_held(
     backend: LocalBackend, master: Master, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +155,8 @@ def test_one_waits_for_the_next_worker_and_counts_among_what_is_held(
     assert beside.room() == beside.capacity()
 
 
+@pytest.mark.release_variants("a node that was one")
+@pytest.mark.more
 @pytest.mark.parametrize("is_node", [False, True], ids=["a spare", "a node that was one"])
 def test_a_killed_driver_takes_its_spare_along_and_leaves_its_nodes(
     master: Master, folder: Path, tmp_path: Path, *, is_node: bool

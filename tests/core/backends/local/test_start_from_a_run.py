@@ -74,6 +74,7 @@ def gone_on(local, stopped, tmp_path_factory):
     return handle, rows_in(notes, handle.link.folder)
 
 
+@pytest.mark.release
 def test_a_job_goes_on_in_the_rows_and_trains_none_of_them_twice(stopped, gone_on):
     (before, first), (after, second) = stopped, gone_on
     n_before, end = before.snapshot().train.n_sample_done, after.snapshot()
@@ -84,6 +85,7 @@ def test_a_job_goes_on_in_the_rows_and_trains_none_of_them_twice(stopped, gone_o
     assert before.link.folder.name in end.began_from.place
 
 
+@pytest.mark.more
 def test_its_parameters_go_on_for_other_ps_and_for_those_that_replace_them(local, gone_on):
     before = gone_on[0].snapshot().evaluation
     still = ModelSpec(embedding_dim=4, hash_size=1 << 10, learning_rate=1e-12)
@@ -104,6 +106,7 @@ def test_its_parameters_go_on_for_other_ps_and_for_those_that_replace_them(local
     assert end.began_from.n_sample == 0
 
 
+@pytest.mark.release
 def test_what_does_not_fit_is_refused_before_anything_is_made(local, stopped, gone_on):
     def refused(words, **changes):
         job = replace(spec("day-3", StartFrom("day-1")), **changes)

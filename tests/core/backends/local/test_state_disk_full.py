@@ -100,6 +100,7 @@ def fill(disk: Path) -> Path:
     return filler
 
 
+@pytest.mark.release
 def test_a_job_outlives_its_master_again_after_its_full_disk_was_freed(
     on_disk: LocalCluster, disk: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_job_outlives_its_master_again_after_its_full_disk_was_freed(
     assert not any("was lost" in line for line in handle.snapshot().story)
 
 
+@pytest.mark.release
 def test_a_master_that_cannot_write_its_log_leaves_that_of_its_predecessor(
     on_disk: LocalCluster, disk: Path
 ) -> None:
@@ -133,6 +135,7 @@ def test_a_master_that_cannot_write_its_log_leaves_that_of_its_predecessor(
         assert trains(handle, n_done) == nodes
 
 
+@pytest.mark.more
 def test_a_master_that_is_asked_to_leave_puts_an_ended_job_away_first(local: LocalCluster) -> None:
     handle = local.submit(replace(SPEC, name="ended"))
     trains(handle)

@@ -8,6 +8,7 @@ from steering_conformance import ClimbConformance
 from dlrover_nb.core.connect import connect
 
 
+@pytest.mark.more
 class TestLocalSteering(ClimbConformance):
     @pytest.fixture(scope="class")
     @classmethod

@@ -71,6 +71,7 @@ def test_all_end_with_the_process_that_holds_the_pipe(started, tmp_path):
     holder.stdout.close()
 
 
+@pytest.mark.more
 def test_a_program_that_does_not_end_when_asked_is_ended_by_force(started, tmp_path):
     process = started(supervisor.BY_ITSELF, sys.executable, "-c", DEAF, str(tmp_path / "pid"))
     left = left_by(process, tmp_path)

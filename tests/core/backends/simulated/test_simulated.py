@@ -257,6 +257,7 @@ def test_after_the_end_every_call_says_so(cluster):
     assert "is over" in cluster.shutdown()
 
 
+@pytest.mark.more
 def test_a_warm_start_begins_on_what_a_like_job_ended_with(cluster):
     first = told(job("ads-monday", n_sample=40_000_000, mode=Mode.AUTO))
     assert cluster.add(first).wait(LIMIT_S).phase is JobPhase.SUCCEEDED

@@ -51,6 +51,7 @@ def by_status(shown, status):
     return [each for each in shown.mitigations if each.status is status]
 
 
+@pytest.mark.release
 def test_a_user_accepts_what_is_proposed_and_it_is_done(cluster):
     handle = cluster.add(job(mode=Mode.SUGGEST, sync=Sync.ASP))
     shown = until("a proposal", handle.snapshot, lambda s: s.open_mitigation is not None)

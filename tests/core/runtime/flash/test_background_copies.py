@@ -159,6 +159,7 @@ for number in (1, 2):
 """
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("dies", [0, 1, 3])
 def test_a_kill_amid_a_copy_leaves_the_last_whole_one(shm, tmp_path, dies):
     ran = subprocess.run(

@@ -40,6 +40,7 @@ def test_what_is_laid_out_is_parsed_again(found, header):
         assert not again.arrays[name].flags.writeable
 
 
+@pytest.mark.more
 @given(arrays(), st.data())
 def test_a_head_with_any_other_byte_is_refused_or_stays_within_bounds(found, data):
     image = bytes_of(Image({"a": 1}, found))
