@@ -66,7 +66,7 @@ def test_lab_works_for_root_too_and_says_so(tmp_path, user, is_root):
         path.chmod(0o755)
     for name in ("bin/python", ".installed-all"):
         (tmp_path / name).touch()
-    command = ["make", "lab", f"VENV={tmp_path}"]
+    command = ["make", "--no-print-directory", "lab", f"VENV={tmp_path}"]
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert ("--allow-root notebooks/" in done.stdout.split("jupyter lab")[-1]) is is_root

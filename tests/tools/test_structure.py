@@ -60,7 +60,7 @@ def test_the_check_fails_on_a_long_file_and_names_it(write):
     root = write(short="x = 1\n" * 600)
     check = [sys.executable, str(TOOL), str(root), "--check"]
     assert subprocess.run(check, check=False, capture_output=True).returncode == 0
-    (root / "dlrover_nb" / "long.py").write_text("x = 1\n" * 401)
+    (root / "dlrover_nb" / "long.py").write_text("x = 1\n" * 601)
     refused = subprocess.run(check, check=False, capture_output=True, text=True)
     assert refused.returncode == 1
-    assert "401 dlrover_nb.long" in refused.stdout
+    assert "601 dlrover_nb.long" in refused.stdout
