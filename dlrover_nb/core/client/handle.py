@@ -161,7 +161,7 @@ class JobHandle(JobCommands):
         return self._link.logs(node, n_line)
 
     def stop(self, *, why: str = "") -> JobSnapshot:
-        """Stop the job and return its last snapshot."""
+        """Stop the job and return its last snapshot; a job that takes longer than a minute goes on ending."""
         self.run(Command(Action.STOP, self.name, why=why))
         return self.wait(timeout_s=STOP_TIMEOUT_S)
 

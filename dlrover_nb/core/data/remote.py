@@ -150,10 +150,13 @@ def _error_of(error: Exception, name: str, secret: str) -> DlroverError:
         return NotFoundError(f"no data at {name}; check the URL")
     if isinstance(error, ValueError) and "rotocol" in str(error):
         return InvalidValueError(f"cannot read {name}: {error}; give a URL such as s3://, gs:// or https://")
-    if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
-        return BackendError(f"cannot read {name}: the server sent nothing for {STALL_S:g} s; try again later")
+    kind = type(error).__name__
+    if isinstance(error, TimeoutError) or "Timeout" in kind:
+        what = "accepted no connection" if "Connect" in kind else "sent nothing"
+        limit_s = CONNECT_S if "Connect" in kind else STALL_S
+        return BackendError(f"cannot read {name}: the server {what} for {limit_s:g} s; try again later")
     text = " ".join(redact(str(error).replace(secret, name)).split())[:200]
-    reason = f"the server answered {status}" if status else f"{type(error).__name__}: {text}"
+    reason = f"the server answered {status}" if status else f"{kind}: {text}"
     return BackendError(f"cannot read {name}: {reason}; check the network and the server")
 
 

@@ -175,6 +175,20 @@ def test_a_server_that_stalls_is_given_up(store: Store, monkeypatch: pytest.Monk
     assert not parts(data_cache().folder)
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("ConnectionTimeoutError", "accepted no connection for 20 s"),
+        ("SocketTimeoutError", "sent nothing for 60 s"),
+    ],
+)
+def test_the_limit_that_was_reached_is_named(error: str, words: str) -> None:
+    raised = getattr(pytest.importorskip("aiohttp"), error)
+    refusal = pytest.raises(BackendError, match=f"cannot read rows: the server {words}")
+    with refusal, remote.as_data_error("rows", SECRET):
+        raise raised
+
+
 def test_what_is_not_permitted_or_not_there_is_said_without_the_credentials(store: Store) -> None:
     text = refused(store.url(f"/private.csv?x={SECRET}"), InvalidValueError)
     assert "403 (Forbidden); renew the URL" in text
