@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -43,6 +44,7 @@ def test_shards_of_a_pass_cover_every_row_once(split: Split) -> None:
     for epoch in range(split.n_epoch):
         rows = [row for shard in split.order(epoch) for row in range(*split.rows(int(shard)))]
         assert sorted(rows) == list(range(split.first_row, split.first_row + split.n_sample))
+        assert split.order(epoch).nbytes == 4 * split.n_shard_per_epoch
     assert split.n_shard_per_epoch == math.ceil(split.n_sample / (split.batch_size * split.shard_batches))
 
 
@@ -232,6 +234,61 @@ def test_quarantine_outlives_a_restore_and_a_shard_done_before_is_free_of_it() -
     resumed = ShardLedger(ledger.split)
     resumed.restore(ledger.checkpoint())
     assert resumed.counts().skipped == 1
+
+
+def test_quarantine_and_a_skip_in_a_stream_outlive_a_restore_to_a_time_before_their_shard() -> None:
+    ledger = ShardLedger(Split(None, 10, 10, is_stream=True))
+    empty = ledger.checkpoint()
+    ledger.complete("worker-0", _granted(ledger).lease)
+    bad = _quarantined(ledger)
+    ledger.restore(empty)
+    assert [each.shard for each in ledger.quarantined()] == [bad] == [1]
+    assert ledger.counts().todo == 1
+    ledger.skip(bad)
+    resumed = ShardLedger(ledger.split)
+    resumed.restore(ledger.checkpoint())
+    assert (resumed.counts().todo, resumed.counts().skipped, resumed.counts().n_sample_total) == (1, 1, 200)
+
+
+def test_a_decision_outlives_the_job_master() -> None:
+    ledger = ShardLedger(Split(300, 10, 10))
+    ledger.changes.keep()
+    written = ledger.record()
+    ledger.retry(_quarantined(ledger))
+    ledger.skip(_quarantined(ledger))
+    back = ShardLedger.from_record(written)
+    apply_changes(back, ledger.changes.drain())
+    assert (back.counts(), back.counts().skipped) == (ledger.counts(), 1)
+
+
+def test_a_record_of_a_shard_that_is_not_there_is_refused() -> None:
+    ledger = ShardLedger(Split(100, 10, 5))
+    _granted(ledger)
+    (held,) = ledger.record().held
+    with pytest.raises(CheckpointError, match="expected a shard below 2, got "):
+        ShardLedger.from_record(replace(ledger.record(), held=(replace(held, shard=2),)))
+
+
+def test_an_owner_holds_its_shards_oldest_first_from_their_next_row_on() -> None:
+    ledger = ShardLedger(Split(100, 10, 5))
+    first, second = _granted(ledger), _granted(ledger, most_batches=2)
+    ledger.progress("worker-0", first.lease, 30)
+    assert ledger.held("worker-0") == (replace(first, offset=30), second)
+    assert ledger.held("worker-1") == ()
+
+
+def test_all_before_a_shard_is_done_when_each_is_done_or_skipped() -> None:
+    ledger = ShardLedger(Split(None, 10, 10, is_stream=True))
+    ledger.complete("worker-0", _granted(ledger).lease)
+    ledger.skip(_quarantined(ledger))
+    doing = _granted(ledger)
+    assert [ledger.is_done_before(shard) for shard in range(4)] == [True, True, True, False]
+    ledger.complete("worker-0", doing.lease)
+    assert ledger.is_done_before(3)
+
+
+def _quarantined(ledger: ShardLedger) -> int:
+    return _killed(ledger, 3).lease.shard
 
 
 def test_close_lets_what_is_doing_end_and_counts_the_rest_as_skipped() -> None:
