@@ -7,6 +7,7 @@ were imported to: no module is read anew, and no file is written.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -35,6 +36,7 @@ SLOW_S = 10  # a test that takes more is not cheap
 LIMIT_S = 60  # processor time of a process: what takes more does not end
 STILL_S = 120  # a process that has used no processor time for as long waits for what will not come
 MEMORY = 6 << 30  # that a process may take beyond what it began with
+PR_SET_PDEATHSIG = 1
 STARTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system")
 OWN_SETTINGS = "_hypothesis_internal_use_settings"  # where Hypothesis stores those of a test
 Functions = dict[tuple[str, str, int], list[FunctionType]]
@@ -288,6 +290,7 @@ def _alone(do: Callable[[], None], limit_s: int) -> None:
     status = 2
     try:
         os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a run that is ended takes it along
         with Path(os.devnull).open("r+b") as nothing:
             for each in range(3):
                 os.dup2(nothing.fileno(), each)

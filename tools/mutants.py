@@ -30,14 +30,13 @@ RESULTS = ROOT / "build" / "mutants.json"
 TESTS = "tests/core"
 MASTER = (  # tests of the job master in virtual time
     *("fencing", "master_checkpoints", "copies_in_pods", "quarantine", "skipped_batches", "master_laws"),
-    *("master_scenarios", "master_moves", "master_troubles", "master_origin", "waiting_moves", "rebalancing"),
     *(
-        "node_migrations",
-        "rounds",
-        "ps_that_leave",
-        "power_cut",
+        "master_scenarios",
+        "master_moves",
+        "master_troubles",
+        "master_origin",
+        "waiting_moves",
         "absent_master",
-        "changes_on_a_full_machine",
     ),
 )
 COORDINATION = ("fencing", "checkpoint_coordinator", "copy_coordinator", "migration_coordinator")
