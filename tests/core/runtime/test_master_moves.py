@@ -14,6 +14,7 @@ from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Migration
+from dlrover_nb.core.structs.messages import MoveCancel, MoveOut
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase
 
@@ -157,6 +158,20 @@ def test_a_death_while_parameters_change_owners_goes_back_to_the_last_checkpoint
     finish(world, plan(2, 2, ps_cpu=0.5))
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
+
+
+def moves_of(world: World, name: str, n_before: int) -> list[MoveOut | MoveCancel]:
+    """Return what a PS was ordered about moves since it had `n_before` orders."""
+    return [each for each in world.nodes[name].heard[n_before:] if isinstance(each, MoveOut | MoveCancel)]
+
+
+def test_a_master_that_comes_back_amid_a_move_cancels_it_where_parameters_are_sent() -> None:
+    world = migration(plan(2, 1), plan(2, 2))
+    n_before = len(world.nodes["ps-0"].heard)
+    world.crash()
+    world.run_until(lambda: moves_of(world, "ps-0", n_before))
+    assert isinstance(moves_of(world, "ps-0", n_before)[0], MoveCancel)
+    finish(world, plan(2, 2))
 
 
 def test_a_worker_that_dies_in_the_pause_does_not_hold_it_up() -> None:
