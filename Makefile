@@ -67,6 +67,9 @@ costs: install  ## what each test costs, anew in tests/suite/costs.tsv; TESTS_OF
 	-@$(TESTS) --record-costs=build/costs.jsonl $(TESTS_OF)
 	@PYTHONPATH=tests $(BIN)/python -m suite.costs build/costs.jsonl
 
+mutants: install  ## 300 sampled faults in the core: how many the cheap tests notice; SAMPLE=30 for fewer
+	@$(BIN)/python tools/mutants.py $(if $(SAMPLE),--sample $(SAMPLE))
+
 check: lint types imports structure
 
 lint: install
