@@ -44,11 +44,8 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """Name it by what it changes, wherever in the module that stands now."""
-        changes = [
-            line for line in self.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
-        ]
-        return digest(self.path, *changes)[:16]
+        """Name it by what it changes and the lines around, wherever in the module these stand now."""
+        return digest(*(line for line in self.diff.splitlines() if not line.startswith("@@")))[:16]
 
     def document(self) -> dict[str, object]:
         """Return what is stored of it."""
