@@ -67,8 +67,8 @@ costs: install  ## what each test costs, anew in tests/suite/costs.tsv; TESTS_OF
 	-@$(TESTS) --record-costs=build/costs.jsonl $(TESTS_OF)
 	@PYTHONPATH=tests $(BIN)/python -m suite.costs build/costs.jsonl
 
-mutants: install  ## 300 sampled faults in the core: how many the cheap tests notice; SAMPLE=30 for fewer
-	@$(BIN)/python tools/mutants.py $(if $(SAMPLE),--sample $(SAMPLE))
+mutants: install  ## how many small faults in core code the cheap tests notice; ONLY=core/sharding for one room
+	@$(BIN)/python tools/mutants.py --sample $(or $(SAMPLE),300) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY))
 
 check: lint types imports structure
 
