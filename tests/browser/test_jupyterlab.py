@@ -43,6 +43,7 @@ CELLS = {
 }
 
 
+@pytest.mark.release
 @pytest.mark.more
 def test_a_job_from_launch_over_accept_and_a_killed_kernel_to_a_saved_notebook(new_page, lab):
     notebook = Notebook(new_page(), lab, CELLS)

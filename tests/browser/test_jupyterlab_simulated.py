@@ -11,7 +11,7 @@ from waiting import LIMIT_S, until
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
-    pytest.mark.release,
+    pytest.mark.more,
 ]
 
 CELLS = {
@@ -39,6 +39,7 @@ def begin(page, lab):
     return notebook, live
 
 
+@pytest.mark.release
 def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page, lab):
     notebook, live = begin(page, lab)
     assert not unnamed(live.output.aria_snapshot())
@@ -72,6 +73,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     notebook.shows("status", "ads (simulated): training")
 
 
+@pytest.mark.release
 def test_a_front_end_without_widgets_shows_every_plot(page, lab):
     """nbconvert runs the cells and has no comms at all."""
     file = lab.root / "plain.ipynb"

@@ -81,6 +81,7 @@ def live(page):
     return frame
 
 
+@pytest.mark.release
 def test_a_viewer_and_an_operator_on_one_job_see_the_same_and_only_one_can_act(server, visit, master, axe):
     vera, otto = visit(server, VIEWER), visit(server, OPERATOR)
     for page in (vera, otto):
@@ -238,6 +239,7 @@ def test_the_live_frame_is_as_high_as_what_it_shows_after_another_width_too(serv
     until(lambda: page.evaluate(frame_px) < 1.5 * wide)
 
 
+@pytest.mark.release
 def test_an_action_is_accepted_by_keys_and_others_hear_of_it(server, visit, slow):
     vera, otto = listening(visit(server, VIEWER)), visit(server, OPERATOR)
     otto.get_by_role("form", name="Answer m1").get_by_label("Reason").fill(HOSTILE)

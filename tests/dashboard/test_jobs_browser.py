@@ -144,6 +144,7 @@ def test_the_page_says_that_it_is_old_and_goes_on_by_itself_after_a_restart(page
     assert not page.failures
 
 
+@pytest.mark.release
 @pytest.mark.more
 def test_it_reads_on_a_phone_and_in_the_dark(server, new_page, axe):
     for width in (360, 700, 1400):

@@ -57,6 +57,7 @@ def asked(person):
     return Asker(person, Entry.DASHBOARD)
 
 
+@pytest.mark.release
 @pytest.mark.more
 def test_a_viewer_cannot_steer_through_a_dashboard_and_an_operator_can(place, tmp_path):
     trained(place.cluster.submit(job("ours", plan=SMALL, n_epoch=FOREVER)), 1_000)

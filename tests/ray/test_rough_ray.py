@@ -143,6 +143,7 @@ def test_of_two_jobs_submitted_at_once_under_one_name_one_runs(cluster):
     assert handle.stop().phase is JobPhase.STOPPED
 
 
+@pytest.mark.release
 def test_a_job_without_room_says_so_and_starts_when_another_ends(cluster, wait_until):
     wide = replace(PLAN, worker=RolePlan(1, 3.0, 512))
     first = cluster.submit(job("first", plan=wide))
@@ -189,6 +190,7 @@ KILLED_HEAD = textwrap.dedent("""
 """)
 
 
+@pytest.mark.release
 def test_a_process_outlives_its_ray_and_connects_again():
     with tempfile.TemporaryDirectory(prefix="dlh") as home:
         places = {f"XDG_{kind}_HOME": home for kind in ("STATE", "DATA", "CONFIG")}

@@ -67,6 +67,7 @@ def test_each_entry_of_a_legend_has_its_sample(serve, page):
     all_drawn(view, "now")
 
 
+@pytest.mark.release
 @pytest.mark.more
 def test_each_other_chart_has_a_legend_with_samples(serve, page):
     page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))

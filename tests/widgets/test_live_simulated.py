@@ -39,6 +39,7 @@ def press(button):
             button.click(timeout=5_000)
 
 
+@pytest.mark.release
 @pytest.mark.more
 def test_a_simulated_job_is_watched_and_scaled_from_the_browser(job, serve, new_page):
     page = new_page(width=1200)

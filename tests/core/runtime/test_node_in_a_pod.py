@@ -108,6 +108,7 @@ def test_nodes_train_in_pods_that_may_write_nowhere_and_follow_their_master(pods
     assert {pods.end_of(role).exit_code for role in NAMES} == {0}
 
 
+@pytest.mark.release
 def test_a_pod_tells_why_its_node_failed(pods):
     pods, world = pods
     own = replace(SPEC.model, name="custom", code=pack(lambda: None).code)

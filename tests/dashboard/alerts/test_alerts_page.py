@@ -131,6 +131,7 @@ def test_who_mutes_a_job_mutes_it_for_themselves_and_for_a_while(client, team):
     assert vera.send("POST", "/alerts/mute", urlencode(sent | {"csrf": "x"}).encode(), FORM).status == 403
 
 
+@pytest.mark.release
 @pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")  # tornado and playwright warn of each other's event loops
