@@ -250,7 +250,7 @@ FOREIGN = {
 }
 
 
-@for_each("name", FOREIGN)
+@pytest.mark.parametrize("name", FOREIGN)
 def test_dlrovers_own_examples_give_the_plan_that_they_have(name: str) -> None:
     real_schemas()  # skips where they are not at hand
     found = read_export(shared("crds", "dlrover", f"{name}.yaml").read_text("utf-8"))

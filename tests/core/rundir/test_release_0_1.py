@@ -34,7 +34,9 @@ THERE = Path("/tmp/dlrover-nb-release-0-1")  # the files name it
 @pytest.fixture
 def unpacked() -> Iterator[Path]:
     """Return the folder that both run folders lie in, for one test process at a time."""
-    with Path("/tmp/dlrover-nb-release-0-1.lock").open("w") as lock:
+    if not (path := THERE.with_suffix(".lock")).exists():
+        path.touch()
+    with path.open() as lock:  # to read: another user of this machine may have made it
         fcntl.flock(lock, fcntl.LOCK_EX)
         shutil.rmtree(THERE, ignore_errors=True)
         THERE.mkdir(mode=0o700)
