@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
 MISSING = "the master may not create pods; restore its Role, and the job goes on by itself"
 
 
-@pytest.mark.more
 def test_a_missing_right_is_told_while_the_job_trains_and_so_is_its_return(
     play: Callable[..., DriverWorld],
 ) -> None:

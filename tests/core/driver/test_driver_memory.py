@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from driver_world import succeeded
 
 from dlrover_nb.core.rundir.journal import read_events
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from driver_world import DriverWorld
-
-pytestmark = pytest.mark.release
 
 
 def test_a_ps_that_the_kernel_ended_gets_more_memory_though_no_user_asked(

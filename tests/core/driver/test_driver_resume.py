@@ -186,7 +186,6 @@ def checkpoints(job: DriverWorld) -> set[str]:
     return {path.parent.name for path in job.folder.glob("checkpoints/*/manifest.json")}
 
 
-@pytest.mark.release
 @pytest.mark.parametrize("step_s", [-3600.0, 86_400.0])
 def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
     play: Callable[..., DriverWorld], step_s: float
@@ -206,7 +205,6 @@ def test_the_next_master_goes_on_in_the_jobs_time_wherever_its_clock_was_set(
     assert times == sorted(times)
 
 
-@pytest.mark.release
 def test_nodes_that_died_with_the_master_are_noticed_and_replaced(play: Callable[..., DriverWorld]) -> None:
     job = play(plan=plan(2, 1), checkpoint_every_s=1.0, n_epoch=3)
     job.until(lambda now: now.running and checkpoints(job))
@@ -265,7 +263,6 @@ def test_a_ps_that_got_sigterm_without_a_master_is_replaced_by_the_next_one(
     assert not any("was lost" in line or "was loaded from" in line for line in end.story), end.story
 
 
-@pytest.mark.more
 def test_a_second_master_of_one_folder_is_refused(play: Callable[..., DriverWorld]) -> None:
     job = play()
     job.until(lambda now: now.running)
@@ -273,7 +270,6 @@ def test_a_second_master_of_one_folder_is_refused(play: Callable[..., DriverWorl
         job.come_back()
 
 
-@pytest.mark.release
 def test_a_job_that_had_ended_is_told_as_it_was(play: Callable[..., DriverWorld]) -> None:
     job = play()
     job.until(lambda now: now.running)
@@ -289,7 +285,6 @@ def test_a_job_that_had_ended_is_told_as_it_was(play: Callable[..., DriverWorld]
     assert {event.phase for event in news if isinstance(event, PhaseChanged)} <= {JobPhase.SUCCEEDED}
 
 
-@pytest.mark.release
 def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is_refused(
     play: Callable[..., DriverWorld], tmp_path: Path
 ) -> None:
@@ -363,7 +358,6 @@ def test_a_job_uses_the_keys_that_its_nodes_have_already(features: FeatureSpec, 
     assert (job.public_key, job.secret_key) == (keys.public, keys.secret)
 
 
-@pytest.mark.release
 def test_a_torn_last_entry_of_a_diary_was_told_to_nobody_and_is_left_out(
     play: Callable[..., DriverWorld],
 ) -> None:

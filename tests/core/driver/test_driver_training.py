@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.windows import Samples
 
 
-@pytest.mark.more
 def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(
     play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +84,6 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
     job.driver.stop("ada", "too late")  # nothing happens
 
 
-@pytest.mark.more
 def test_a_decision_that_was_answered_is_in_the_next_snapshot(play: Callable[..., DriverWorld]) -> None:
     job = play(n_epoch=100)
     for mode in (Mode.SUGGEST, Mode.MANUAL) * 10:
@@ -95,7 +93,6 @@ def test_a_decision_that_was_answered_is_in_the_next_snapshot(play: Callable[...
     job.driver.stop("ada")
 
 
-@pytest.mark.release
 def test_publishing_a_snapshot_fits_no_model(
     play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +120,6 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start:
     assert any(f"{killed} was lost: killed by signal 9" in line for line in end.story)
 
 
-@pytest.mark.release
 def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(play: Callable[..., DriverWorld]) -> None:
     job = play(plan=plan(2, 1), sync=Sync.BSP)
     job.until(lambda now: now.running and now.train.n_sample_done > 50)
@@ -137,7 +133,6 @@ def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(play: Callable
     assert job.story_has(f"{killed} was lost")
 
 
-@pytest.mark.more
 def test_workers_and_ps_are_doubled_by_a_decision_while_training(play: Callable[..., DriverWorld]) -> None:
     job = play(n_epoch=5)
     job.until(lambda now: now.running and now.train.n_sample_done > 100)
@@ -175,7 +170,6 @@ def test_a_killed_ps_is_restored_from_the_last_checkpoint(start: Callable[..., J
     assert any(f"{killed} was lost" in line and "continuing from checkpoint" in line for line in end.story)
 
 
-@pytest.mark.release
 def test_a_checkpoint_folder_that_cannot_be_made_is_told_and_training_goes_on(
     play: Callable[..., DriverWorld], tmp_path: Path
 ) -> None:
@@ -185,7 +179,6 @@ def test_a_checkpoint_folder_that_cannot_be_made_is_told_and_training_goes_on(
     assert any("could not be written: cannot make the folder" in line for line in end.story)
 
 
-@pytest.mark.more
 def test_a_stopped_job_saves_what_it_learnt_where_it_was_told(
     play: Callable[..., DriverWorld], tmp_path: Path
 ) -> None:

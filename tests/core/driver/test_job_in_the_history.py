@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from driver_world import DriverWorld
-
-pytestmark = pytest.mark.release
 
 
 def test_a_job_leaves_proposals_decisions_outcomes_and_series(play: Callable[..., DriverWorld]) -> None:

@@ -73,10 +73,6 @@ def killed(play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch) ->
     return begin
 
 
-@pytest.mark.release_variants(
-    "before its events", "before its name", "before the old one goes", "while the old one goes"
-)
-@pytest.mark.more
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_next_master_knows_all_whenever_this_one_was_killed(
     killed: Callable[[str], DriverWorld], moment: str

@@ -141,7 +141,6 @@ def test_a_worker_that_crashes_in_c_has_its_last_words_in_the_log_and_in_the_sto
     assert any(text.startswith("Fatal Python error: Aborted") for text in told(job, "worker-0"))
 
 
-@pytest.mark.more
 def test_lines_of_a_killed_worker_stay_and_its_successor_has_its_own(
     play: Callable[..., DriverWorld],
 ) -> None:
@@ -157,7 +156,6 @@ def test_lines_of_a_killed_worker_stay_and_its_successor_has_its_own(
     assert job.story_has("worker-0 was lost", "its log has no error, see %dlrover logs real worker-0")
 
 
-@pytest.mark.more
 def test_training_goes_on_when_no_log_can_be_written(
     play: Callable[..., DriverWorld], tmp_path: Path
 ) -> None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from driver_world import DriverWorld
 
-pytestmark = pytest.mark.release
 
 N_ROW, BATCH, N_STEP = 6000, 50, 40
 FOLDER = "DN_TEST_FOLDER"
@@ -137,6 +136,7 @@ def test_a_program_that_raises_each_so_many_rows_ends_its_job_although_it_made_p
     assert 0 < end.train.n_sample_done < end.train.n_sample_total
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("sync", [Sync.ASP, Sync.SSP])
 def test_late_pushes_of_a_worker_that_was_given_up_are_refused_and_it_ends(
     start_own: Callable[..., Job], tmp_path: Path, sync: Sync

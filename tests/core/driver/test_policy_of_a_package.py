@@ -50,7 +50,6 @@ def test_an_unknown_policy_is_refused_with_the_nearest_name() -> None:
         find_policy("optimum")
 
 
-@pytest.mark.release
 def test_a_policy_gives_a_worker_a_smaller_batch_and_every_sample_is_trained(
     play: Callable[..., DriverWorld], even_out: str
 ) -> None:

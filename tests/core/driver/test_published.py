@@ -109,7 +109,6 @@ def never_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "PUBLISH_S", float("inf"))
 
 
-@pytest.mark.release
 @pytest.mark.usefixtures("never_due")
 def test_what_others_wait_for_is_published_though_no_snapshot_is_due(
     play: Callable[..., DriverWorld],
@@ -124,7 +123,6 @@ def test_what_others_wait_for_is_published_though_no_snapshot_is_due(
     assert job.until_end().phase is JobPhase.STOPPED
 
 
-@pytest.mark.release
 @pytest.mark.usefixtures("never_due")
 def test_nothing_else_is_published_before_it_is_due(
     play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch

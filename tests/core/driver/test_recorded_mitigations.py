@@ -120,7 +120,6 @@ def test_a_snapshot_of_a_master_that_tells_no_errors_and_no_stragglers_is_read()
     assert unpack_snapshot(zlib.compress(msgspec.msgpack.encode((name, fields)))) == snapshot()
 
 
-@pytest.mark.release
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_an_action_under_way_is_handed_to_the_next_master_and_ends(
     play: Callable[..., DriverWorld], monkeypatch: pytest.MonkeyPatch, *, has_begun: bool

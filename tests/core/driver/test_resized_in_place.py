@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-pytestmark = pytest.mark.release
 
 LEAST = 128 << 20  # bytes that a node is given beside what it took before
 V1 = Path("/sys/fs/cgroup")
@@ -51,6 +50,7 @@ def pids(now: JobSnapshot) -> dict[str, int | None]:
     return {node.id: node.pid for node in now.nodes}
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not (V1 / "cpu" / "cgroup.procs").exists(), reason="reads control groups of v1")
 def test_a_job_is_resized_without_a_new_process_or_a_pause_and_every_row_counts_once(
     start: Callable[..., Job],

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-pytestmark = pytest.mark.release
 
 BEFORE = plan(2, 2, worker_cpu=0.4, ps_cpu=0.2)
 AFTER = ResourcePlan(RolePlan(2, 0.6, 512), RolePlan(2, 0.4, 512))
