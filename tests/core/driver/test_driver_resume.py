@@ -156,7 +156,6 @@ def lives(pid: int) -> bool:
     return not is_gone(pid)
 
 
-@pytest.mark.release_variants("ipc")
 @pytest.mark.more
 @pytest.mark.parametrize("listen", ["ipc"])
 def test_the_next_master_takes_over_living_nodes_and_no_shard_is_lost(

@@ -45,7 +45,7 @@ def without_loss(job: Job) -> JobSnapshot:
     return end
 
 
-@pytest.mark.release
+@pytest.mark.more
 def test_one_that_is_evicted_is_replaced_without_a_rollback(start: Callable[..., Job]) -> None:
     job = start(plan=plan(2, 2, ps_cpu=0.2), n_epoch=3, checkpoint_every_s=2.0)
     evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
