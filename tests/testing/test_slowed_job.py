@@ -82,7 +82,7 @@ def pid_of(job: Job, node: str) -> int:
     return pid
 
 
-@pytest.mark.more
+@pytest.mark.release
 def test_a_real_jobs_nodes_are_slowed_as_asked_and_speed_up_again(start: Callable[..., Job]) -> None:
     job = start(sync=Sync.BSP, n_epoch=1000)
     nodes = {view.id for view in job.now.nodes}

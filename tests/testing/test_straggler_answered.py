@@ -69,6 +69,7 @@ def finish(job: Job) -> JobSnapshot:
     return end
 
 
+@pytest.mark.release
 def test_a_proposed_action_is_accepted_done_undone_and_every_row_is_trained_once(tmp_path: Path) -> None:
     features = make_features(DataSpec(), ModelSpec())
     job = Job(

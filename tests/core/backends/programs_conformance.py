@@ -210,6 +210,7 @@ class ProgramsConformance:
         assert ended(handle).phase is JobPhase.SUCCEEDED
         until(lambda: not any(each.is_running() for each in supervisors.values()), what="their end")
 
+    @pytest.mark.release
     def test_lines_and_an_end_that_no_master_saw_are_read_by_the_next(self, submitted, tmp_path):
         role = ExternalRole((*PYTHON, COUNTING, str(tmp_path / "end")))
         spec = ExternalSpec(role, 10_000, framework=Framework.TORCH)
@@ -229,6 +230,7 @@ class ProgramsConformance:
         numbers = [int(text.split()[1]) for text in lines[:-1]]
         assert [(a, b) for a, b in pairwise(numbers) if b != a + 1] == [], "each line once, in order"
 
+    @pytest.mark.release
     def test_a_program_that_reports_as_to_kubeflow_trainer_is_understood(self, submitted, tmp_path):
         role = ExternalRole((*PYTHON, TRAINER, str(tmp_path / "end")))
         handle = submitted("trainer", ExternalSpec(role, 10_000, framework=Framework.TORCH), n_worker=1)
@@ -270,6 +272,7 @@ class ProgramsConformance:
         ended(handle)
         assert "saved before the end" in texts(handle, "worker-0")
 
+    @pytest.mark.release
     def test_chief_and_evaluator_run_beside_workers_and_ps_and_the_chief_ends_the_job(
         self, submitted, tmp_path
     ):
@@ -298,6 +301,7 @@ class ProgramsConformance:
         assert ended(handle).phase is JobPhase.SUCCEEDED
         until(lambda: "asked to end" in texts(handle, "evaluator-0"), what="the evaluator's last line")
 
+    @pytest.mark.release
     def test_a_job_grows_and_shrinks(self, submitted, tmp_path, monkeypatch):
         monkeypatch.setenv("USERS", "own")
         handle = submitted("grows", torch_job(tmp_path), n_worker=1)
@@ -310,6 +314,7 @@ class ProgramsConformance:
         (tmp_path / "end").touch()
         assert ended(handle).phase is JobPhase.SUCCEEDED
 
+    @pytest.mark.release
     def test_nodes_of_another_size_take_the_place_of_the_old_ones(self, submitted, tmp_path, monkeypatch):
         monkeypatch.setenv("USERS", "own")
         handle = submitted("sized", torch_job(tmp_path))
@@ -336,6 +341,7 @@ class ProgramsConformance:
         (tmp_path / "end").touch()
         assert ended(handle).phase is JobPhase.SUCCEEDED
 
+    @pytest.mark.release
     def test_a_program_that_fails_ends_its_job_with_the_error(self, submitted):
         role = ExternalRole((*PYTHON, "raise ValueError('no such column')"))
         spec = ExternalSpec(role, 10_000, framework=Framework.TORCH)

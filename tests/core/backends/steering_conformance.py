@@ -204,6 +204,7 @@ class SteeringConformance:
 class LeakConformance(SteeringConformance):
     """The same, and memory of a worker that is foreseen to run out."""
 
+    @pytest.mark.release
     def test_a_worker_that_climbs_to_its_limit_gets_more_before_it_is_killed_as_one_unwarned_is(
         self, api: Cluster, tmp_path: Path
     ) -> None:

@@ -82,6 +82,7 @@ def test_two_masters_of_one_run_write_each_record_once(at_once):
     assert len(store.decisions("same")) == len(store.series("same")) == N_RECORD
 
 
+@pytest.mark.release_variants("sqlite")
 def test_thinning_while_others_write_changes_no_total(at_once):
     store = at_once(("one", "write"), ("two", "write"), ("", "compact"), ("", "compact"))
     assert [_total(store, job) for job in ("one", "two")] == [pytest.approx(600.0 * N_RECORD)] * 2

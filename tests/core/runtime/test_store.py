@@ -30,7 +30,8 @@ MODELS = [
     for optimizer in Optimizer
     for embedding in Embedding
 ]
-models = pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.optimizer}-{m.embedding}")
+ID = "{0.optimizer}-{0.embedding}".format
+models = pytest.mark.parametrize("model", MODELS, ids=ID)
 laws = settings(deadline=None, max_examples=10)
 
 
@@ -179,6 +180,7 @@ def test_rows_are_pending_again_whoever_changes_them(model, monkeypatch):
 
 
 @pytest.mark.more
+@pytest.mark.release_variants(*(ID(model) for i, model in enumerate(MODELS) if i % 3))
 @models
 @laws
 @given(
