@@ -20,6 +20,8 @@ Beside it, DLRover alone under several noises and seeds, begun small and on the 
 hours over the oracle's, speed of the last plan over the best plan's, changes of plan, returns to plans that
 were left, and how many jobs end on a slower plan than they began with. The same where all speeds halve on
 the way (`_drift`), as when other jobs fill the network: what was measured before looks twice as fast then.
+Last beside other work on the hosts, which takes half of the speed every other ten minutes (`_on_off`), or
+another part each five minutes (`_host_walk`); jobs begun on the best plan too (`_from_best_`).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from policy_cases import KINDS, MACHINES, Case, Related, aimed, drifting, table_cases, terms_cases, user_plans
-from policy_runs import SETTINGS, Baseline, Ours, Run, Runner, Still, simulate
+from policy_runs import SETTINGS, Baseline, HostParts, Ours, Run, Runner, Still, simulate
 from simulated_day import day
 
 from dlrover_nb.core.baselines import elastic_scheduling, optimus
@@ -146,14 +148,42 @@ def begun_best(case: Case) -> Case:
     return replace(case, job=replace(case.job, spec=replace(case.job.spec, plan=case.best)))
 
 
+DAY_S = 86_400
+ON_OFF: HostParts = tuple((float(at), 0.5 if at // 600 % 2 else 1.0) for at in range(0, DAY_S, 600))
+
+
+def host_walk(seed: int) -> HostParts:
+    """Return what other work leaves of the speed, drawn anew each five minutes."""
+    parts = np.random.default_rng(seed).uniform(0.4, 1.0, DAY_S // 300)
+    return tuple((300.0 * i, float(part)) for i, part in enumerate(parts))
+
+
+def beside_others(
+    cases: list[Case], settings: ControllerSettings, noise: float, n_seed: int
+) -> dict[str, object]:
+    """Return the figures of DLRover alone on hosts with other work, begun small and on the best plan."""
+    line: dict[str, object] = {}
+    for mark, host in (("_on_off", ON_OFF), ("_host_walk", host_walk(0))):
+        line |= alone(cases, settings, noise, n_seed, mark, host)
+        best = [begun_best(case) for case in cases]
+        line |= alone(best, settings, noise, n_seed, f"_from_best{mark}", host)
+    named = {"over_oracle_walk": "over_oracle_host_walk", "from_best_walk": "over_oracle_from_best_host_walk"}
+    return line | {name: line[of] for name, of in named.items()}
+
+
 def alone(
-    cases: list[Case], settings: ControllerSettings, noise: float, n_seed: int, mark: str
+    cases: list[Case],
+    settings: ControllerSettings,
+    noise: float,
+    n_seed: int,
+    mark: str,
+    host: HostParts = (),
 ) -> dict[str, object]:
     """Return what DLRover makes of the jobs, against their best plans: geometric means, and counts of all."""
     time, speed, cores, n_change, n_return, n_slower = [], [], [], 0, 0, 0
     for case, seed in itertools.product(cases, range(n_seed)):
-        run = simulate(case.job, Ours(settings), seed, noise)
-        oracle = simulate(case.on(case.best), Still(), seed, noise)
+        run = simulate(case.job, Ours(settings), seed, noise, host)
+        oracle = simulate(case.on(case.best), Still(), seed, noise, host)
         time.append(run.jct_s / oracle.jct_s)
         cores.append(run.core_h / oracle.core_h)
         speed.append(case.speed(run.last) / case.speed(case.best))
@@ -234,7 +264,8 @@ def figures(
     for noise in options.noises:
         line |= under_noise(cases, settings, noise, options.seeds)
     drifted = [drifting(case, DRIFT, DRIFTS_AT * options.hours * 3600) for case in cases]
-    return line | alone(drifted, settings, options.noise, options.seeds, "_drift")
+    line |= alone(drifted, settings, options.noise, options.seeds, "_drift")
+    return line | beside_others(cases, settings, options.noise, options.seeds)
 
 
 def compared(pairs: list[tuple[Case, dict[str, list[Run]]]]) -> dict[str, object]:

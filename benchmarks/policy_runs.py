@@ -161,9 +161,16 @@ class Run:
     last: ResourcePlan
 
 
-def simulate(job: SimulatedJob, runner: Runner, seed: int, noise: float) -> Run:
-    """Run a job whose windows and nodes differ by `noise`, the standard deviation of log speed."""
-    settings = WorldSettings(report_s=REPORT_S, faults=replace(QUIET, speed_noise=noise, node_noise=noise))
+HostParts = tuple[tuple[float, float], ...]  # `Faults.host_parts`
+
+
+def simulate(job: SimulatedJob, runner: Runner, seed: int, noise: float, host: HostParts = ()) -> Run:
+    """Run a job whose windows and nodes differ by `noise`, the standard deviation of log speed.
+
+    `host` is what other work on its hosts leaves of its speed over time.
+    """
+    faults = replace(QUIET, speed_noise=noise, node_noise=noise, host_parts=host)
+    settings = WorldSettings(report_s=REPORT_S, faults=faults)
     world = SimulatedWorld(MACHINES, rng=np.random.default_rng(seed), settings=settings)
     if isinstance(job.truth, Drifting):
         job.truth.at_s = 0.0

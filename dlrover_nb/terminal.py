@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
 from dlrover_nb.widgets.mitigations import facts, head_words, slow_words, worst
 from dlrover_nb.widgets.sparkline import sparkline
-from dlrover_nb.widgets.status import first_steps_words, reported_words
+from dlrover_nb.widgets.status import first_steps_words, host_words, reported_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,8 @@ def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType
         parts.append(Text(f"model  {snapshot.fit.note}", style="dim"))
     if (proposal := snapshot.open_proposal) is not None:
         parts.append(proposal_panel(proposal, snapshot.spec.prices))
+    if words := host_words(snapshot):
+        parts.append(Text(words, style="yellow"))
     if not snapshot.phase.is_final:
         parts += [
             Text(slow_words(each, snapshot.spec.name), style="yellow") for each in worst(snapshot.stragglers)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+BY_CHANCE = 1.645  # standard errors that one in twenty series of independent values shows
+MOST_ALIKE = 0.9
+
 
 def load() -> None:
     """Import what the functions need, so that none of them does it at its first call; for any thread."""
@@ -65,3 +68,29 @@ def stdtrit(freedom: Array | float, probability: Array | float) -> Array:
     from scipy import special  # noqa: PLC0415 - see the module
 
     return np.asarray(special.stdtrit(freedom, probability), dtype=np.float64)
+
+
+def lag_one(squares: float, products: float, n: int, n_series: int) -> float:
+    """Return the lag-one autocorrelation of short series, 0 to `MOST_ALIKE`; 0 where chance explains it.
+
+    Parameters
+    ----------
+    squares, products
+        Sums over all series of squares around each one's mean, and of products of neighbors around it.
+    n, n_series
+        Values of all series together, and their number.
+
+    Notes
+    -----
+    Taking the mean off makes neighbors seem less alike by the variance over the length, which is put back.
+    """
+    n_pair = n - n_series
+    if n_pair < 1 or squares <= 0:
+        return 0.0
+    alike = (products + n_series * squares / n_pair) / squares
+    return min(alike, MOST_ALIKE) if alike * n_pair**0.5 > BY_CHANCE else 0.0
+
+
+def independent(n: float, alike: float) -> float:
+    """Return how many independent values determine a mean as n values with a lag-one autocorrelation do."""
+    return max(n * (1 - alike) / (1 + alike), min(n, 1.0))

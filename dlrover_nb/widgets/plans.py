@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.host_load import FELT_SHARE
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
@@ -287,8 +288,25 @@ def decision_words(decision: Decision) -> str:
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     """Return predicted against measured throughput of the plans that were applied."""
-    head = ("decision", "plan", "before", "predicted", "90 % band", "measured", "error", "in band", "pause")
+    head = (
+        "decision",
+        "plan",
+        "before",
+        "predicted",
+        "90 % band",
+        "measured",
+        "host",
+        "error",
+        "in band",
+        "pause",
+    )
     return Table("Predicted and measured (samples/s)", head, tuple(map(_outcome_row, outcomes)))
+
+
+def host_cell(o: Outcome) -> str:
+    """Say which part of the plan's speed its host gave: when it was predicted, and while it was measured."""
+    then, now = 1.0 if o.predicted is None else o.predicted.host, 1 - o.host_share
+    return units.MISSING if min(then, now) > 1 - FELT_SHARE else f"{then:.0%}, then {now:.0%}"
 
 
 def _outcome_row(o: Outcome) -> tuple[str, ...]:
@@ -301,6 +319,7 @@ def _outcome_row(o: Outcome) -> tuple[str, ...]:
         units.number(p.samples_per_s if p else None),
         units.interval(p.low, p.high) if p else units.MISSING,
         units.number(o.measured_samples_per_s),
+        host_cell(o),
         units.signed_percent(o.error),
         inside,
         units.duration(o.pause_s),

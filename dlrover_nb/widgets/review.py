@@ -26,7 +26,7 @@ from dlrover_nb.widgets.plans import (
     state_words,
     status_words,
 )
-from dlrover_nb.widgets.status import change_words, kind_words, rate_words
+from dlrover_nb.widgets.status import change_words, host_words, kind_words, rate_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision, Proposal
@@ -248,7 +248,9 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     warned = "" if snapshot.phase.is_final else badges
     name += _badge_html(phase) if has_failed else ""
     head = f'<div><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
-    return head if snapshot.phase.is_final else head + _waits_html(snapshot) + _slow_html(snapshot)
+    if snapshot.phase.is_final:
+        return head
+    return head + _host_html(snapshot) + _waits_html(snapshot) + _slow_html(snapshot)
 
 
 def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
@@ -257,6 +259,11 @@ def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
     if told is None or snapshot.phase.is_final:
         return ()
     return (f"deadline {told.words}",)
+
+
+def _host_html(snapshot: JobSnapshot) -> str:
+    words = host_words(snapshot)
+    return block_html(Paragraph(words, Tone.WARNING)) if words else ""
 
 
 def _waits_html(snapshot: JobSnapshot) -> str:

@@ -134,6 +134,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     ]
     if snapshot.spec.due_s(snapshot.started_at_s) is not None:
         facts.insert(6, ("deadline", deadline_words(snapshot)))
+    if words := host_words(snapshot):
+        facts.insert(5, ("host", words))
     if snapshot.reported is not None:
         facts.append(("reported", reported_words(snapshot, snapshot.reported)))
     if snapshot.stop is not None and not snapshot.phase.is_final:
@@ -161,6 +163,11 @@ def reported_words(snapshot: JobSnapshot, told: TrainerStatus) -> str:
     )
     age_s = max((snapshot.ended_at_s or snapshot.at_s) - told.at_s, 0.0)
     return f"{'; '.join(filter(None, parts)) or 'no values'} ({units.duration(age_s)} ago)"
+
+
+def host_words(snapshot: JobSnapshot) -> str:
+    """Say what other work on its hosts takes from a running job; empty where that is not felt."""
+    return "" if snapshot.host is None or snapshot.phase.is_final else snapshot.host.words
 
 
 def deadline_words(snapshot: JobSnapshot) -> str:

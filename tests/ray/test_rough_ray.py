@@ -44,6 +44,7 @@ def kill_master(name):
     return pid
 
 
+@pytest.mark.release
 def test_a_killed_master_comes_back_to_its_nodes_and_the_job_ends_exactly(cluster, wait_until):
     spec = job("phoenix", n_epoch=6, checkpoint_every_s=2.0)
     handle = cluster.submit(spec)

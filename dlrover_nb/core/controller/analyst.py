@@ -118,6 +118,7 @@ class Analyst:
             deadline_chance=self._settings.planner.deadline_chance,
             memory_use=self._protection.uses(plan, job.spec, pins, at_s),
             stop=stop,
+            host=self._measured.host,
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

@@ -299,6 +299,7 @@ class Controller:
             node_errors=self._nodes.errors(self.at_s),
             queue=self._state.queue,
             stop=None if shown is None else shown.situation.stop,
+            host=self._measured.host,
         )
 
     def queries(self) -> PlanQueries:
@@ -353,7 +354,7 @@ class Controller:
     def _ended(self, at_s: float, why: str) -> Orders:
         self._mitigations.give_way(at_s, why)
         orders: Orders = self._plans.give_up(at_s, why)
-        orders += self._rollouts.score(at_s, least=1) + self._advisor.expire(at_s, why)
+        orders += self._rollouts.conclude(at_s, least=1) + self._advisor.expire(at_s, why)
         if self._measured.plan is not None:
             self._analyst.observe(self._measured.plan, at_s)
         self.reviews.drop()

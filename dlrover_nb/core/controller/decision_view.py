@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.bounds import Pins
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
+    from dlrover_nb.core.structs.host_load import HostLoad
     from dlrover_nb.core.structs.job import Mode
     from dlrover_nb.core.structs.mitigations import Mitigation
     from dlrover_nb.core.structs.samples import ProfileSample
@@ -45,6 +46,7 @@ class DecisionView:
     node_errors: tuple[NodeErrors, ...]
     queue: QueuePlace | None = None
     stop: StopForecast | None = None
+    host: HostLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,19 +31,29 @@ if TYPE_CHECKING:
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.structs.actions import SetSize
+    from dlrover_nb.core.structs.host_load import HostLoad
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
     from dlrover_nb.core.structs.stopping import StopForecast
 
 PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
+LASTING_S = 300.0  # for which a forecast must hold: teeth, spikes and steps look like growth for a while
+AGAIN_S = 10.0  # until a forecast that may wait is made again
 RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once
+START_S, START_SHARE = 60.0, 0.5  # of a series: at most so much of it is the start of the nodes
 PUBLISH_S, PUBLISH_SHARE = (
     2.0,
     0.2,
 )  # between forecasts for views: at least, and as a share of the plan's time
+
+
+def without_start(reports: tuple[Report, ...]) -> tuple[Report, ...]:
+    """Return the reports without those of the nodes' start: what a process loads then is no growth."""
+    from_s = reports[0].at_s + min(START_S, START_SHARE * (reports[-1].at_s - reports[0].at_s))
+    return tuple(report for report in reports if report.at_s >= from_s)
 
 
 def is_full_within(line: MemoryLine, wait_s: float) -> bool:
@@ -86,6 +96,7 @@ class Measurement:
         self._pauses: list[tuple[str, float]] = []
         self._last_speed = LastReports()
         self._published: tuple[MemoryLine, ...] = ()
+        self._likely_since_s: dict[Role, float] = {}  # since when each role is likely to run out of memory
         self._restarted_s, self._publish_s = 0.0, -inf
         self.plan: ResourcePlan | None = None
         self._remembered: ResourcePlan | None = None  # the last plan that was in place
@@ -108,6 +119,7 @@ class Measurement:
         self._memory = {role: MemorySeries() for role in Role}
         self._last_speed = LastReports()
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
+        self._likely_since_s = {}
 
     def resize(self, sizes: Iterable[SetSize], at_s: float) -> None:
         """Record the sizes of all nodes that do not have their role's."""
@@ -121,6 +133,9 @@ class Measurement:
         """Record how many samples are trained."""
         if n_sample_done < self._n_sample_done:  # a rollback
             self.quality.undo_from(n_sample_done + 1)
+        first = self._n_sample_total // self._n_epoch
+        if self._n_sample_done < first <= n_sample_done:  # what grew in it, the keys, grows no longer
+            self._memory[Role.PS], self._parameters = MemorySeries(), MemorySeries()
         self._n_sample_done = n_sample_done
 
     @property
@@ -179,6 +194,11 @@ class Measurement:
             self.n_change += 1
 
     @property
+    def host(self) -> HostLoad | None:
+        """What other work on the job's hosts leaves to it; None: not known."""
+        return self._windows.host
+
+    @property
     def worker_samples_per_s(self) -> Mapping[str, float]:
         """Speed of each worker of the present plan in its last report; a copy."""
         return dict(self._last_speed.figures)
@@ -228,6 +248,11 @@ class Measurement:
     def forecast_memory(self, at_s: float) -> tuple[MemoryLine, ...]:
         """Forecast the memory of each role that reported under the present plan; publish and return it."""
         self._published = self._memory_lines()
+        self._likely_since_s = {
+            line.role: self._likely_since_s.get(line.role, at_s)
+            for line in self._published
+            if (line.oom_probability or 0.0) >= self._settings.oom_threshold
+        }
         if self._published:
             most_s = max(PUBLISH_S, self._settings.memory_check_s / 2)
             wait_s = PUBLISH_SHARE * (at_s - self._restarted_s)
@@ -248,21 +273,22 @@ class Measurement:
             memory_line(
                 role,
                 plan.role(role).memory_mib,
-                series.reports,
+                without_start(series.reports),
                 outlook=Outlook(self._growth_end(role), speed) if speed else None,
             )
             for role, series in self._memory.items()
+            if series.reports
         )
         return tuple(line for line in lines if line is not None)
 
-    def memory_needs(self, lines: Iterable[MemoryLine]) -> tuple[tuple[Role, int], ...]:
+    def memory_needs(self, lines: Iterable[MemoryLine], at_s: float) -> tuple[tuple[Role, int], ...]:
         """Return the memory per node that plans should have, for roles whose need exceeds it."""
         likely = self._settings.oom_threshold
         needed = ((line, needed_mib(line, likely=likely)) for line in lines)
         return tuple(
             (line.role, min(mib, int(line.limit_mib * MAX_RAISE)))
             for line, mib in needed
-            if mib > line.limit_mib and not self._may_wait(line)
+            if mib > line.limit_mib and not self._may_wait(line, at_s)
         )
 
     def memory_uses(self) -> tuple[MemoryUse, ...]:
@@ -303,10 +329,11 @@ class Measurement:
         if len(parts) == n_node and min(parts) > 0:
             self._parameters.add(Report(at_s, self._n_sample_done, sum(parts)))
 
-    def _may_wait(self, line: MemoryLine) -> bool:
-        """Whether growth may be that of a start, and the limit is so far that time will tell."""
-        rest_s = PLANNED_SPAN_S - self._memory[line.role].span_s
-        return rest_s > 0 and not is_full_within(line, rest_s)
+    def _may_wait(self, line: MemoryLine, at_s: float) -> bool:
+        """Whether growth may be that of a start or a tooth, and the limit is so far that time will tell."""
+        lasted_s = at_s - self._likely_since_s.get(line.role, at_s)
+        rest_s = max(PLANNED_SPAN_S - self._memory[line.role].span_s, LASTING_S - lasted_s)
+        return rest_s > 0 and not is_full_within(line, min(rest_s, AGAIN_S))
 
     def _growth_end(self, role: Role) -> int:
         """Return the samples at which the growth of a role ends.

@@ -63,6 +63,7 @@ class WindowSums:
             self.last,
             at_s=self.first_at_s,
             samples_per_s=exp(self.log_mean),
+            host_share=0.0,
             n_window=self.n,
             log_scatter=sqrt(self.squares / self.n),
         )
@@ -113,7 +114,10 @@ class OlderWindows:
     def evidence(
         self, samples: Mapping[ResourcePlan, Collection[ProfileSample]]
     ) -> tuple[ProfileSample, ...]:
-        """Return all that is known of each plan at the present speed of the job, as rows of a fit."""
+        """Return all that is known of each plan at the present speed of the job, as rows of a fit.
+
+        Their speeds are those of the plans, without what the host's other load took.
+        """
         rows: list[ProfileSample] = []
         for plan, kept in samples.items():
             sums = self._sums.get(plan)
@@ -123,10 +127,12 @@ class OlderWindows:
 
     def _scaled(self, window: ProfileSample) -> ProfileSample:
         by = self._log_factor(window.at_s)
-        return replace(window, samples_per_s=window.samples_per_s * exp(by)) if by else window
+        if not by and not window.host_share:
+            return window
+        return replace(window, samples_per_s=window.plan_samples_per_s * exp(by), host_share=0.0)
 
     def _log_speed(self, window: ProfileSample) -> float:
-        return log(window.samples_per_s) + self._log_factor(window.at_s)
+        return log(window.plan_samples_per_s) + self._log_factor(window.at_s)
 
     def _log_factor(self, at_s: float) -> float:
         return sum(c.log_factor for c in self._changes if at_s <= c.until_s)

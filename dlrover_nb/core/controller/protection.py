@@ -132,7 +132,7 @@ class Protection:
         wait_s = max(self._settings.memory_check_s, SHARE * (at_s - self._since_s))
         self._forecast_s = at_s + min(wait_s, max(MAX_CHECK_S, self._settings.memory_check_s))
         lines = {line.role: line for line in self._measured.forecast_memory(at_s)}
-        needed = dict(self._measured.memory_needs(lines.values()))
+        needed = dict(self._measured.memory_needs(lines.values(), at_s))
         before, self._forecast, self._is_news = self._forecast, {}, True
         for role, line in lines.items():
             likely, known = line.oom_probability or 0.0, before.get(role)

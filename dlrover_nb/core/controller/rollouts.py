@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from statistics import median
+from math import exp, log
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.newest import append
 from dlrover_nb.core.planner import axes_key
 from dlrover_nb.core.structs.decisions import Outcome, Prediction, ProposalKind
 from dlrover_nb.core.structs.events import Remember
+from dlrover_nb.core.structs.host_load import FELT_SHARE
 from dlrover_nb.core.structs.snapshot import PlanMarker
 
 if TYPE_CHECKING:
@@ -39,13 +40,45 @@ class Rollout:
 
 
 @dataclass(slots=True)
+class _SpeedSums:
+    """Steady windows, and the sums of their log speeds: measured, and of the plan without other load."""
+
+    n: int = 0
+    log_seen: float = 0.0
+    log_plan: float = 0.0
+
+    def add(self, window: ProfileSample) -> None:
+        """Add a window."""
+        self.n += 1
+        self.log_seen += log(window.samples_per_s)
+        self.log_plan += log(window.plan_samples_per_s)
+
+
+@dataclass(slots=True)
 class _Trial:
     """An applied change whose outcome is being measured."""
 
     rollout: Rollout
     applied_at_s: float
     pause_s: float
-    speeds: list[float] = field(default_factory=list)
+    speeds: _SpeedSums = field(default_factory=_SpeedSums)
+    n_scored: int = 0  # windows behind its last recorded outcome; 0: none was recorded
+
+    def outcome(self) -> Outcome:
+        """Return what its windows so far say."""
+        n = self.speeds.n
+        seen, plan = exp(self.speeds.log_seen / n), exp(self.speeds.log_plan / n)
+        return Outcome(
+            decision=self.rollout.decision,
+            plan=self.rollout.target,
+            predicted=self.rollout.predicted,
+            measured_samples_per_s=seen,
+            before_samples_per_s=self.rollout.before_samples_per_s,
+            n_sample=n,
+            applied_at_s=self.applied_at_s,
+            pause_s=self.pause_s,
+            host_share=max(1 - seen / plan, 0.0),
+        )
 
 
 class Rollouts:
@@ -88,13 +121,13 @@ class Rollouts:
 
     @property
     def measuring(self) -> str:
-        """The decision whose applied plan is being measured; empty: none is."""
-        return "" if self._trial is None else self._trial.rollout.decision
+        """The decision whose applied plan has no outcome yet; empty: none is."""
+        trial = self._trial
+        return "" if trial is None or trial.n_scored else trial.rollout.decision
 
     def start(self, rollout: Rollout, at_s: float) -> tuple[Remember, ...]:
         """Begin a change; the one before is scored by its measurements, if they suffice."""
-        scored = self.score(at_s, least=2)
-        self._trial = None
+        scored = self.conclude(at_s, least=2)
         self.current, self.target, self.changed_at_s = rollout, rollout.target, at_s
         return scored
 
@@ -134,30 +167,34 @@ class Rollouts:
         self._story.add(marker.at_s, f"plan {marker.plan.short} runs")
 
     def measured(self, samples: Iterable[ProfileSample]) -> None:
-        """Add steady windows to the score of the last change."""
-        if self._trial is not None:
-            target = self._trial.rollout.target
-            self._trial.speeds += [s.samples_per_s for s in samples if s.plan == target]
+        """Add steady windows to the score of the last change; an outcome that stands follows them."""
+        trial = self._trial
+        if trial is None:
+            return
+        for sample in samples:
+            if sample.plan == trial.rollout.target:
+                trial.speeds.add(sample)
+        if trial.n_scored:
+            self.outcomes[-1] = trial.outcome()
 
     def score(self, at_s: float, *, least: int) -> tuple[Remember, ...]:
         """Compare the last change with its prediction, once it has `least` steady windows."""
         trial = self._trial
-        if trial is None or len(trial.speeds) < least:
+        if trial is None or trial.n_scored or trial.speeds.n < least:
             return ()
-        self._trial = None
-        outcome = Outcome(
-            decision=trial.rollout.decision,
-            plan=trial.rollout.target,
-            predicted=trial.rollout.predicted,
-            measured_samples_per_s=median(trial.speeds),
-            before_samples_per_s=trial.rollout.before_samples_per_s,
-            n_sample=len(trial.speeds),
-            applied_at_s=trial.applied_at_s,
-            pause_s=trial.pause_s,
-        )
+        outcome = trial.outcome()
+        trial.n_scored = outcome.n_sample
         append(self.outcomes, outcome)
         self._story.add(at_s, _format_outcome(outcome), about=trial.rollout.proposal or "")
         return (Remember(at_s, outcome),)
+
+    def conclude(self, at_s: float, *, least: int) -> tuple[Remember, ...]:
+        """End the measurement of the last change: its outcome is that of all its windows."""
+        scored, trial = self.score(at_s, least=least), self._trial
+        self._trial = None
+        if trial is None or not trial.n_scored or trial.speeds.n == trial.n_scored:
+            return scored
+        return (*scored, Remember(at_s, trial.outcome()))
 
     def _end(self, at_s: float) -> Rollout:
         rollout, self.current = self.current, None
@@ -168,7 +205,10 @@ class Rollouts:
 
 def _format_outcome(outcome: Outcome) -> str:
     text = f"{outcome.decision} reached {outcome.measured_samples_per_s:,.0f} samples/s"
-    if outcome.predicted is not None and outcome.error is not None:
+    if outcome.host_share >= FELT_SHARE:
+        text += f" while other load on the host took {outcome.host_share:.0%} of the time"
+    if outcome.promised is not None and outcome.error is not None:
         where = "inside" if outcome.inside_band else "outside"
-        text += f", predicted {outcome.predicted.samples_per_s:,.0f} ({outcome.error:+.0%}, {where} the band)"
+        there = outcome.promised.samples_per_s * (1 - outcome.host_share)
+        text += f", predicted {there:,.0f} ({outcome.error:+.0%}, {where} the band)"
     return text

@@ -188,4 +188,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         reported=master.reported,
         resizes_in_place=master.resizes_in_place,
         stop=view.stop,
+        host=view.host,
     )

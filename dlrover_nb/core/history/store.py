@@ -109,7 +109,7 @@ class HistoryStore:
                 self._add_series({"run": self._run(job), **series_row(record)})
             case _:
                 table, row = row_of(record)
-                update = table in {tables.proposals, tables.mitigations, tables.traits}
+                update = table in {tables.proposals, tables.mitigations, tables.traits, tables.outcomes}
                 self._database.upsert(table, {"run": self._run(job), **row}, update=update)
 
     def reopen(self, job: str, at_s: float) -> None:

@@ -25,6 +25,7 @@ PHRASES = {
     "ring": "passing gradients around the ring",
     "hops": "latency of the ring, which each worker adds to",
     "gather": "gathering embedding rows of the other workers",
+    "host": "waiting for processors that other work on the host uses",
 }
 FELT = 0.02  # of an iteration: smaller changes get no reason
 
@@ -69,7 +70,7 @@ def reason(
     longer = total_after / total_before - 1
     if saved > FELT * total_before and term.term in identified:
         left = shorter.seconds / term.seconds
-        return f"{term.share:.0%} of an iteration is {PHRASES[term.term]}; {change} {_cut(left)} it."
+        return f"{term.share:.0%} of an iteration is {PHRASES[term.term]}; {change} {_shorten(left)}."
     if longer < -FELT:
         return f"{lead}: an iteration takes {_longer(longer)}; which part of it changes is not measured yet."
     if after[0].worker.count > before[0].worker.count:
@@ -77,8 +78,8 @@ def reason(
     return f"{lead}: an iteration takes {_longer(longer)}."
 
 
-def _cut(left: float) -> str:
-    return "halve" if abs(left - 0.5) < 0.03 else f"cut {1 - left:.0%} of"
+def _shorten(left: float) -> str:
+    return "halve it" if abs(left - 0.5) < 0.03 else f"shorten it by {1 - left:.0%}"
 
 
 def _longer(longer: float) -> str:

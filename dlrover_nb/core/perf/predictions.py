@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
+SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")
+
+
 @dataclass(frozen=True, slots=True)
 class Predictions:
     """Throughput of many plans in samples per second with 90 % bands, as columns of length n_plans.
@@ -28,6 +31,7 @@ class Predictions:
     extrapolates: NDArray[np.bool_]
     mean_low: Array
     mean_high: Array
+    host: Array | None = None  # `Prediction.host` of each plan; None: 1
 
     def __getitem__(self, index: int) -> Prediction:
         return Prediction(
@@ -37,11 +41,13 @@ class Predictions:
             bool(self.extrapolates[index]),
             float(self.mean_low[index]),
             float(self.mean_high[index]),
+            1.0 if self.host is None else float(self.host[index]),
         )
 
     def at(self, indices: NDArray[np.intp]) -> Predictions:
         """Return those of some plans, in this order."""
-        return Predictions(*(getattr(self, name)[indices] for name in self.__slots__))
+        columns = {name: getattr(self, name)[indices] for name in (*SPEEDS, "extrapolates")}
+        return replace(self, **columns, host=None if self.host is None else self.host[indices])
 
     @property
     def doubt_below(self) -> Array:
@@ -65,5 +71,12 @@ class Predictions:
 
     def times(self, factor: Array) -> Predictions:
         """Return them with the throughput of each plan multiplied, bands included."""
-        speeds = {name: getattr(self, name) * factor for name in self.__slots__ if name != "extrapolates"}
-        return replace(self, **speeds)
+        return replace(self, **{name: getattr(self, name) * factor for name in SPEEDS})
+
+    def on_host(self, factor: Array) -> Predictions:
+        """Return them on a host that gives each plan this part of its speed."""
+        return replace(self.times(factor), host=factor)
+
+    def at_most(self, speed: Array) -> Predictions:
+        """Return them with no plan faster than this, bands included."""
+        return replace(self, **{name: np.minimum(getattr(self, name), speed) for name in SPEEDS})

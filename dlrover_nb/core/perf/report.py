@@ -176,18 +176,14 @@ def _together(fit: Fitted) -> str:
         if largest > 0:
             groups.setdefault(np.round(column / largest, 9).tobytes(), []).append(term)
     found = [_join(terms) for terms in groups.values() if len(terms) > 1]
-    return f" Only the sum is known of {'; and of '.join(found)}." if found else ""
+    return f" We can only measure {' together, and '.join(found)} together." if found else ""
 
 
 def _beyond_first(fit: Fitted) -> str:
     further = [term for term in fit.terms if term not in fit.family.terms]
     if not further or not len(fit.held_out):
         return ""
-    best = fit.forms[0]
-    return (
-        f" Beyond {fit.family.name} the data support {_join(further)} "
-        f"(most weight: {best.form.name}, {best.weight:.0%})."
-    )
+    return f" The speeds also show {_join(further)}, which {fit.family.name} leave out."
 
 
 def _join(words: Sequence[str]) -> str:

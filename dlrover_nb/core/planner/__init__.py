@@ -11,6 +11,7 @@ from dlrover_nb.core.planner.bid import Bid, bid
 from dlrover_nb.core.planner.deadline import rescues_deadline
 from dlrover_nb.core.planner.explain import AdviceContext, binding, evidence, marginals, runner_up
 from dlrover_nb.core.planner.feasibility import check_room, has_room
+from dlrover_nb.core.planner.host import weight_of
 from dlrover_nb.core.planner.nearchus import diagnosis_of
 from dlrover_nb.core.planner.policies import POLICIES, Policy, PolicyContext
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
@@ -61,4 +62,5 @@ __all__ = [
     "transition_kind",
     "transition_s",
     "warm_start",
+    "weight_of",
 ]

@@ -22,6 +22,7 @@ from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, chances, most_probable
 from dlrover_nb.core.planner.experiments import experiment
+from dlrover_nb.core.planner.host import grows
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.right_size import memory_words
 from dlrover_nb.core.planner.situation import DEADLINE_CHANCE, MOVE_PAUSE_S
@@ -224,7 +225,15 @@ def _free(
     for plan, then in rejected_plans.items():
         changed = np.abs(speed / then - 1) > settings.material_change
         free = free & ((axes != axes_of([plan])).any(axis=1) | changed)
+    if is_limited_by_host(analysis):  # more nodes would wait for the same processors
+        free = free & ~grows(axes, analysis.situation.plan)
     return np.asarray(free)
+
+
+def is_limited_by_host(analysis: Analysis) -> bool:
+    """Whether other work on the job's hosts, and not its plan, decides its speed."""
+    load = analysis.situation.host
+    return load is not None and load.is_limiting
 
 
 def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
@@ -373,7 +382,9 @@ def _fastest(analysis: Analysis, sure: NDArray[np.bool_]) -> Candidate | None:
 
 
 def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np.bool_]) -> Advice | None:
-    """Return the best experiment, when a plausible gain exists."""
+    """Return the best experiment, when a plausible gain exists and the plan decides the speed."""
+    if is_limited_by_host(analysis):
+        return None
     undecided = free & (
         analysis.predictions.possibly_over(analysis.current.prediction) >= 1 + settings.min_gain
     )

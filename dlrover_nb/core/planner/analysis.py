@@ -248,7 +248,8 @@ def analyse(
     space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0))
     if situation.beside is not None:
         space = reachable(space, situation.capacity, situation.beside)
-    predictions = known.predict(space.axes, batch_sizes(situation.spec, space.axes))
+    completion = Completion(situation, known)
+    predictions = completion.predict(space.axes)
     cost = rough.cost(space.axes)
     return Analysis(
         situation=situation,
@@ -258,7 +259,7 @@ def analyse(
         predictions=predictions,
         cost=cost,
         n_plan=n_plan,
-        completion=Completion(situation, known),
+        completion=completion,
     )
 
 

@@ -16,6 +16,7 @@ from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
+from dlrover_nb.core.planner.predict import predict_here
 from dlrover_nb.core.planner.situation import Situation, gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
@@ -52,16 +53,15 @@ class Completion:
     identified: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        plan = self.situation.plan
-        batch = self.situation.spec.batch_of(plan.worker.count)
-        object.__setattr__(self, "now", self.predict(axes_of([plan]))[0])
-        object.__setattr__(self, "now_breakdown", self.model.breakdown(plan, batch))
+        now = axes_of([self.situation.plan])
+        object.__setattr__(self, "now", self.predict(now)[0])
+        object.__setattr__(self, "now_breakdown", self._breakdowns(now, [self.now])[0])
         known = (c.term for c in self.model.report_.coefficients if c.identified)
         object.__setattr__(self, "identified", frozenset(known))
 
     def predict(self, axes: Array) -> Predictions:
         """Predict plans given as rows."""
-        return scaled(self.model.predict(axes, batch_sizes(self.situation.spec, axes)), axes, self.factors)
+        return scaled(predict_here(self.model, self.situation, axes), axes, self.factors)
 
     def gains(self, space: PlanSpace, samples_per_s: Array) -> Array:
         """Return TG of plans with these predicted throughputs (Eq. 8): shape (n_plans,)."""
@@ -92,15 +92,32 @@ class Completion:
         """Return candidates with their breakdowns and reasons."""
         if not bare:
             return ()
-        speed = np.array([candidate.prediction.samples_per_s for candidate in bare])
         axes = axes_of([candidate.plan for candidate in bare])
-        breakdowns = self.model.breakdowns(axes, batch_sizes(self.situation.spec, axes), speed)
+        breakdowns = self._breakdowns(axes, [candidate.prediction for candidate in bare])
         return tuple(self._reasoned(*row) for row in zip(bare, breakdowns, strict=True))
+
+    def _breakdowns(
+        self, axes: Array, predictions: Sequence[Prediction]
+    ) -> tuple[tuple[TermShare, ...], ...]:
+        """Return the parts of an iteration of each plan; what other work on the host takes comes last."""
+        speed = np.array([p.samples_per_s / p.host for p in predictions])
+        found = self.model.breakdowns(axes, batch_sizes(self.situation.spec, axes), speed)
+        load = self.situation.host
+        if load is None or not load.is_felt:
+            return found
+        return tuple(_with_host(terms, p.host) for terms, p in zip(found, predictions, strict=True))
 
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
         why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
         return replace(bare, breakdown=breakdown, reason=why)
+
+
+def _with_host(terms: tuple[TermShare, ...], host: float) -> tuple[TermShare, ...]:
+    """Return the terms of an iteration on a host that gives this part of its speed."""
+    total_s = sum(term.seconds for term in terms) / host
+    own = (replace(term, share=term.seconds / total_s) for term in terms)
+    return (*own, TermShare("host", (1 - host) * total_s, 1 - host))
 
 
 def bare_candidate(

@@ -79,6 +79,9 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
     smaller = [c for c in steps if c.plan.effort < plan.effort]
     needs = _needs(analysis)
     found = [*_pinned(s.pins, plan), *_at_bounds(analysis, plan)]
+    if s.host is not None and s.host.is_limiting:
+        gives = f"{s.host.given_cores:.2g} of {s.host.wanted_cores:.2g} cores"
+        found.append(f"other work on the host, which leaves this job {gives}")
     found += _forbidden("quota of the job", larger, plan, lambda c: bool(over_quota(c.plan, s.spec.bounds)))
     where = f"machines ({s.capacity.note})" if s.capacity.note else "machines"
     found += _forbidden(where, larger, plan, lambda c: not fits(s.capacity, plan_needs(c.plan)))
@@ -104,6 +107,7 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
     axes = axes_of(plans)
     away = np.linalg.norm(np.log(axes / axes_of([plan])), axis=1)
     told = analysis.completion.predict(axes)
+    told = told if told.host is None else told.times(1 / told.host)  # as the samples: without other load
     windows_of = list(groups.values())
     return tuple(
         Measured(plans[i], _median_speed(windows_of[i]), sum(w.n_window for w in windows_of[i]), told[i])

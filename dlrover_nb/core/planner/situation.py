@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.memory import MemoryUse
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.host_load import HostLoad
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary
     from dlrover_nb.core.structs.samples import ProfileSample
@@ -52,6 +53,7 @@ class Situation:
     deadline_chance: float = DEADLINE_CHANCE  # the wanted probability to finish by the deadline
     memory_use: tuple[MemoryUse, ...] = ()  # of roles whose memory may be lowered
     stop: StopForecast | None = None  # of a job that may stop early: then `n_sample_left` is by it
+    host: HostLoad | None = None  # what other work on its hosts leaves to the job; None: not known
 
     def __post_init__(self) -> None:
         bounds = completed(self.spec.bounds, self.capacity, self.spec.plan)

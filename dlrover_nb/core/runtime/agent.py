@@ -242,7 +242,9 @@ class Agent:
             sample = self._accounting.take(self._config.node, self._config.role)
             copy_mib = self.make_way() / _MIB
             memory_mib = max(0.0, sample.memory_mib - copy_mib)
-            report = self.describe(replace(sample, memory_mib=memory_mib, copy_mib=copy_mib))
+            machine = self._hello.machine if self._hello is not None else ""
+            sample = replace(sample, memory_mib=memory_mib, copy_mib=copy_mib, machine=machine)
+            report = self.describe(sample)
             n_dropped = report.n_dropped + self._decoder.n_dropped
             self.send(replace(report, n_dropped=n_dropped, doing=self._doing))
             self.send_output()

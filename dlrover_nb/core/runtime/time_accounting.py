@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from dlrover_nb.core.runtime.cpu_waits import CpuWaits
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
@@ -67,7 +68,7 @@ class TimeAccounting:
         self._part = self._last = Part.IDLE
         self._last_s = self._stretch_s = 0.0
         self._open = dict.fromkeys(Part, 0.0)
-        self._cpu_s = time.process_time()
+        self._cpu_s, self._waits = time.process_time(), CpuWaits()
         self._opened_at_s = self._since_s = clock.now_s()
         self._clear()
 
@@ -115,7 +116,7 @@ class TimeAccounting:
         if role is Role.PS:
             self._close()
             self._last_s = self._stretch_s = 0.0  # its window is closed
-        cpu_s = time.process_time()
+        cpu_s, wait = time.process_time(), self._waits.take()
         window_s = max(self._since_s - self._opened_at_s, 1e-9)
         split = self._split(role)
         sample = NodeSample(
@@ -133,6 +134,9 @@ class TimeAccounting:
             n_byte_sent=self._n_byte_sent,
             n_byte_received=self._n_byte_received,
             link_gbit_per_s=self.link_gbit_per_s,
+            throttled_s=wait and wait.throttled_s,
+            starved_s=wait and wait.starved_s,
+            host_cores=wait and wait.host_s / window_s,
         )
         self._opened_at_s, self._cpu_s = self._since_s, cpu_s
         self._clear()

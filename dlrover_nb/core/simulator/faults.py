@@ -38,6 +38,9 @@ class Faults:
         The same of one worker against the others.
     memory_noise
         The same of reported memory.
+    host_parts
+        (from_s, part) in the order of time: which part of their speed other work on the hosts leaves to jobs
+        from then on, in (0, 1]; all of it before the first.
     """
 
     failures_per_day: float = 0.015
@@ -47,8 +50,12 @@ class Faults:
     speed_noise: float = 0.02
     node_noise: float = 0.02
     memory_noise: float = 0.002
+    host_parts: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
+        for _, part in self.host_parts:
+            _check.above_zero("part of host_parts", part)
+            _check.at_least("1 - part of host_parts", 1 - part, 0)
         for name in ("failures_per_day", "slow_per_day", "speed_noise", "node_noise", "memory_noise"):
             _check.at_least(name, getattr(self, name), 0)
         _check.above_zero("slow_s", self.slow_s)
@@ -56,6 +63,11 @@ class Faults:
         _check.above_zero("least slow_factor", low)
         _check.at_least("largest slow_factor", high, low)
         _check.at_least("1 - largest slow_factor", 1 - high, 0)
+
+    def host_at(self, at_s: float) -> float:
+        """Return which part of their speed other work on the hosts leaves to jobs."""
+        past = [part for from_s, part in self.host_parts if from_s <= at_s]
+        return past[-1] if past else 1.0
 
     def until_failure_s(self, rng: np.random.Generator) -> float:
         """Draw the time to the failure of a node; infinite when nodes never fail."""

@@ -62,7 +62,7 @@ class Progress:
         self.sizes: dict[str, int] = {}
         self.n_backup = 0
         self.loads: dict[str, float] = {}
-        self._noise, self._carry = 1.0, 0.0
+        self._noise, self._carry, self._host = 1.0, 0.0, 1.0
         self._jitter: dict[str, float] = {}
         self._workers: list[tuple[SimNode, float]] = []  # with their shares of the speed
         self._ps: list[tuple[SimNode, float]] = []  # with their shares of the parameters
@@ -115,6 +115,7 @@ class Progress:
     def redraw(self) -> None:
         """Draw the noise of the time until the next report."""
         f = self._faults
+        self._host = f.host_at(self._at_s)
         if f.speed_noise:
             self._noise = float(self._rng.lognormal(0.0, f.speed_noise))
         if f.node_noise:
@@ -189,8 +190,8 @@ class Progress:
         slowest = slowed if job.spec.sync is Sync.BSP else None
         n_byte = job.dense_bytes + FLOAT_BYTES * m * job.embedding_dim
         split = job.truth.split(plan, m)
-        self._rate = RunRate(m, split, n_worker, plan.ps.count, ps_factor, slowest, n_byte)
-        self.speed = job.truth.speed(plan, m) * slowed * ps_factor * self._noise
+        self._rate = RunRate(m, split, n_worker, plan.ps.count, ps_factor, slowest, n_byte, host=self._host)
+        self.speed = job.truth.speed(plan, m) * slowed * ps_factor * self._noise * self._host
 
     def _ps_share(self, node: SimNode, n_ps: int) -> float:
         """Return the share of the parameters that a PS holds: slot 0 holds more than its even share."""

@@ -40,6 +40,8 @@ class RunRate:
         How long a worker takes whose gradients come too late to count; 0: they count.
     n_byte
         Of one worker's iteration: what it pulls, and as much that it pushes.
+    host
+        Part of the speed that other work on the hosts leaves; workers wait for processors in the rest.
     """
 
     batch: float = 1.0
@@ -50,6 +52,7 @@ class RunRate:
     slowest: float | None = None
     n_byte: float = 0.0
     late_s: float = 0.0
+    host: float = 1.0
 
     @property
     def compute_share(self) -> float:
@@ -77,7 +80,7 @@ class RunRate:
     def spread(self, iter_s: float, factor: float) -> TimeSplit:
         """Return the parts of an iteration of `iter_s` seconds of a worker with a speed of `factor`."""
         in_step = 1.0 if self.slowest is None else min(self.slowest / factor, 1.0)
-        own_s, factor = iter_s * in_step, min(factor, 1.0)
+        own_s, factor = iter_s * in_step, min(factor, 1.0) * self.host
         as_ever_s = own_s * factor * self.ps_factor
         for_ps_s = own_s * factor * (1 - self.ps_factor)
         stretch = as_ever_s / self.split.total_s if self.split.total_s else 0.0
@@ -110,8 +113,10 @@ def worker_sample(
         n_sample=n_sample,
         iter_s=iter_s,
         split=rate.spread(iter_s, node.factor),
-        cpu_cores=node.cpu * rate.compute_share if n_iter or n_sample else 0.0,
+        cpu_cores=node.cpu * rate.compute_share * rate.host if n_iter or n_sample else 0.0,
         memory_mib=memory_mib,
+        throttled_s=0.0,
+        starved_s=max(node.cpu, 1.0) * (1 - rate.host) * window_s,  # of all its threads
         n_byte_sent=(n_byte := int(rate.n_byte * n_sample / rate.batch)),
         n_byte_received=n_byte,
     )
@@ -155,6 +160,8 @@ def ps_sample(  # noqa: PLR0913 - the state of a node, by keyword
         cpu_cores=node.cpu * busy if n_served else 0.0,
         memory_mib=memory_mib,
         parameter_mib=parameter_mib,
+        throttled_s=0.0,
+        starved_s=0.0,
         n_byte_sent=(n_byte := int(share * rate.n_byte * n_sample / rate.batch)),
         n_byte_received=n_byte,
     )

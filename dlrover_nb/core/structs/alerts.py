@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.host_load import LIMITING_SHARE
 
 
 class AlertKind(StrEnum):
@@ -16,6 +17,7 @@ class AlertKind(StrEnum):
     STALL = "stall"
     BUDGET = "over budget"
     DEADLINE = "deadline at risk"
+    HOST = "host is busy"
     PROPOSAL = "proposal waits"
     SECOND_PERSON = "second person wanted"
     MASTER_LOST = "master lost"
@@ -30,6 +32,8 @@ class AlertRules:
     ----------
     oom_within_s
         A node's memory is full within this time, by more than even odds.
+    oom_for_s
+        That forecast has held for so long, or less than so long is left: growth that ends soon is none.
     straggler_for_s
         A node that is slow over the monitor's short window alone (transient) has been so for this long; a
         persistent straggler begins an alert at once. It ends when nobody is found slow.
@@ -39,6 +43,8 @@ class AlertRules:
         The plan that runs, or the run so far, costs more than this share of the budget per hour.
     deadline_least
         The probability to finish by the deadline is below this.
+    host_share
+        The job loses this part of its time to other work on its hosts.
     proposal_waits_s, second_person_waits_s
         A proposal, or a command that needs a second person, has waited for so long.
     master_lost_s
@@ -50,11 +56,13 @@ class AlertRules:
     """
 
     oom_within_s: float = 3600.0
+    oom_for_s: float = 300.0
     straggler_for_s: float = 120.0
     stall_iterations: float = 50.0
     stall_least_s: float = 120.0
     budget_share: float = 1.0
     deadline_least: float = 0.5
+    host_share: float = LIMITING_SHARE
     proposal_waits_s: float = 1800.0
     second_person_waits_s: float = 0.0
     master_lost_s: float = 60.0
@@ -66,6 +74,7 @@ class AlertRules:
             _check.at_least(each.name, getattr(self, each.name), 0)
         _check.fraction("hysteresis", self.hysteresis)
         _check.fraction("deadline_least", self.deadline_least)
+        _check.fraction("host_share", self.host_share)
 
 
 DEFAULT_RULES = AlertRules()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import exp, hypot, log
 
@@ -11,6 +11,7 @@ from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
 
+_SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")  # of a prediction
 FIRST_VERSION = "d0"  # of a job whose plan, mode and pins no decision has changed
 EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
@@ -23,6 +24,9 @@ class Prediction:
     `mean_low` to `mean_high` is where the plan's mean lies: plans are chosen by it, as a job trains for hours
     at the mean, and noise of the windows is no doubt about it. 0: not known, as in records of version 0.1.
 
+    `host` is the part of the plan's speed that the host gave to the job when this was predicted, as other
+    load ran beside it; all figures are with it. 1: the host was free.
+
     `extrapolates` says that the plan lies outside what was tried, so that the bands rest on the form
     of the model more than on measurements.
     """
@@ -33,6 +37,13 @@ class Prediction:
     extrapolates: bool
     mean_low: float = 0.0
     mean_high: float = 0.0
+    host: float = 1.0
+
+    @property
+    def without_host(self) -> Prediction:
+        """The same for a host without other load."""
+        speeds = (getattr(self, name) / self.host for name in _SPEEDS)
+        return replace(self, **dict(zip(_SPEEDS, speeds, strict=True)), host=1.0)
 
     def surely_over(self, now: Prediction) -> float:
         """Return the low end of this mean over that of another plan, neither being known exactly."""
@@ -235,27 +246,52 @@ def version_of(undo: Decision | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of an applied plan: predicted against measured throughput."""
+    """The outcome of an applied plan: predicted against measured throughput.
+
+    Measured are the steady windows up to the next change, so that an outcome becomes surer as the plan runs
+    on. Predicted and measured speed are compared without what the host's other load took: that came and went
+    whatever the plan was.
+
+    Parameters
+    ----------
+    predicted
+        None: nothing could be predicted when it was decided.
+    measured_samples_per_s
+        Mean over its windows, as measured.
+    n_sample
+        Steady windows behind the measurement.
+    host_share
+        Part of that time which other load on the host took.
+    """
 
     decision: str
     plan: ResourcePlan
-    predicted: Prediction | None  # None: nothing could be predicted when it was decided
+    predicted: Prediction | None
     measured_samples_per_s: float
     before_samples_per_s: float | None
-    n_sample: int  # steady windows behind the measurement
+    n_sample: int
     applied_at_s: float
     pause_s: float
+    host_share: float = 0.0
+
+    @property
+    def plan_samples_per_s(self) -> float:
+        """Measured throughput of the plan on a host without other load."""
+        return self.measured_samples_per_s / (1 - self.host_share)
+
+    @property
+    def promised(self) -> Prediction | None:
+        """What was predicted of the plan on a host without other load."""
+        return None if self.predicted is None else self.predicted.without_host
 
     @property
     def error(self) -> float | None:
-        """Relative error of the prediction."""
-        if self.predicted is None:
-            return None
-        return self.predicted.samples_per_s / self.measured_samples_per_s - 1
+        """Relative error of the prediction, without what the host changed."""
+        plan = self.promised
+        return None if plan is None else plan.samples_per_s / self.plan_samples_per_s - 1
 
     @property
     def inside_band(self) -> bool | None:
-        """Whether the measurement lies in the predicted band."""
-        if self.predicted is None:
-            return None
-        return self.predicted.low <= self.measured_samples_per_s <= self.predicted.high
+        """Whether the measurement lies in the predicted band, without what the host changed."""
+        plan = self.promised
+        return None if plan is None else plan.low <= self.plan_samples_per_s <= plan.high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
@@ -46,7 +47,10 @@ class NodeSample:
     probe of its connection to a PS carried when it began; 0: it made none. `carrier` says what carries the
     arrays between a worker and its PS, such as shared memory; empty: nothing does, or it is not known.
     `copy_mib` are copies of other PS that the node keeps; `memory_mib` is without them, as they are freed
-    when it needs their memory.
+    when it needs their memory. `throttled_s` and `starved_s` are what all its threads together waited for
+    processors in the window: as its own quota was used up, and as other processes had them; `host_cores` is
+    the processor time of all processes of its host over wall time. None: not known. `machine` is where it
+    runs, as in its Hello.
 
     All measurements are finite: JSON, and so a journal, holds no others. A loss may be NaN; it is read back
     as unknown.
@@ -70,6 +74,10 @@ class NodeSample:
     link_gbit_per_s: float = 0.0
     carrier: str = ""
     copy_mib: float = 0.0
+    throttled_s: float | None = None
+    starved_s: float | None = None
+    host_cores: float | None = None
+    machine: str = ""
 
     def __post_init__(self) -> None:
         for name in (
@@ -84,15 +92,21 @@ class NodeSample:
         ):
             _check.finite(name, getattr(self, name))
         _check.finite("split", self.split.total_s)
+        for name in ("throttled_s", "starved_s", "host_cores"):
+            _check.finite(name, getattr(self, name) or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileSample:
     """One row of the fit: what a plan did over one steady window.
 
-    `iter_s` is T_iter of Eq. 1, the mean iteration of one worker: w*m/throughput. `compute_share` and
-    `wait_share` are the parts of it that workers computed and waited for PS; None: not known, as where a job
-    reports no parts.
+    `samples_per_s` is what was measured. `iter_s` is T_iter of Eq. 1, the mean iteration of one worker.
+    `compute_share` and `wait_share` are the parts of it that workers computed and waited for PS; None: not
+    known, as where a job reports no parts.
+
+    `host_share` is the part of the measured iteration that the node lost to other processes of its host. What
+    the plan alone gives is `plan_samples_per_s`, and the shares are parts of its iteration. `cpu_s` is the
+    processor time of one iteration of a worker, which hardly depends on neighbors; None: not known.
 
     A row may stand for many windows: `n_window` of them, whose log speeds differ by `log_scatter` (standard
     deviation) from the mean that `samples_per_s` then is.
@@ -107,14 +121,25 @@ class ProfileSample:
     wait_share: float | None = None
     n_window: int = 1
     log_scatter: float = 0.0
+    host_share: float = 0.0
+    cpu_s: float | None = None
 
     def __post_init__(self) -> None:
         _check.above_zero("samples_per_s", self.samples_per_s)
         _check.above_zero("window_s", self.window_s)
         _check.at_least("batch_size", self.batch_size, 1)
         _check.at_least("n_window", self.n_window, 1)
+        if not 0 <= self.host_share < 1:
+            raise InvalidValueError(
+                f"host_share must be a part of an iteration, 0 to less than 1, got {self.host_share}"
+            )
+
+    @property
+    def plan_samples_per_s(self) -> float:
+        """Samples per second of the plan on a host without other load."""
+        return self.samples_per_s / (1 - self.host_share)
 
     @property
     def iter_s(self) -> float:
-        """Seconds of one iteration of one worker (Eq. 1)."""
-        return self.plan.worker.count * self.batch_size / self.samples_per_s
+        """Seconds of one iteration of one worker (Eq. 1), without what the host's other load took."""
+        return self.plan.worker.count * self.batch_size / self.plan_samples_per_s

@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.decisions import (
     Proposal,
     version_of,
 )
+from dlrover_nb.core.structs.host_load import HostLoad
 from dlrover_nb.core.structs.host_wish import HostWish
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.mitigations import Mitigation
@@ -285,6 +286,7 @@ class JobSnapshot:
     reported: TrainerStatus | None = None  # what a program told last by the protocol of Kubeflow Trainer
     resizes_in_place: bool | None = False  # whether the cluster resizes nodes; None: it is not known yet
     stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
+    host: HostLoad | None = None  # what other work on its hosts leaves to it; None: not known
     quota: QueueQuota | None = None  # of its queue in the cluster, which admits nodes; None: it has none
 
     @property

@@ -28,7 +28,10 @@ N_TWIN_ROW = 24
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One applied plan with its prediction; `name` is its job or decision."""
+    """One applied plan with its prediction, both without other load on the host.
+
+    `name` is its job or decision.
+    """
 
     name: str
     plan: str
@@ -69,9 +72,9 @@ def columns_of(outcomes: Sequence[tuple[str, Outcome]]) -> Columns:
     from dlrover_nb.core.history.scores import score  # noqa: PLC0415 - it imports the database's client
 
     dots = tuple(
-        Dot(name, o.plan.short, o.predicted, o.measured_samples_per_s)
+        Dot(name, o.plan.short, o.promised, o.plan_samples_per_s)
         for name, o in outcomes
-        if o.predicted is not None
+        if o.promised is not None
     )
     words = score_words(score([o for _, o in outcomes])) if outcomes else "No applied plan was measured yet."
     return Columns(dots, len(outcomes), words)

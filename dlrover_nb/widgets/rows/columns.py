@@ -326,6 +326,8 @@ OUTCOMES: Columns[tuple[str, Outcome]] = Columns(
         "measured_samples_per_s": lambda o: o[1].measured_samples_per_s,
         "before_samples_per_s": lambda o: o[1].before_samples_per_s,
         "pause_s": lambda o: o[1].pause_s,
+        "host_share": lambda o: o[1].host_share,
+        "error": lambda o: o[1].error,
         "inside_band": lambda o: o[1].inside_band,
     }
 )

@@ -156,6 +156,7 @@ def test_without_its_database_it_stops_planning_and_goes_on_when_it_is_back(clus
     assert one.renew()
 
 
+@pytest.mark.release_variants("False")
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_a_round_that_outlasts_its_lease_renews_it_unless_another_has_it(cluster, url, is_taken, monkeypatch):
     one, two = brain(cluster, url, "one", SHORT), brain(cluster, url, "two")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.controller.measurement import MAX_RAISE, Measurement
+from dlrover_nb.core.controller.measurement import LASTING_S, MAX_RAISE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -52,8 +52,8 @@ def line(found: Measurement, role: Role):
     return next(line for line in found.forecast_memory(0.0) if line.role is role)
 
 
-def needs_of(found: Measurement):
-    return found.memory_needs(found.forecast_memory(0.0))
+def needs_of(found: Measurement, *, lasted_s: float = LASTING_S):
+    return found.memory_needs(found.forecast_memory(0.0), lasted_s)
 
 
 def grows(per_s: float, until: float = 1e18):
@@ -97,13 +97,31 @@ def test_growth_of_the_first_minute_makes_no_plan_larger_while_the_limit_is_far(
     found = run(30, ps_mib=grows(4.0))
     assert line(found, Role.PS).oom_probability > 0.9
     assert line(found, Role.PS).full_in_s > 60
-    assert needs_of(found) == ()
+    assert needs_of(found, lasted_s=0.0) == ()
 
 
 def test_growth_of_the_first_minute_counts_where_waiting_would_end_at_the_limit():
     found = run(30, ps_mib=grows(8.0))
     assert line(found, Role.PS).now_mib == 340
-    assert dict(needs_of(found)) == {Role.PS: int(512 * MAX_RAISE)}
+    assert dict(needs_of(found, lasted_s=0.0)) == {Role.PS: int(512 * MAX_RAISE)}
+
+
+def test_growth_counts_once_its_forecast_has_held_or_little_time_is_left():
+    found = run(300, ps_mib=grows(0.5))
+    assert needs_of(found, lasted_s=LASTING_S - 1) == ()
+    assert needs_of(found)
+
+
+def test_growth_of_the_first_epoch_ends_with_it():
+    keys = run(520, total=RATE * 1800, epochs=4, ps_mib=grows(0.9, until=RATE * 450))
+    leak = run(800, total=RATE * 1800, epochs=4, ps_mib=grows(0.5))
+    assert line(keys, Role.PS).oom_probability < 0.05
+    assert line(leak, Role.PS).oom_probability > 0.9
+
+
+def test_what_a_process_loads_at_its_start_is_no_growth():
+    started = run(120, ps_mib=lambda n: 100.0 + min(350.0, 12 * n / RATE))
+    assert line(started, Role.PS).oom_probability < 0.05
 
 
 def test_a_slow_leak_is_seen_across_the_pauses_of_checkpoints():

@@ -55,7 +55,7 @@ def test_a_mean_is_as_sure_as_all_its_windows_make_it(n, noise, seed):
     job, every = Kept(), windows(ONE, noise, seed, n)
     job.add(every)
     kept, whole = condense(read(job.older.evidence(job.samples))), condense(read(every))
-    assert kept.n_window[0] == n
+    assert 0.6 * n <= kept.n_window[0] <= n  # neighbors may seem alike by chance
     assert kept.scatter[0] == pytest.approx(whole.scatter[0], rel=0.15)
     assert abs(kept.log_iter[0] - whole.log_iter[0]) < 0.35 * max(noise, 0.02) / sqrt(n)
 

@@ -40,7 +40,7 @@ def test_a_cost_that_the_paper_lacks_is_found_and_named(term):
     assert off(fitted, true) < 0.06
     assert fitted.report_.forms[0].name != "Eqs. 1-6"
     assert set(fitted.terms_) & set(FURTHER_TERMS)
-    assert "Beyond Eqs. 1-6 of DLRover-RM the data support" in fitted.report_.note
+    assert "which Eqs. 1-6 of DLRover-RM leave out" in fitted.report_.note
 
 
 def test_crowded_job_is_predicted_where_the_paper_alone_is_far_off():

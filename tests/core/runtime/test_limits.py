@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from dlrover_nb.core.runtime.limits import (
     ControlGroupLimits,
     _sweep,
+    _weigh,
     quota_us,
     thread_count,
     thread_variables,
     was_out_of_memory,
+    weight,
 )
 
 
@@ -149,3 +151,50 @@ def test_a_process_that_takes_too_much_memory_is_ended_by_the_kernel_and_that_is
     assert not was_out_of_memory("another")
     assert was_out_of_memory("greedy")
     assert not was_out_of_memory("greedy")
+
+
+@given(cpu=st.floats(0.01, 128), is_v2=st.booleans())
+def test_a_node_weighs_its_cores_within_what_the_kernel_takes(cpu, is_v2):
+    one, least, most = (100, 1, 10_000) if is_v2 else (1024, 2, 262_144)
+    assert weight(cpu, is_v2=is_v2) == pytest.approx(min(max(cpu * one, least), most), abs=0.5)
+
+
+@given(cpus=st.lists(st.floats(0.1, 8), max_size=6), is_v2=st.booleans())
+def test_the_nodes_of_a_host_weigh_together_what_they_would_as_processes(tmp_path_factory, cpus, is_v2):
+    parent, name = tmp_path_factory.mktemp("nodes"), "cpu.weight" if is_v2 else "cpu.shares"
+    one = 100 if is_v2 else 1024
+    (parent / name).write_text(str(one))
+    for i, cpu in enumerate(cpus):
+        (parent / f"node-{i}").mkdir()
+        (parent / f"node-{i}" / name).write_text(str(weight(cpu, is_v2=is_v2)))
+    _weigh(parent, is_v2=is_v2)
+    together = int((parent / name).read_text())
+    assert together == pytest.approx(one * max(sum(max(cpu, 1.0) for cpu in cpus), 1.0), abs=len(cpus) + 1)
+
+
+WEIGH = textwrap.dedent("""
+    import os, sys
+    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    limit = ControlGroupLimits("weigh")
+    if not limit.apply(0.5, 512).cpu:
+        print("advisory"); sys.exit()
+    group = limit._entered["cpu"]
+    name = "cpu.weight" if (group / "cpu.weight").exists() else "cpu.shares"
+    def read():
+        return (group / name).read_text().strip(), int((group.parent / name).read_text())
+    print(*read())
+    limit.apply(3.0, 512)
+    print(*read())
+    limit.release()
+    print(0, int((group.parent / name).read_text()))
+""")
+
+
+def test_the_kernel_divides_processors_by_the_weight_of_nodes_that_enter_grow_and_leave():
+    done = subprocess.run([sys.executable, "-c", WEIGH], capture_output=True, text=True, check=True)
+    if done.stdout.strip() == "advisory":
+        pytest.skip("this process may not make control groups")
+    (small, of_one), (large, of_large), (_, of_none) = (line.split() for line in done.stdout.splitlines())
+    assert int(large) == 6 * int(small)
+    assert int(of_large) - int(of_one) == 4 * int(small)  # other nodes of this machine may come and go
+    assert int(of_none) < int(of_large)

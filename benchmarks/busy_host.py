@@ -1,0 +1,249 @@
+"""Plans on a busy host: real jobs of this machine, quiet, beside constant and beside alternating load.
+
+The load is busy loops that this benchmark starts, pins one to each processor, and ends. A job is led through
+plans by hand; each change is predicted by the fit so far (walk-forward) and measured until the next one. Then
+auto mode leads jobs that begin small, and jobs that begin on the best plan. Predictions and outcomes are
+compared without what the host took; `seen_*` are of speeds as the clock saw them.
+
+speed_beside_load   speed of 3 workers beside 2 busy loops over that of a quiet host
+rmsle_*             of predictions of plans before they ran: quiet, constant, alternating
+inside_share        share of those that lay in their 90 % bands, with n_outcome of them
+seen_rmsle_*        the same with speeds as measured, without taking off what the host took
+auto_last_over_best speed of auto mode's last plan over that of the best plan in that condition (the least)
+returns             how often a job in auto mode went back to a plan that it had left, mean over jobs
+slower_than_begun   jobs in auto mode, begun on the best plan, that ended on one slower by more than 3 %
+cpu_ms_per_step     processor time of an iteration of a worker, by condition: it hardly changes
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.structs.bounds import PlanBounds
+from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dlrover_nb.core.client.cluster import Cluster
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.decisions import Outcome
+    from dlrover_nb.core.structs.snapshot import JobSnapshot
+
+CONDITIONS = ("quiet", "constant", "alternating")
+WALK = ((1, 1), (2, 1), (3, 1), (3, 2), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1), (3, 1), (2, 2), (3, 1))
+BEST = (3, 1)  # of a quiet host, as the walk finds
+ON_S = OFF_S = 15.0  # of the alternating load; no multiple of a plan's time
+LONG_S = 600.0
+SPIN = "import os,sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+
+
+def plan_of(n_worker: int, n_ps: int) -> ResourcePlan:
+    return ResourcePlan(worker=RolePlan(n_worker, 0.5, 1024), ps=RolePlan(n_ps, 0.25, 512))
+
+
+def job(name: str, begin: tuple[int, int], mode: Mode) -> JobSpec:
+    """Return the demo's job, for as long as it is watched."""
+    bounds = PlanBounds(max_workers=3, max_ps=2, worker_cpus=(0.5,), ps_cpus=(0.25,))
+    return JobSpec(name=name, plan=plan_of(*begin), bounds=bounds, mode=mode, n_epoch=10_000)
+
+
+@contextlib.contextmanager
+def load(condition: str) -> Iterator[None]:
+    """Keep each processor busy with one loop, always or every other `ON_S` seconds."""
+    cores = sorted(os.sched_getaffinity(0))[:2] if condition != "quiet" else []
+    loops = [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for core in cores]
+    over = threading.Event()
+
+    def alternate() -> None:
+        while not over.wait(ON_S):
+            for way, wait_s in ((signal.SIGSTOP, OFF_S), (signal.SIGCONT, 0.0)):
+                for each in loops:
+                    each.send_signal(way)
+                if over.wait(wait_s):
+                    return
+
+    thread = threading.Thread(target=alternate)
+    if condition == "alternating":
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
+        for each in loops:
+            each.kill()
+            each.wait()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one job did."""
+
+    condition: str
+    end: JobSnapshot
+    speeds: dict[tuple[int, int], float]  # as measured, by plan
+
+    @property
+    def predicted(self) -> tuple[Outcome, ...]:
+        """Outcomes of plans that did not run before."""
+        seen, found = {self.end.markers[0].plan}, []
+        for outcome in self.end.outcomes:
+            if outcome.predicted is not None and outcome.plan not in seen:
+                found.append(outcome)
+            seen.add(outcome.plan)
+        return tuple(found)
+
+
+def key(plan: ResourcePlan) -> tuple[int, int]:
+    return plan.worker.count, plan.ps.count
+
+
+def until(handle: JobHandle, wanted: Any, limit_s: float = LONG_S) -> JobSnapshot:
+    end_s = time.monotonic() + limit_s
+    while True:
+        snapshot = handle.snapshot()
+        if wanted(snapshot):
+            return snapshot
+        if time.monotonic() > end_s or snapshot.phase.is_final:
+            raise RuntimeError(
+                f"the job stands at {snapshot.phase} {snapshot.message}: {snapshot.story[-5:]}"
+            )
+        time.sleep(0.5)
+
+
+def walked(cluster: Cluster, condition: str, hold_s: float) -> Run:
+    """Lead a job through the plans by hand."""
+    with load(condition):
+        handle = cluster.submit(job(f"walk-{condition}", WALK[0], Mode.MANUAL))
+        until(handle, lambda s: s.fit is not None)
+        time.sleep(hold_s / 2)
+        for plan in (plan_of(*step) for step in WALK[1:]):
+            handle.scale(plan)
+            until(handle, lambda s, to=plan: s.running == to and not s.measuring and not s.under_way)
+            time.sleep(hold_s / 2)
+        return _end(handle, condition)
+
+
+def steered(cluster: Cluster, condition: str, begin: tuple[int, int], span_s: float) -> Run:
+    """Let auto mode lead a job."""
+    with load(condition):
+        handle = cluster.submit(job(f"auto-{condition}-{begin[0]}", begin, Mode.AUTO))
+        until(handle, lambda s: s.fit is not None)
+        time.sleep(span_s)
+        return _end(handle, condition)
+
+
+def _end(handle: JobHandle, condition: str) -> Run:
+    handle.stop()
+    snapshot = handle.wait(60)
+    by_plan: dict[tuple[int, int], list[float]] = {}
+    for sample in snapshot.samples:
+        by_plan.setdefault(key(sample.plan), []).append(sample.samples_per_s)
+    return Run(condition, snapshot, {plan: statistics.median(some) for plan, some in by_plan.items()})
+
+
+def rmsle(ratios: Sequence[float]) -> float | None:
+    return round(math.sqrt(statistics.fmean(math.log(r) ** 2 for r in ratios)), 3) if ratios else None
+
+
+def figures_of_walks(walks: Sequence[Run]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for condition in CONDITIONS:
+        outcomes = [o for run in walks if run.condition == condition for o in run.predicted]
+        clean = [1 + (o.error or 0.0) for o in outcomes]
+        seen = [o.predicted.samples_per_s / o.measured_samples_per_s for o in outcomes if o.predicted]
+        found |= {f"rmsle_{condition}": rmsle(clean), f"seen_rmsle_{condition}": rmsle(seen)}
+        found[f"errors_{condition}"] = [round(100 * (r - 1)) for r in clean]
+        samples = [s for run in walks if run.condition == condition for s in run.end.samples]
+        cpu_s = [s.cpu_s for s in samples if s.cpu_s]
+        found[f"cpu_ms_per_step_{condition}"] = round(1e3 * statistics.median(cpu_s), 1) if cpu_s else None
+        shares = [s.host_share for s in samples]
+        found[f"host_share_{condition}"] = round(statistics.fmean(shares), 3) if shares else None
+    speed = {c: [run.speeds[BEST] for run in walks if run.condition == c] for c in CONDITIONS}
+    beside, quiet = (statistics.median(speed[c]) if speed[c] else None for c in ("constant", "quiet"))
+    return found | {"speed_beside_load": round(beside / quiet, 3) if beside and quiet else None}
+
+
+def returns(snapshot: JobSnapshot) -> int:
+    plans = Counter(key(marker.plan) for marker in snapshot.markers)
+    return sum(n - 1 for n in plans.values())
+
+
+def figures_of_auto(runs: Sequence[Run], walks: Sequence[Run]) -> dict[str, Any]:
+    found: dict[str, Any] = {"returns": None, "auto_last_over_best": None, "auto_plans": []}
+    lasts, slower = [], 0
+    for run in runs:
+        known = [walk.speeds for walk in walks if walk.condition == run.condition]
+        plans = [key(marker.plan) for marker in run.end.markers]
+        found["auto_plans"].append([run.condition, *(f"{w}w+{p}p" for w, p in plans)])
+        if not known:
+            continue
+        last = known[0].get(plans[-1], 0.0) / max(known[0].values())
+        if plans[0] == BEST:
+            slower += known[0].get(plans[-1], 0.0) < 0.97 * known[0].get(BEST, 0.0)
+        else:
+            lasts.append(last)
+    if runs:
+        found["returns"] = statistics.fmean(returns(run.end) for run in runs)
+        found["auto_last_over_best"] = round(min(lasts), 3) if lasts else None
+        found["slower_than_begun"] = slower
+    return found
+
+
+def measured(hold_s: float, auto_s: float, conditions: Sequence[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="dl") as home:
+        for name in ("STATE", "DATA", "CONFIG"):
+            os.environ[f"XDG_{name}_HOME"] = f"{home}/{name.lower()}"
+        cluster = connect("local", cpus=3.0)
+        try:
+            walks = [walked(cluster, condition, hold_s) for condition in conditions]
+            autos = [
+                steered(cluster, condition, begin, auto_s)
+                for condition in conditions
+                for begin in ((1, 1), BEST)
+                if auto_s > 0
+            ]
+        finally:
+            cluster.shutdown(force=True)
+    outcomes = [o for run in (*walks, *autos) for o in run.end.outcomes if o.predicted is not None]
+    inside = [bool(o.inside_band) for o in outcomes]
+    return {
+        **figures_of_walks(walks),
+        **figures_of_auto(autos, walks),
+        "n_outcome": len(outcomes),
+        "inside_share": round(statistics.fmean(inside), 3) if inside else None,
+        "load_average": [round(each, 1) for each in os.getloadavg()],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--hold-s", type=float, default=12.0, help="how long a plan runs besides its measurement"
+    )
+    parser.add_argument("--auto-s", type=float, default=150.0, help="of each job in auto mode; 0: none")
+    parser.add_argument("--conditions", nargs="*", default=CONDITIONS, choices=CONDITIONS)
+    given = parser.parse_args()
+    print(json.dumps(measured(given.hold_s, given.auto_s, given.conditions)))
+
+
+if __name__ == "__main__":
+    main()

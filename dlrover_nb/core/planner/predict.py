@@ -1,0 +1,43 @@
+"""What a plan would do here and now: the model's prediction within what physics and the host allow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.batch import batch_sizes
+from dlrover_nb.core.planner.host import host_factors
+from dlrover_nb.core.planner.physics import most_over_now
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dlrover_nb.core.perf.model import ThroughputModel
+    from dlrover_nb.core.perf.predictions import Predictions
+    from dlrover_nb.core.planner.situation import Situation
+
+    Array = NDArray[np.float64]
+
+
+def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> Predictions:
+    """Predict plans given as rows (w, p, lambda_w, lambda_p) for the job's hosts as they are now.
+
+    A plan that was measured is known by its windows; any other is at most as much faster than the present one
+    as the parts of an iteration allow that it shortens.
+    """
+    now, batch = axes_of([situation.plan]), batch_sizes(situation.spec, axes)
+    now_batch = batch_sizes(situation.spec, now)
+    found, speed = model.predict(axes, batch), model.predict(now, now_batch).samples_per_s[0]
+    measured = model.evidence_.index_of(now, now_batch)[0]
+    if measured >= 0:
+        shares = model.evidence_.shares[measured]
+        most = speed * most_over_now(axes, batch, now[0], float(now_batch[0]), shares)
+        most[model.evidence_.index_of(axes, batch) >= 0] = np.inf
+        found = found.at_most(most)
+    load = situation.host
+    if load is None or not load.is_felt:
+        return found
+    n_core = situation.capacity.total_cpu
+    return found.on_host(host_factors(axes, found.samples_per_s / speed, load, n_core))

@@ -1,0 +1,101 @@
+"""What a node's threads waited for processors, apart from what its own quota made them wait.
+
+The kernel counts for each thread the time in which it could run and did not (`schedstat`, the second number).
+In a group with a quota that is mostly the quota's doing, which the group counts as throttled time
+(`cpu.stat`). The rest is what other processes of the host took, those of the same job's other nodes among
+them; who reads the reports of all nodes can tell these apart by the processor time of the whole host.
+Pressure (PSI) is no substitute: it says that somebody waits, and not whether the quota or the neighbors are
+the cause. Measured with a quota of .25 on an idle processor: 2.89 s of waiting in 4 s, of which 2.87 s were
+throttled.
+
+Both counters are read wherever Linux shows them, also in a container; elsewhere nothing is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from dlrover_nb.core.runtime.limits import ROOT, own_group
+
+_NS = 1e-9
+_US = 1e-6
+
+
+class CpuWait(NamedTuple):
+    """Seconds in which threads of a process could not run, and in which processors were busy; all added up."""
+
+    throttled_s: float  # by the quota of their group
+    starved_s: float  # as other processes had the processors
+    host_s: float  # processor time of all processes of the host
+
+
+class CpuWaits:
+    """Counts the waits of this process between two readings.
+
+    Parameters
+    ----------
+    root
+        Where the control groups are mounted.
+    tasks
+        The folder of this process's threads.
+    """
+
+    def __init__(self, root: Path = ROOT, tasks: Path = Path("/proc/self/task")) -> None:
+        self._root, self._tasks = root, tasks
+        self._waited_ns = self._read_threads()
+        self._throttled_s = self._read_throttled()
+        self._host_s = _busy_s()
+
+    def take(self) -> CpuWait | None:
+        """Return the waits since the last reading; None where the kernel does not tell them.
+
+        A thread that ended meanwhile takes its last waits with it.
+        """
+        before, before_s, host_s = self._waited_ns, self._throttled_s, self._host_s
+        self._waited_ns, self._throttled_s = self._read_threads(), self._read_throttled()
+        self._host_s = _busy_s()
+        if self._waited_ns is None or before is None or self._throttled_s is None or before_s is None:
+            return None
+        waited_ns = sum(ns - before.get(thread, 0) for thread, ns in self._waited_ns.items())
+        throttled_s = max(self._throttled_s - before_s, 0.0)  # less: the process has entered another group
+        starved_s = max(waited_ns * _NS - throttled_s, 0.0)
+        return CpuWait(throttled_s, starved_s, max(self._host_s - host_s, 0.0))
+
+    def _read_threads(self) -> dict[str, int] | None:
+        waited: dict[str, int] = {}
+        try:
+            for thread in self._tasks.iterdir():
+                with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has just ended
+                    waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+        return waited or None
+
+    def _read_throttled(self) -> float | None:
+        try:
+            group, is_v2 = own_group("cpu", self._root)
+            lines = (group / "cpu.stat").read_text().splitlines()
+            counts = dict(line.split() for line in lines)
+            # without a quota v2 counts none, and neither does the top group of a machine
+            return (
+                int(counts.get("throttled_usec", 0)) * _US if is_v2 else int(counts["throttled_time"]) * _NS
+            )
+        except (OSError, ValueError, KeyError):
+            return None
+
+
+def _busy_s() -> float:
+    """Return the processor seconds of all processes of the host so far."""
+    times = psutil.cpu_times()
+    idle = (
+        "idle",
+        "iowait",
+        "guest",
+        "guest_nice",
+        "steal",
+    )  # guests are in user; stolen time is no process's
+    return float(sum(value for name, value in times._asdict().items() if name not in idle))

@@ -1,0 +1,54 @@
+"""What a process waited for processors."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from dlrover_nb.core.runtime.cpu_waits import CpuWaits
+
+SPIN = textwrap.dedent("""
+    import os, subprocess, sys, time
+    from dlrover_nb.core.runtime.cpu_waits import CpuWaits
+    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    core = min(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    other = None
+    limit = ControlGroupLimits("waits")
+    if sys.argv[1] == "neighbor":
+        other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    elif not limit.apply(0.2, 512).cpu:
+        print("advisory"); sys.exit()
+    waits, start_s = CpuWaits(), time.process_time()
+    while time.process_time() - start_s < 0.4:
+        pass
+    wait = waits.take()
+    if other is not None:
+        other.kill(); other.wait()
+    limit.release()
+    print("unknown" if wait is None else f"{wait.throttled_s} {wait.starved_s}")
+""")
+
+
+def waited(beside):
+    done = subprocess.run([sys.executable, "-c", SPIN, beside], capture_output=True, text=True, check=True)
+    if done.stdout.strip() in {"unknown", "advisory"}:
+        pytest.skip(f"the waits of this machine are {done.stdout.strip()}")
+    return map(float, done.stdout.split())
+
+
+def test_a_neighbor_on_the_same_processor_starves():
+    throttled_s, starved_s = waited("neighbor")
+    assert throttled_s == 0
+    assert starved_s > 0.2  # .4 s of work beside another that wants as much
+
+
+def test_a_quota_throttles():
+    throttled_s, _ = waited("quota")
+    assert throttled_s > 0.2  # .4 s of work at .2 cores, less what others took meanwhile
+
+
+def test_where_the_kernel_tells_nothing_nothing_is_known(tmp_path):
+    assert CpuWaits(tasks=tmp_path / "none").take() is None
+    assert CpuWaits(root=tmp_path, tasks=tmp_path).take() is None
