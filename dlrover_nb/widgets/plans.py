@@ -288,19 +288,12 @@ def decision_words(decision: Decision) -> str:
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     """Return predicted against measured throughput of the plans that were applied."""
-    head = (
-        "decision",
-        "plan",
-        "before",
-        "predicted",
-        "90 % band",
-        "measured",
-        "host",
-        "error",
-        "in band",
-        "pause",
-    )
-    return Table("Predicted and measured (samples/s)", head, tuple(map(_outcome_row, outcomes)))
+    head = ("decision", "plan", "before", "predicted", "90 % band", "measured", "error", "in band", "pause")
+    rows = tuple(map(_outcome_row, outcomes))
+    if any(host_cell(o) != units.MISSING for o in outcomes):  # of most jobs it would only take the room
+        head = (*head, "host gave")
+        rows = tuple((*row, host_cell(o)) for row, o in zip(rows, outcomes, strict=True))
+    return Table("Predicted and measured (samples/s)", head, rows)
 
 
 def host_cell(o: Outcome) -> str:
@@ -319,7 +312,6 @@ def _outcome_row(o: Outcome) -> tuple[str, ...]:
         units.number(p.samples_per_s if p else None),
         units.interval(p.low, p.high) if p else units.MISSING,
         units.number(o.measured_samples_per_s),
-        host_cell(o),
         units.signed_percent(o.error),
         inside,
         units.duration(o.pause_s),

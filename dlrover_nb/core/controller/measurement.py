@@ -43,7 +43,7 @@ AGAIN_S = 10.0  # until a forecast that may wait is made again
 RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once
-START_S, START_SHARE = 60.0, 0.5  # of a series: at most so much of it is the start of the nodes
+START_S, START_SHARE = 60.0, 0.25  # of a series: at most so much of it is the start of the nodes
 PUBLISH_S, PUBLISH_SHARE = (
     2.0,
     0.2,

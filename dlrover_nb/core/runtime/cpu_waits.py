@@ -26,7 +26,7 @@ _US = 1e-6
 
 
 class CpuWait(NamedTuple):
-    """Seconds in which threads of a process could not run, and in which processors were busy; all added up."""
+    """Seconds in which threads of a process could not run, and processors were busy; all added up."""
 
     throttled_s: float  # by the quota of their group
     starved_s: float  # as other processes had the processors

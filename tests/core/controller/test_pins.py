@@ -60,7 +60,7 @@ def test_pin_against_the_running_plan_is_proposed_in_suggest_mode_and_not_applie
 
 def test_pin_against_the_running_plan_is_applied_in_auto_mode(make_job):
     job = make_job(mode=Mode.AUTO)
-    job.train(60)
+    job.train(65)
     before, pins = job.plan, Pins(worker_memory_mib=1152)
     job.obey(job.decide(Verdict.PIN, pins=pins))
     job.train(20)

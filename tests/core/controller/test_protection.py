@@ -213,8 +213,8 @@ def test_kill_during_a_change_is_seen_to_when_the_change_is_done(job):
 
 
 def test_forecast_protects_before_a_node_is_killed(make_job):
-    job = make_job(memory=growing(1.0), n_sample_total=20_000_000)
-    job.train(150)
+    job = make_job(memory=growing(0.5), n_sample_total=40_000_000)
+    job.train(420)
     assert job.open.kind is ProposalKind.PROTECT
     assert job.open.candidate.plan.ps.memory_mib > 512
     assert "each ps may use 512 MiB" in job.open.why
@@ -227,7 +227,7 @@ def test_forecast_protects_by_itself_in_auto_mode(make_job):
         mode=Mode.AUTO,
         bounds=PlanBounds(1, 1, (0.5,), (0.25,)),
     )
-    job.train(200)
+    job.train(300)
     assert job.plan.ps.memory_mib > 512
     assert {d.by for d in job.view.decisions} == {"auto"}
 

@@ -69,7 +69,7 @@ def test_few_plans_leave_the_choice_open():
 def test_terms_that_always_changed_together_are_said_to_be_known_in_sum_only():
     fixed_ps_cpu = GRID[GRID[:, 3] == 0.5]
     note = model().fit(noisy(fixed_ps_cpu, PAPER)).report_.note
-    assert "Only the sum is known of updates and sync." in note
+    assert "We can only measure updates and sync together." in note
     assert "Only the sum" not in model().fit(noisy(GRID, PAPER)).report_.note
 
 

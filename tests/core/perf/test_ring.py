@@ -106,7 +106,7 @@ def test_two_numbers_of_workers_tell_the_sum_of_ring_and_latency_alone():
     pair = PLANS[PLANS[:, 0] <= 2]
     true = true_coefficients(dict.fromkeys(RING_TERMS, 0.25))
     note = model().fit(table(pair, columns(pair) @ true)).report_.note
-    assert "Only the sum is known of ring and hops" in note
+    assert "We can only measure ring and hops together" in note
 
 
 def test_the_kinds_of_jobs_share_no_form():
