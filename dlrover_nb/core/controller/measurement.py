@@ -14,6 +14,7 @@ from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import (
     COPIES_WITH_PEERS,
+    MIN_SPAN_S,
     MemorySeries,
     MemoryUse,
     Outlook,
@@ -43,7 +44,7 @@ AGAIN_S = 10.0  # until a forecast that may wait is made again
 RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once
-START_S, START_SHARE = 60.0, 0.25  # of a series: at most so much of it is the start of the nodes
+START_S, START_SHARE = 60.0, 0.5  # of a series: at most so much of it is the start of the nodes
 PUBLISH_S, PUBLISH_SHARE = (
     2.0,
     0.2,
@@ -52,7 +53,8 @@ PUBLISH_S, PUBLISH_SHARE = (
 
 def without_start(reports: tuple[Report, ...]) -> tuple[Report, ...]:
     """Return the reports without those of the nodes' start: what a process loads then is no growth."""
-    from_s = reports[0].at_s + min(START_S, START_SHARE * (reports[-1].at_s - reports[0].at_s))
+    span_s = reports[-1].at_s - reports[0].at_s
+    from_s = reports[0].at_s + max(min(START_S, START_SHARE * span_s, span_s - MIN_SPAN_S), 0.0)
     return tuple(report for report in reports if report.at_s >= from_s)
 
 

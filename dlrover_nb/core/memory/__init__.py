@@ -9,12 +9,13 @@ on it. Rejected: a forecast of each embedding table by its keys; no node reports
 from __future__ import annotations
 
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
-from dlrover_nb.core.memory.line import Outlook, after_oom_mib, memory_line, needed_mib
+from dlrover_nb.core.memory.line import MIN_SPAN_S, Outlook, after_oom_mib, memory_line, needed_mib
 from dlrover_nb.core.memory.right_size import COPIES_WITH_PEERS, MemoryUse, most_by_end
 from dlrover_nb.core.memory.series import MemorySeries, Report
 
 __all__ = [
     "COPIES_WITH_PEERS",
+    "MIN_SPAN_S",
     "Band",
     "MemoryForecast",
     "MemorySeries",
