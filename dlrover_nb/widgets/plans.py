@@ -288,7 +288,9 @@ def decision_words(decision: Decision) -> str:
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     """Return predicted against measured throughput of the plans that were applied."""
-    head = ("decision", "plan", "before", "predicted", "90 % band", "measured", "error", "in band", "pause")
+    head: tuple[str, ...] = (
+        "decision", "plan", "before", "predicted", "90 % band", "measured", "error", "in band", "pause",
+    )  # fmt: skip
     rows = tuple(map(_outcome_row, outcomes))
     if any(host_cell(o) != units.MISSING for o in outcomes):  # of most jobs it would only take the room
         head = (*head, "host gave")
