@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.host_load import LIMITING_SHARE
 
 
 class AlertKind(StrEnum):
@@ -62,7 +61,7 @@ class AlertRules:
     stall_least_s: float = 120.0
     budget_share: float = 1.0
     deadline_least: float = 0.5
-    host_share: float = LIMITING_SHARE
+    host_share: float = 0.25
     proposal_waits_s: float = 1800.0
     second_person_waits_s: float = 0.0
     master_lost_s: float = 60.0

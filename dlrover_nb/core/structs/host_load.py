@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FELT_SHARE = 0.1  # of an iteration: less is within what windows differ by
-LIMITING_SHARE = 0.25  # from here on neither growth nor an experiment tells or helps anything
+LIMITING_SHARE = 0.5  # from here on neither growth nor an experiment tells or helps anything
 
 
 @dataclass(frozen=True, slots=True)

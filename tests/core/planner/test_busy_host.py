@@ -41,6 +41,7 @@ def test_a_plan_that_wants_more_gets_a_smaller_part_of_it(n):
     over_now = axes[:, 0] / 2
     part = host_factors(axes, over_now, load, 2.0)
     assert part[1] <= part[0] + 1e-9
+    assert part[0] <= 0.6 + 1e-9  # no plan wins time back from others
     assert (part * over_now)[1] >= (part * over_now)[0] * 0.999  # more nodes weigh more, so none gets less
 
 
