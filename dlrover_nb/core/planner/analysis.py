@@ -16,7 +16,7 @@ from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.batch import batch_sizes, exchange, mini_batch
 from dlrover_nb.core.planner.completion import Completion
-from dlrover_nb.core.planner.deadline import chances, most_probable
+from dlrover_nb.core.planner.deadline import RESCUE, chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
 from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
@@ -158,9 +158,11 @@ class Analysis:
             return None
         best, earliest_s = now, now.finish_s
         if chance is not None and len(chance):
-            found = self.candidate(self.space.plan(most_probable(chance, self.finish_s)))
-            best = max(now, found, key=lambda c: (c.in_time or 0.0, -(c.finish_s or 0.0)))
+            found = self.candidate(self.space.plan(self._best_in_time(chance)))
+            if now.in_time < s.deadline_chance and (found.in_time or 0.0) > now.in_time:
+                best = found
             earliest_s = min(earliest_s, float(self.finish_s.min()))
+        budget = self._least_budget
         return DeadlineOutlook(
             left_s=s.deadline_left_s,
             wanted=s.deadline_chance,
@@ -170,18 +172,42 @@ class Analysis:
             best_in_time=best.in_time or 0.0,
             best_finish_s=best.finish_s or 0.0,
             earliest_s=earliest_s,
-            least_budget=self._least_budget,
+            least_budget=None if budget is None else float(self.cost[budget]),
+            least_budget_in_time=None if budget is None or chance is None else float(chance[budget]),
         )
 
+    def _best_in_time(self, chance: Array) -> int:
+        """Return the cheapest plan in time, or the most probable one; within the budget where possible."""
+        affordable = np.flatnonzero(self._is_affordable)
+        index = affordable if len(affordable) else np.arange(len(chance))
+        return self._cheapest_in_time(chance, index)
+
+    def _cheapest_in_time(self, chance: Array, index: NDArray[np.intp]) -> int:
+        meeting = index[chance[index] >= self.situation.deadline_chance]
+        if len(meeting):
+            return int(meeting[int(np.lexsort((-chance[meeting], self.cost[meeting]))[0])])
+        return int(index[most_probable(chance[index], self.finish_s[index])])
+
     @property
-    def _least_budget(self) -> float | None:
-        """Money per hour of the cheapest plan in time, where none within the budget is; else None."""
-        s, chance = self.situation, self.in_time
-        budget, price = s.spec.budget_per_hour, self.current.cost_per_hour
-        if budget is None or price is None or chance is None:
+    def _is_affordable(self) -> NDArray[np.bool_]:
+        """Which plans the budget allows; all where there is none, or no price."""
+        budget = self.situation.spec.budget_per_hour
+        if budget is None or self.current.cost_per_hour is None:
+            return np.ones(len(self.space), dtype=bool)
+        return np.asarray(self.cost <= budget)
+
+    @property
+    def _least_budget(self) -> int | None:
+        """The cheapest plan in time, or the most probable one, if the budget forbids all as good."""
+        chance = self.in_time
+        if chance is None or not len(chance) or self._is_affordable.all():
             return None
-        least = float(self.cost[chance >= s.deadline_chance].min(initial=np.inf))
-        return least if budget < least < np.inf else None
+        best = self._cheapest_in_time(chance, np.arange(len(chance)))
+        within = float(chance[self._is_affordable].max(initial=0.0))
+        is_better = (
+            chance[best] >= min(within + RESCUE, self.situation.deadline_chance) and chance[best] > within
+        )
+        return None if self._is_affordable[best] or not is_better else best
 
     def predict(self, plan: ResourcePlan) -> Prediction:
         """Return the prediction of one plan."""

@@ -22,12 +22,13 @@ class DeadlineOutlook:
     in_time, finish_s
         Of the plan that runs: the probability to finish by the deadline, and seconds to the predicted end.
     best_plan, best_in_time, best_finish_s
-        The most probable plan, and the same of it.
+        The cheapest plan that reaches the wanted probability, or the most probable one, and the same of it;
+        within the budget where there is one.
     earliest_s
         The seconds to the earliest predicted end of all plans.
-    least_budget
-        Money per hour of the cheapest plan that reaches the wanted probability, where all that do are beyond
-        the job's budget; else None.
+    least_budget, least_budget_in_time
+        Where the budget forbids all plans that are as good: money per hour of the cheapest one that reaches
+        the wanted probability, or of the most probable one, and its probability; else None.
     """
 
     left_s: float
@@ -39,6 +40,7 @@ class DeadlineOutlook:
     best_finish_s: float
     earliest_s: float
     least_budget: float | None = None
+    least_budget_in_time: float | None = None
 
     @property
     def is_feasible(self) -> bool:
@@ -63,16 +65,26 @@ class DeadlineOutlook:
         if self.is_met:
             return now
         if self.least_budget is not None:
-            return (
-                f"{now}; no plan within the budget reaches {percent(self.wanted)}: the smallest budget that "
-                f"would do is {self.least_budget:.4g} an hour"
-            )
+            return f"{now}; {self._budget_words(self.least_budget)}"
         best = f"{self.best_plan.short} reaches {percent(self.best_in_time)}"
         if self.is_feasible:
             return f"{now}; {best}"
         return (
             f"{now}; no plan reaches {percent(self.wanted)}: {best}, "
             f"and the earliest end that is predicted is in {span_words(self.earliest_s)}"
+        )
+
+    def _budget_words(self, least: float) -> str:
+        chance = self.least_budget_in_time
+        if chance is not None and chance < self.wanted:
+            return (
+                f"no plan reaches {percent(self.wanted)}: {least:.4g} an hour would buy {percent(chance)}, "
+                f"the budget {percent(self.best_in_time)}"
+            )
+        odds = "" if chance is None else f", with {percent(chance)}"
+        return (
+            f"no plan within the budget reaches {percent(self.wanted)}: the smallest budget that would do is "
+            f"{least:.4g} an hour{odds}"
         )
 
 
