@@ -61,13 +61,13 @@ class _Trial:
     rollout: Rollout
     applied_at_s: float
     pause_s: float
-    speeds: _SpeedSums = field(default_factory=_SpeedSums)
+    sums: _SpeedSums = field(default_factory=_SpeedSums)
     n_scored: int = 0  # windows behind its last recorded outcome; 0: none was recorded
 
     def outcome(self) -> Outcome:
         """Return what its windows so far say."""
-        n = self.speeds.n
-        seen, plan = exp(self.speeds.log_seen / n), exp(self.speeds.log_plan / n)
+        n = self.sums.n
+        seen, plan = exp(self.sums.log_seen / n), exp(self.sums.log_plan / n)
         return Outcome(
             decision=self.rollout.decision,
             plan=self.rollout.target,
@@ -173,14 +173,14 @@ class Rollouts:
             return
         for sample in samples:
             if sample.plan == trial.rollout.target:
-                trial.speeds.add(sample)
+                trial.sums.add(sample)
         if trial.n_scored:
             self.outcomes[-1] = trial.outcome()
 
     def score(self, at_s: float, *, least: int) -> tuple[Remember, ...]:
         """Compare the last change with its prediction, once it has `least` steady windows."""
         trial = self._trial
-        if trial is None or trial.n_scored or trial.speeds.n < least:
+        if trial is None or trial.n_scored or trial.sums.n < least:
             return ()
         outcome = trial.outcome()
         trial.n_scored = outcome.n_sample
@@ -192,7 +192,7 @@ class Rollouts:
         """End the measurement of the last change: its outcome is that of all its windows."""
         scored, trial = self.score(at_s, least=least), self._trial
         self._trial = None
-        if trial is None or not trial.n_scored or trial.speeds.n == trial.n_scored:
+        if trial is None or not trial.n_scored or trial.sums.n == trial.n_scored:
             return scored
         return (*scored, Remember(at_s, trial.outcome()))
 
