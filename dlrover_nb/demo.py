@@ -45,7 +45,8 @@ THINK_S = 4.0  # how long a proposal is shown before it is accepted
 POLL_S = 0.5
 LIMIT_S = 420.0  # then a busy machine has shown what it can, and the job is stopped
 LINE_S = 10.0  # between two lines on its progress, where nothing can be redrawn
-N_EPOCH = 64
+N_EPOCH = 50
+LEAST_WIDTH = 120  # of lines in a file, where nobody says how wide they may be
 MOVES = ((0.5, 2), (0.75, 1))  # from this share of the samples on: number of parameter servers
 
 
@@ -71,6 +72,8 @@ def run_demo(out: Path, console: Console) -> JobSnapshot:
         When the job fails; its report is written all the same.
     """
     out.mkdir(parents=True, exist_ok=True)
+    if not console.is_terminal:
+        console.width = max(console.width, LEAST_WIDTH)
     console.print("starting a local Ray on this machine (about ten seconds) ...")
     cluster = connect("ray")
     tell("")  # from here on the drawing says it
