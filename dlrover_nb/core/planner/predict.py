@@ -28,16 +28,19 @@ def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> P
     as the parts of an iteration allow that it shortens.
     """
     now, batch = axes_of([situation.plan]), batch_sizes(situation.spec, axes)
-    now_batch = batch_sizes(situation.spec, now)
-    found, speed = model.predict(axes, batch), model.predict(now, now_batch).samples_per_s[0]
-    measured = model.evidence_.index_of(now, now_batch)[0]
-    if measured >= 0:
-        shares = model.evidence_.shares[measured]
-        most = speed * most_over_now(axes, batch, now[0], float(now_batch[0]), shares)
-        most[model.evidence_.index_of(axes, batch) >= 0] = np.inf
-        found = found.at_most(most)
-    load = situation.host
-    if load is None or not load.is_felt:
-        return found
+    now_batch, evidence, load = batch_sizes(situation.spec, now), model.evidence_, situation.host
+    predictions, row = model.predict(axes, batch), int(evidence.index_of(now, now_batch)[0])
+    is_busy = load is not None and load.is_felt
+    if row < 0 and not is_busy:
+        return predictions
+    if row >= 0:  # then the model predicts just that
+        speed = float(now[0, 0] * now_batch[0] / np.exp(evidence.log_iter[row]))  # (eq. 1)
+        most = speed * most_over_now(axes, batch, now[0], float(now_batch[0]), evidence.shares[row])
+        most[evidence.index_of(axes, batch) >= 0] = np.inf
+        predictions = predictions.at_most(most)
+    else:
+        speed = float(model.predict(now, now_batch).samples_per_s[0])
+    if not is_busy:
+        return predictions
     n_core = situation.capacity.total_cpu
-    return found.on_host(host_factors(axes, found.samples_per_s / speed, load, n_core))
+    return predictions.on_host(host_factors(axes, predictions.samples_per_s / speed, load, n_core))
