@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.decisions import Prediction
+from dlrover_nb.core.structs.decisions import SPEEDS, Prediction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-
-
-SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")
 
 
 @dataclass(frozen=True, slots=True)

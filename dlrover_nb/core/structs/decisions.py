@@ -11,7 +11,7 @@ from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
 
-_SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")  # of a prediction
+SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")  # of a prediction
 FIRST_VERSION = "d0"  # of a job whose plan, mode and pins no decision has changed
 EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
@@ -42,8 +42,8 @@ class Prediction:
     @property
     def without_host(self) -> Prediction:
         """The same for a host without other load."""
-        speeds = (getattr(self, name) / self.host for name in _SPEEDS)
-        return replace(self, **dict(zip(_SPEEDS, speeds, strict=True)), host=1.0)
+        speeds = (getattr(self, name) / self.host for name in SPEEDS)
+        return replace(self, **dict(zip(SPEEDS, speeds, strict=True)), host=1.0)
 
     def surely_over(self, now: Prediction) -> float:
         """Return the low end of this mean over that of another plan, neither being known exactly."""
