@@ -104,12 +104,12 @@ class Run:
     @property
     def predicted(self) -> tuple[Outcome, ...]:
         """Outcomes of plans that did not run before."""
-        seen, found = {self.end.markers[0].plan}, []
+        seen, first = {self.end.markers[0].plan}, []
         for outcome in self.end.outcomes:
             if outcome.predicted is not None and outcome.plan not in seen:
-                found.append(outcome)
+                first.append(outcome)
             seen.add(outcome.plan)
-        return tuple(found)
+        return tuple(first)
 
 
 def key(plan: ResourcePlan) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def until(handle: JobHandle, wanted: Any, limit_s: float = LONG_S) -> JobSnapsho
             raise RuntimeError(
                 f"the job stands at {snapshot.phase} {snapshot.message}: {snapshot.story[-5:]}"
             )
-        time.sleep(0.5)
+        time.sleep(0.5)  # polled, as any client does
 
 
 def walked(cluster: Cluster, condition: str, hold_s: float) -> Run:
@@ -134,11 +134,11 @@ def walked(cluster: Cluster, condition: str, hold_s: float) -> Run:
     with load(condition):
         handle = cluster.submit(job(f"walk-{condition}", WALK[0], Mode.MANUAL))
         until(handle, lambda s: s.fit is not None)
-        time.sleep(hold_s / 2)
+        time.sleep(hold_s / 2)  # of measuring the first plan
         for plan in (plan_of(*step) for step in WALK[1:]):
             handle.scale(plan)
             until(handle, lambda s, to=plan: s.running == to and not s.measuring and not s.under_way)
-            time.sleep(hold_s / 2)
+            time.sleep(hold_s / 2)  # of measuring it further: an outcome follows all its windows
         return _end(handle, condition)
 
 
@@ -147,7 +147,7 @@ def steered(cluster: Cluster, condition: str, begin: tuple[int, int], span_s: fl
     with load(condition):
         handle = cluster.submit(job(f"auto-{condition}-{begin[0]}", begin, Mode.AUTO))
         until(handle, lambda s: s.fit is not None)
-        time.sleep(span_s)
+        time.sleep(span_s)  # that auto mode has for its decisions
         return _end(handle, condition)
 
 
@@ -165,21 +165,21 @@ def rmsle(ratios: Sequence[float]) -> float | None:
 
 
 def figures_of_walks(walks: Sequence[Run]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for condition in CONDITIONS:
         outcomes = [o for run in walks if run.condition == condition for o in run.predicted]
         clean = [1 + (o.error or 0.0) for o in outcomes]
         seen = [o.predicted.samples_per_s / o.measured_samples_per_s for o in outcomes if o.predicted]
-        found |= {f"rmsle_{condition}": rmsle(clean), f"seen_rmsle_{condition}": rmsle(seen)}
-        found[f"errors_{condition}"] = [round(100 * (r - 1)) for r in clean]
+        figures |= {f"rmsle_{condition}": rmsle(clean), f"seen_rmsle_{condition}": rmsle(seen)}
+        figures[f"errors_{condition}"] = [round(100 * (r - 1)) for r in clean]
         samples = [s for run in walks if run.condition == condition for s in run.end.samples]
         cpu_s = [s.cpu_s for s in samples if s.cpu_s]
-        found[f"cpu_ms_per_step_{condition}"] = round(1e3 * statistics.median(cpu_s), 1) if cpu_s else None
+        figures[f"cpu_ms_per_step_{condition}"] = round(1e3 * statistics.median(cpu_s), 1) if cpu_s else None
         shares = [s.host_share for s in samples]
-        found[f"host_share_{condition}"] = round(statistics.fmean(shares), 3) if shares else None
+        figures[f"host_share_{condition}"] = round(statistics.fmean(shares), 3) if shares else None
     speed = {c: [run.speeds[BEST] for run in walks if run.condition == c] for c in CONDITIONS}
     beside, quiet = (statistics.median(speed[c]) if speed[c] else None for c in ("constant", "quiet"))
-    return found | {"speed_beside_load": round(beside / quiet, 3) if beside and quiet else None}
+    return figures | {"speed_beside_load": round(beside / quiet, 3) if beside and quiet else None}
 
 
 def returns(snapshot: JobSnapshot) -> int:
@@ -188,24 +188,24 @@ def returns(snapshot: JobSnapshot) -> int:
 
 
 def figures_of_auto(runs: Sequence[Run], walks: Sequence[Run]) -> dict[str, Any]:
-    found: dict[str, Any] = {"returns": None, "auto_last_over_best": None, "auto_plans": []}
+    figures: dict[str, Any] = {"returns": None, "auto_last_over_best": None, "auto_plans": []}
     lasts, slower = [], 0
     for run in runs:
-        known = [walk.speeds for walk in walks if walk.condition == run.condition]
+        beside = [walk.speeds for walk in walks if walk.condition == run.condition]
         plans = [key(marker.plan) for marker in run.end.markers]
-        found["auto_plans"].append([run.condition, *(f"{w}w+{p}p" for w, p in plans)])
-        if not known:
+        figures["auto_plans"].append([run.condition, *(f"{w}w+{p}p" for w, p in plans)])
+        if not beside:
             continue
-        last = known[0].get(plans[-1], 0.0) / max(known[0].values())
+        last = beside[0].get(plans[-1], 0.0) / max(beside[0].values())
         if plans[0] == BEST:
-            slower += known[0].get(plans[-1], 0.0) < 0.97 * known[0].get(BEST, 0.0)
+            slower += beside[0].get(plans[-1], 0.0) < 0.97 * beside[0].get(BEST, 0.0)
         else:
             lasts.append(last)
     if runs:
-        found["returns"] = statistics.fmean(returns(run.end) for run in runs)
-        found["auto_last_over_best"] = round(min(lasts), 3) if lasts else None
-        found["slower_than_begun"] = slower
-    return found
+        figures["returns"] = statistics.fmean(returns(run.end) for run in runs)
+        figures["auto_last_over_best"] = round(min(lasts), 3) if lasts else None
+        figures["slower_than_begun"] = slower
+    return figures
 
 
 def measured(hold_s: float, auto_s: float, conditions: Sequence[str]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ POLL_S = 0.5
 LIMIT_S = 420.0  # then a busy machine has shown what it can, and the job is stopped
 LINE_S = 10.0  # between two lines on its progress, where nothing can be redrawn
 N_EPOCH = 50
-LEAST_WIDTH = 120  # of lines in a file, where nobody says how wide they may be
+LEAST_WIDTH = 120  # of lines in a file or a pipe, which have no width of their own
 MOVES = ((0.5, 2), (0.75, 1))  # from this share of the samples on: number of parameter servers
 
 
@@ -181,13 +181,13 @@ class _Lines:
     """Prints what happens, and each few seconds how far the job is."""
 
     console: Console
-    n_told: int = 0
+    n_printed: int = 0
     due_s: float = 0.0
 
     def __call__(self, snapshot: JobSnapshot, rates: Sequence[float]) -> None:  # noqa: ARG002 - no chart
-        for line in snapshot.story[self.n_told :]:
+        for line in snapshot.story[self.n_printed :]:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self.n_told = len(snapshot.story)
+        self.n_printed = len(snapshot.story)
         if time.monotonic() >= self.due_s or snapshot.phase.is_final:
             self.due_s = time.monotonic() + LINE_S
             self.console.print(_progress_words(snapshot), markup=False, highlight=False, soft_wrap=True)

@@ -65,8 +65,9 @@ class HostTally:
         self.cpu_s += sample.cpu_cores * sample.window_s
         self.starved_s += sample.starved_s or 0.0
         self.throttled_s += sample.throttled_s or 0.0
-        known = self.host_s is not None and sample.host_cores is not None
-        self.host_s = (self.host_s or 0.0) + (sample.host_cores or 0.0) * sample.window_s if known else None
+        if self.host_s is not None:
+            cores = sample.host_cores
+            self.host_s = None if cores is None else self.host_s + cores * sample.window_s
 
     @property
     def given_cores(self) -> float:
@@ -98,10 +99,10 @@ def busy_s(sample: NodeSample) -> float:
 
 def job_cores(nodes: Collection[HostTally]) -> Mapping[str, float]:
     """Return the cores that the nodes of a job got on each machine."""
-    found: dict[str, float] = defaultdict(float)
+    cores: dict[str, float] = defaultdict(float)
     for node in nodes:
-        found[node.machine] += node.given_cores
-    return found
+        cores[node.machine] += node.given_cores
+    return cores
 
 
 def others_part(node: HostTally, of_job: Mapping[str, float]) -> float:

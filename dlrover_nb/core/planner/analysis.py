@@ -158,9 +158,9 @@ class Analysis:
             return None
         best, earliest_s = now, now.finish_s
         if chance is not None and len(chance):
-            found = self.candidate(self.space.plan(self._best_in_time(chance)))
-            if now.in_time < s.deadline_chance and (found.in_time or 0.0) > now.in_time:
-                best = found
+            other = self.candidate(self.space.plan(self._best_in_time(chance)))
+            if now.in_time < s.deadline_chance and (other.in_time or 0.0) > now.in_time:
+                best = other
             earliest_s = min(earliest_s, float(self.finish_s.min()))
         budget = self._least_budget
         return DeadlineOutlook(

@@ -101,11 +101,11 @@ class Completion:
     ) -> tuple[tuple[TermShare, ...], ...]:
         """Return the parts of an iteration of each plan; what other work on the host takes comes last."""
         speed = np.array([p.samples_per_s / p.host for p in predictions])
-        found = self.model.breakdowns(axes, batch_sizes(self.situation.spec, axes), speed)
+        breakdowns = self.model.breakdowns(axes, batch_sizes(self.situation.spec, axes), speed)
         load = self.situation.host
         if load is None or not load.is_felt:
-            return found
-        return tuple(_with_host(terms, p.host) for terms, p in zip(found, predictions, strict=True))
+            return breakdowns
+        return tuple(_with_host(terms, p.host) for terms, p in zip(breakdowns, predictions, strict=True))
 
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation

@@ -106,11 +106,11 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
         return ()
     axes = axes_of(plans)
     away = np.linalg.norm(np.log(axes / axes_of([plan])), axis=1)
-    told = analysis.completion.predict(axes)
-    told = told if told.host is None else told.times(1 / told.host)  # as the samples: without other load
+    here = analysis.completion.predict(axes)
+    predicted = here if here.host is None else here.times(1 / here.host)  # as the samples: without other load
     windows_of = list(groups.values())
     return tuple(
-        Measured(plans[i], _median_speed(windows_of[i]), sum(w.n_window for w in windows_of[i]), told[i])
+        Measured(plans[i], _median_speed(windows_of[i]), sum(w.n_window for w in windows_of[i]), predicted[i])
         for i in np.argsort(away, kind="stable").tolist()
     )
 

@@ -4,7 +4,7 @@ The kernel counts for each thread the time in which it could run and did not (`s
 In a group with a quota that is mostly the quota's doing, which the group counts as throttled time
 (`cpu.stat`). The rest is what other processes of the host took, those of the same job's other nodes among
 them; who reads the reports of all nodes can tell these apart by the processor time of the whole host.
-Pressure (PSI) is no substitute: it says that somebody waits, and not whether the quota or the neighbors are
+Pressure (PSI) is no substitute: it says that some process waits, not whether the quota or the neighbors are
 the cause. Measured with a quota of .25 on an idle processor: 2.89 s of waiting in 4 s, of which 2.87 s were
 throttled.
 

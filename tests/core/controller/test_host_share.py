@@ -25,10 +25,10 @@ def report(*, starved_s, throttled_s=0.0, cores=0.5, host_cores=None):
 
 
 def tally(*reports, cpu=0.5):
-    found = HostTally()
+    node = HostTally()
     for each in reports:
-        found.add(each, cpu)
-    return found
+        node.add(each, cpu)
+    return node
 
 
 @given(
@@ -71,7 +71,7 @@ def test_a_plan_that_is_in_its_own_way_is_no_busy_host():
 
 def windows_of(host_s, ps_share=0.0, seconds=12):
     """Return the windows of two workers whose iterations take so much longer because of other work."""
-    windows, found = SteadyWindows(ControllerSettings(), JobSpec("busy", plan=PLAN, batch_size=BATCH)), []
+    windows, steady = SteadyWindows(ControllerSettings(), JobSpec("busy", plan=PLAN, batch_size=BATCH)), []
     windows.restart(PLAN, 0.0)
     wait_s = WAIT_S / (1 - ps_share)
     iter_s = CPU_S / PLAN.worker.cpu + host_s + wait_s
@@ -88,8 +88,8 @@ def windows_of(host_s, ps_share=0.0, seconds=12):
                 f"w{i}", Role.WORKER, float(at_s), 10.0, round(n_iter), round(n_iter) * BATCH, iter_s, split,
                 n_iter * CPU_S / 10, 300.0, throttled_s=n_iter * CPU_S, starved_s=n_iter * host_s,
             )  # fmt: skip
-            found += windows.add(sample, float(at_s))
-    return windows, found
+            steady += windows.add(sample, float(at_s))
+    return windows, steady
 
 
 @given(host_s=st.floats(0.0, 0.1), ps_share=st.floats(0.0, 0.8))

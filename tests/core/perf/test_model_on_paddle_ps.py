@@ -16,7 +16,7 @@ BATCH = 128  # the same within a series, so that any will do
 
 def series() -> dict[tuple[str, ...], list[ProfileSample]]:
     """Return runs of one program that differ in workers or PS alone, smallest first; four or more each."""
-    found: dict[tuple[str, ...], list[ProfileSample]] = defaultdict(list)
+    rows_of: dict[tuple[str, ...], list[ProfileSample]] = defaultdict(list)
     with shared("data", "paddle_ps", "paddle_ps_scaling.csv").open() as file:
         for row in csv.DictReader(file):
             ps, workers = (int((row[name] or "0").split()[0]) for name in ("n_ps", "n_worker"))
@@ -25,8 +25,8 @@ def series() -> dict[tuple[str, ...], list[ProfileSample]]:
             plan = ResourcePlan(RolePlan(workers, 1, 1024), RolePlan(ps, 1, 1024))
             which = "nodes" if "nodes" in row["n_ps"] else f"{ps} PS" if ps == 20 else f"{workers} workers"
             key = (row["job"], row["system"], row["unit"], row["batch"], which)
-            found[key].append(ProfileSample(0.0, 2.0, plan, BATCH, float(row["throughput"])))
-    return {key: rows for key, rows in found.items() if len({row.plan for row in rows}) >= 3}
+            rows_of[key].append(ProfileSample(0.0, 2.0, plan, BATCH, float(row["throughput"])))
+    return {key: rows for key, rows in rows_of.items() if len({row.plan for row in rows}) >= 3}
 
 
 def fit(samples: list[ProfileSample]) -> ThroughputModel:

@@ -212,18 +212,18 @@ def test_a_budget_that_forbids_all_good_plans_is_told_with_the_chance_that_a_lar
     cheapest = float(every.cost.min())
     spec = replace(base().spec, budget_per_hour=1.01 * cheapest)
     sure = replace(base(), spec=spec, deadline_left_s=left_s, deadline_chance=0.999999)
-    told = analyse(sure, model=MODELS[0]).deadline
-    assert told.least_budget > 1.01 * cheapest
-    assert told.least_budget_in_time == pytest.approx(float(every.in_time.max()), abs=0.03)
-    assert "an hour" in told.words
+    outlook = analyse(sure, model=MODELS[0]).deadline
+    assert outlook.least_budget > 1.01 * cheapest
+    assert outlook.least_budget_in_time == pytest.approx(float(every.in_time.max()), abs=0.03)
+    assert "an hour" in outlook.words
 
 
 @given(late=st.floats(0.3, 3.0))
 @settings(max_examples=20, deadline=None)
 def test_the_plan_that_is_named_is_the_cheapest_of_those_in_time(late):
     analysis = at(late * span(0))
-    told, meeting = analysis.deadline, analysis.in_time >= 0.9
-    if told.is_met or not meeting.any():
+    outlook, meeting = analysis.deadline, analysis.in_time >= 0.9
+    if outlook.is_met or not meeting.any():
         return
-    named = analysis.candidate(told.best_plan)
+    named = analysis.candidate(outlook.best_plan)
     assert named.cost == pytest.approx(float(analysis.cost[meeting].min()))
