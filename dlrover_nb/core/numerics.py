@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+Z_90 = 1.6448536269514722  # standard deviations from the centre of a 90 % band to its end
 BY_CHANCE = 1.645  # standard errors that one in twenty series of independent values shows
 MOST_ALIKE = 0.9
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.numerics import ndtri
+from dlrover_nb.core.numerics import Z_90, ndtri
 from dlrover_nb.core.perf.forms import N_CHOICE
 from dlrover_nb.core.perf.solve import TINY, shares_without
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-Z_90 = 1.6448536269514722  # 95 % quantile of the normal law: both sides of a 90 % band
 N_CALM = 10  # errors of a calibrated model, added to the job's own
 PRIOR_DRIFT = 0.1  # of log T_iter per doubling, see above
 N_PRIOR_DRIFT = 2.0  # axes that the assumed drift counts for

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.numerics import independent, lag_one, stdtrit
+from dlrover_nb.core.numerics import Z_90, independent, lag_one, stdtrit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 PRIOR_SCATTER = 0.02  # of log T_iter between windows of one plan
 PRIOR_WINDOWS = 2.0
 PRIOR_BETWEEN, PRIOR_RUNS = 0.04, 3.0  # of log T_iter between runs of a plan; weighted as so many
-Z_90 = 1.645  # standard deviations on each side of 90 % of a normal law
 LEAST_RUN = 3  # windows
 OUTLIER = 3.0  # usual deviations from the median
 MAD_OF_NORMAL = 0.6745  # median absolute deviation of a normal law with standard deviation 1

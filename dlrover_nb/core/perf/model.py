@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.numerics import Z_90
 from dlrover_nb.core.perf import calibrate, forms, solve
 from dlrover_nb.core.perf.draws import Errors, draw_all
 from dlrover_nb.core.perf.evidence import condense
@@ -375,7 +376,7 @@ class ThroughputModel:
         """Return half of the 90 % band of log T_iter that remains when the coefficients are known."""
         drifted = self.drift_ * calibrate.beyond(self.evidence_, axes)
         own = variance + of_windows**2
-        return np.asarray(calibrate.Z_90 * np.sqrt(self.widening_**2 * own + drifted**2))
+        return np.asarray(Z_90 * np.sqrt(self.widening_**2 * own + drifted**2))
 
     def _outside(self, axes: Array, batch: Array) -> NDArray[np.bool_]:
         if not len(self.evidence_):

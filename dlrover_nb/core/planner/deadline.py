@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.numerics import ndtr, ndtri
+from dlrover_nb.core.numerics import Z_90, ndtr, ndtri
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-Z_90 = 1.6448536269514722  # standard deviations from the centre of a 90 % band to its end
 LEAST_SD = 1e-3  # of the logarithm of a throughput: nothing is known better
 ALIKE = 0.02  # a difference of two chances that is no reason for a change of plan
 RESCUE = 0.1  # a gain of chance that outweighs rules which keep auto mode from changing back and forth
