@@ -40,7 +40,7 @@ def store(path: Path, home: Path, page: Page, env: dict[str, str]) -> None:
     """Run a notebook in a folder of its own, and write it back with its outputs."""
     book = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        book, timeout=LIMIT_S, kernel_name="python3", resources={"metadata": {"path": str(home)}}
+        book, timeout=round(LIMIT_S), kernel_name="python3", resources={"metadata": {"path": str(home)}}
     )
     client.execute(env=os.environ | env | {"LOGNAME": AS_USER})
     for cell in book.cells:
