@@ -66,6 +66,7 @@ class ExitCode(IntEnum):
 def main(words: Sequence[str] | None = None, *, commands: Commands | None = None) -> int:
     """Run one verb and return the exit code."""
     words = sys.argv[1:] if words is None else words
+    RAY_MESSAGES.forget()
     if list(words) == ["--version"]:
         from dlrover_nb import __version__  # noqa: PLC0415 - for this alone
 

@@ -39,8 +39,9 @@ MOST_BYTES = 1 << 20  # a log that is larger begins anew
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What `end` restores."""
+    """What `end` restores, and the log that takes the messages until then."""
 
+    path: Path
     descriptor: int
     stderr: TextIO
     handler: logging.Handler
@@ -58,18 +59,25 @@ class RayMessages:
 
     @property
     def hint(self) -> str:
-        """Where Ray's messages are; empty where none came since `begin`."""
+        """Where Ray's messages are; empty where none came to this verb since it began to use Ray."""
         with contextlib.suppress(OSError):
             if self._path is not None and self._path.stat().st_size > self._size:
                 return f"Ray's own messages are in {self._path}"
         return ""
 
+    def forget(self) -> None:
+        """Say nothing of messages so far: another verb begins, which may not use Ray at all."""
+        with self._lock:
+            self._path = None
+
     def begin(self) -> None:
         """Keep messages in the log from now on; where it cannot be written, they stay on the screen."""
         with self._lock, contextlib.suppress(OSError, DlroverError):
             if self._before is None:
-                self._path = state_folder() / LOG
-                self._before = self._redirect(self._path)
+                self._before = self._redirect(state_folder() / LOG)
+            elif self._path is None:  # an earlier verb of this process began
+                self._size = self._before.path.stat().st_size
+            self._path = self._before.path
 
     def end(self) -> None:
         """Let messages go where they went before."""
@@ -88,6 +96,7 @@ class RayMessages:
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """Keep messages while a verb runs that may use Ray: it is loaded, or the verb connects to it."""
+        self.forget()
         if "ray" in sys.modules:
             self.begin()
         try:
@@ -119,7 +128,7 @@ class RayMessages:
         if _writes_to(stderr, STDERR):
             sys.stderr = os.fdopen(os.dup(kept), "w", 1, stderr.encoding, "backslashreplace")
         handler, ray = logging.FileHandler(path, delay=True), logging.getLogger("ray")
-        before = _Before(kept, stderr, handler, ray.propagate)
+        before = _Before(path, kept, stderr, handler, ray.propagate)
         ray.addHandler(handler)
         ray.propagate = False
         return before

@@ -143,10 +143,7 @@ def test_text_is_as_wide_as_the_terminal(run, monkeypatch, width: int) -> None:
     assert max(map(len, told)) > width // 2
 
 
-def test_a_wait_in_vain_and_a_silent_master_have_codes_of_their_own(
-    run, memory: MemoryCluster, monkeypatch, tmp_path
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # where no Ray has left messages
+def test_a_wait_in_vain_and_a_silent_master_have_codes_of_their_own(run, memory: MemoryCluster) -> None:
     assert run("wait ctr --timeout 0")[0] == ExitCode.TIMED_OUT
     assert run("wait ctr --timeout 0 --for proposal")[0] == ExitCode.DONE
 

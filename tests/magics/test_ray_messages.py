@@ -52,3 +52,25 @@ def test_a_kernel_takes_its_standard_error_back_after_the_verb(own_home: Path) -
     told = run(USED_AGAIN)
     assert told.stderr == "shown\n"
     assert "ray-messages.log" in told.stdout
+
+
+AND_ANOTHER = """
+import os
+from dlrover_nb.magics.ray_messages import RAY_MESSAGES
+
+RAY_MESSAGES.begin()
+os.write(2, b"of the first verb\\n")
+assert RAY_MESSAGES.hint
+RAY_MESSAGES.forget()
+os.write(2, b"between two verbs\\n")
+print("a verb without Ray:", RAY_MESSAGES.hint)
+RAY_MESSAGES.begin()
+print("a quiet one:", RAY_MESSAGES.hint)
+os.write(2, b"of the third\\n")
+print("a third:", bool(RAY_MESSAGES.hint))
+"""
+
+
+def test_a_verb_is_told_of_messages_that_came_to_it_alone(own_home: Path) -> None:
+    ran = run(AND_ANOTHER)
+    assert ran.stdout.splitlines() == ["a verb without Ray: ", "a quiet one: ", "a third: True"], ran.stderr
