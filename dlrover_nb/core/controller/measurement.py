@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from math import inf
+from math import inf, log
 from statistics import median
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.quality_log import QualityLog
+from dlrover_nb.core.controller.startup import N_LOOK, n_starting
 from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import (
@@ -88,6 +89,8 @@ class Measurement:
         self._use = UseLog(settings.settle_s, spec.link_gbit_per_s)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
         self._older = OlderWindows()
+        self._run: list[ProfileSample] = []  # the first windows of the running plan since it was changed to
+        self._starting_s: set[float] = set()  # times of kept windows in which nodes still started
         self._memory: dict[Role, MemorySeries] = {}
         self._last_mib = {role: LastReports() for role in Role}
         self._parameter_mib = LastReports()
@@ -116,6 +119,7 @@ class Measurement:
         if plan is None or plan == self._remembered:
             return
         self._remembered = plan
+        self._run = []
         self._last_mib = {role: LastReports() for role in Role}
         self._parameter_mib = LastReports()
         self._memory = {role: MemorySeries() for role in Role}
@@ -189,11 +193,31 @@ class Measurement:
         """Keep a steady window; the oldest one of its plan goes into the sums where there are enough."""
         kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
         if len(kept) == self._settings.n_kept:
-            self._older.leave(kept[0], kept)
+            self._leave(kept)
         kept.append(window)
+        self._note_start(window)
         self.n_seen += 1
-        if self._older.compare(kept, self._samples.values()):
+        if self._older.compare(self._started(kept), self._samples.values()):
             self.n_change += 1
+
+    def _leave(self, kept: deque[ProfileSample]) -> None:
+        if kept[0].at_s in self._starting_s:
+            self._starting_s.remove(kept[0].at_s)
+        else:
+            self._older.leave(kept[0], self._started(kept))
+
+    def _note_start(self, window: ProfileSample) -> None:
+        """Judge anew which of the first windows of the run are its nodes' start."""
+        if len(self._run) >= N_LOOK:
+            return
+        self._run.append(window)
+        n = n_starting([log(w.plan_samples_per_s) for w in self._run])
+        self._starting_s.difference_update(w.at_s for w in self._run[n:])
+        self._starting_s.update(w.at_s for w in self._run[:n])
+
+    def _started(self, windows: Iterable[ProfileSample]) -> list[ProfileSample]:
+        """Return the windows without those in which nodes still started."""
+        return [w for w in windows if w.at_s not in self._starting_s]
 
     @property
     def host(self) -> HostLoad | None:
@@ -223,7 +247,7 @@ class Measurement:
     @property
     def evidence(self) -> tuple[ProfileSample, ...]:
         """All that the fit may use: older windows of each plan in one row, at the job's present speed."""
-        return self._older.evidence(self._samples)
+        return self._older.evidence({plan: self._started(kept) for plan, kept in self._samples.items()})
 
     @property
     def pauses(self) -> tuple[tuple[str, float], ...]:

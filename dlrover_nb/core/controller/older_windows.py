@@ -6,18 +6,23 @@ an outlier among the windows that were kept with it, at the distance of three us
 
 The speed of a job may change under the same plan: a machine is shared, the rows of later days are longer.
 Then plans that were left before look better, or worse, than they are. A change point is where the newest
-windows of the running plan differ from its earlier ones by more than chance. All that was measured before it
-is scaled by the factor of that change. What touches every plan alike, and that is what there is to measure,
-then moves no comparison. Rejected: to drop what was measured before, as every plan would have to be tried
+windows of the running plan differ from its earlier ones by more than chance. Where other plans ran between,
+it takes more, as two runs of a plan differ anyway. All that was measured before a change is scaled by its
+factor. What touches every plan alike, and that is what there is to measure, then moves no comparison.
+Rejected: to drop what was measured before, as every plan would have to be tried
 anew; to let windows fade with age, as most jobs are steady for hours and a mean needs all of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import exp, log, sqrt
 from statistics import fmean, median
 from typing import TYPE_CHECKING
+
+from dlrover_nb.core.numerics import independent, lag_one
+from dlrover_nb.core.perf.evidence import PRIOR_BETWEEN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,6 +37,7 @@ MEAN_OFF_OF_NORMAL = 0.7979
 MEDIAN_ERROR = 1.25  # standard error of a median over that of a mean
 NEWEST = (8, 20)  # windows that are compared with those before them
 LEAST_BEFORE = 12
+ALIKE, N_ALIKE = 0.5, 20  # autocorrelation of neighbors before any is measured; weighted as so many
 CHANGE_Z, LEAST_CHANGE = 5.0, 0.05  # standard errors, and log speed: less is no change
 
 
@@ -102,7 +108,8 @@ class OlderWindows:
         every
             The kept windows of each plan: changes older than all of them are in the sums already.
         """
-        found = _change([(w.at_s, self._log_speed(w)) for w in kept])
+        others_s = [w.at_s for windows in every for w in windows if w.plan != kept[-1].plan]
+        found = _change([self._log_speed(w) for w in kept], [w.at_s for w in kept], others_s)
         if found is None:
             return False
         for plan, sums in self._sums.items():
@@ -138,23 +145,40 @@ class OlderWindows:
         return sum(c.log_factor for c in self._changes if at_s <= c.until_s)
 
 
-def _change(points: Sequence[tuple[float, float]]) -> SpeedChange | None:
-    """Return the change of speed that the newest windows (time, log speed) show; None where they do not."""
-    values = [value for _, value in points]
-    if not any(_differ(values[:-n], values[-n:]) for n in NEWEST):
+def _change(
+    values: Sequence[float], times_s: Sequence[float], others_s: Sequence[float]
+) -> SpeedChange | None:
+    """Return the change that the newest log speeds of a plan show; None where they do not.
+
+    `times_s` is when each was measured, `others_s` when those of other plans were.
+    """
+    for n_before in (len(values) - n for n in NEWEST if len(values) - n >= LEAST_BEFORE):
+        is_other_run = any(times_s[n_before // 2] < at_s for at_s in others_s)  # most of those before
+        if _differ(values[:n_before], values[n_before:], is_other_run=is_other_run):
+            break
+    else:
         return None
     at = min(range(LEAST_BEFORE, len(values) - 3), key=lambda i: _cost(values[:i]) + _cost(values[i:]))
-    return SpeedChange(points[at - 1][0], median(values[at:]) - median(values[:at]))
+    return SpeedChange(times_s[at - 1], median(values[at:]) - median(values[:at]))
 
 
-def _differ(before: Sequence[float], newest: Sequence[float]) -> bool:
-    if len(before) < LEAST_BEFORE or not newest:
-        return False
-    middle, now = median(before), median(newest)
-    off = [abs(v - middle) for v in before] + [abs(v - now) for v in newest]
-    usual = max(median(off) / MAD_OF_NORMAL, fmean(off) / MEAN_OFF_OF_NORMAL, LEAST_SCATTER)
-    error = MEDIAN_ERROR * usual * sqrt(1 / len(before) + 1 / len(newest))
-    return abs(now - middle) > max(CHANGE_Z * error, LEAST_CHANGE)
+def _differ(before: Sequence[float], newest: Sequence[float], *, is_other_run: bool) -> bool:
+    """Whether the newest values differ from those before by more than chance.
+
+    Neighbors are alike, so n of them say less than n independent ones. Two runs of a plan differ without any
+    change of the job (`perf.evidence`).
+    """
+    parts = (before, newest)
+    middles = [median(part) for part in parts]
+    off = [[v - middle for v in part] for part, middle in zip(parts, middles, strict=True)]
+    sizes = [abs(v) for part in off for v in part]
+    usual = max(median(sizes) / MAD_OF_NORMAL, fmean(sizes) / MEAN_OFF_OF_NORMAL, LEAST_SCATTER)
+    squares = sum(v * v for part in off for v in part) + N_ALIKE * usual**2
+    products = sum(a * b for part in off for a, b in pairwise(part)) + N_ALIKE * ALIKE * usual**2
+    alike = lag_one(squares, products, len(sizes) + N_ALIKE, len(parts))
+    variance = sum((MEDIAN_ERROR * usual) ** 2 / independent(len(part), alike) for part in parts)
+    variance += 2 * PRIOR_BETWEEN**2 if is_other_run else 0.0
+    return abs(middles[1] - middles[0]) > max(CHANGE_Z * sqrt(variance), LEAST_CHANGE)
 
 
 def _cost(values: Sequence[float]) -> float:

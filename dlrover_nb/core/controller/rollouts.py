@@ -8,6 +8,7 @@ from math import exp, log
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.newest import append
+from dlrover_nb.core.controller.startup import N_LOOK, n_starting
 from dlrover_nb.core.planner import axes_key
 from dlrover_nb.core.structs.decisions import Outcome, Prediction, ProposalKind
 from dlrover_nb.core.structs.events import Remember
@@ -41,17 +42,37 @@ class Rollout:
 
 @dataclass(slots=True)
 class _SpeedSums:
-    """Steady windows, and the sums of their log speeds: measured, and of the plan without other load."""
+    """Steady windows of one run, and the sums of their log speeds but for those of its beginning."""
 
-    n: int = 0
-    log_seen: float = 0.0
+    first: list[ProfileSample] = field(default_factory=list)
+    n_later: int = 0
+    log_seen: float = 0.0  # of the later ones: measured, and of the plan without other load
     log_plan: float = 0.0
 
     def add(self, window: ProfileSample) -> None:
         """Add a window."""
-        self.n += 1
+        if len(self.first) < N_LOOK:
+            self.first.append(window)
+            return
+        self.n_later += 1
         self.log_seen += log(window.samples_per_s)
         self.log_plan += log(window.plan_samples_per_s)
+
+    @property
+    def n(self) -> int:
+        """How many windows count."""
+        return len(self._counted) + self.n_later
+
+    @property
+    def speeds(self) -> tuple[float, float]:
+        """Mean samples per second of those that count: measured, and of the plan without other load."""
+        seen = self.log_seen + sum(log(w.samples_per_s) for w in self._counted)
+        plan = self.log_plan + sum(log(w.plan_samples_per_s) for w in self._counted)
+        return exp(seen / self.n), exp(plan / self.n)
+
+    @property
+    def _counted(self) -> list[ProfileSample]:
+        return self.first[n_starting([log(w.plan_samples_per_s) for w in self.first]) :]
 
 
 @dataclass(slots=True)
@@ -66,15 +87,14 @@ class _Trial:
 
     def outcome(self) -> Outcome:
         """Return what its windows so far say."""
-        n = self.sums.n
-        seen, plan = exp(self.sums.log_seen / n), exp(self.sums.log_plan / n)
+        seen, plan = self.sums.speeds
         return Outcome(
             decision=self.rollout.decision,
             plan=self.rollout.target,
             predicted=self.rollout.predicted,
             measured_samples_per_s=seen,
             before_samples_per_s=self.rollout.before_samples_per_s,
-            n_sample=n,
+            n_sample=self.sums.n,
             applied_at_s=self.applied_at_s,
             pause_s=self.pause_s,
             host_share=max(1 - seen / plan, 0.0),

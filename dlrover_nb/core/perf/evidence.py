@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 PRIOR_SCATTER = 0.02  # of log T_iter between windows of one plan
 PRIOR_WINDOWS = 2.0
-PRIOR_BETWEEN, PRIOR_RUNS = 0.04, 3.0  # of log T_iter between runs of a plan; weighted as so many
+PRIOR_BETWEEN, PRIOR_RUNS = 0.06, 3.0  # of log T_iter between runs of a plan; weighted as so many
 LEAST_RUN = 3  # windows
 OUTLIER = 3.0  # usual deviations from the median
 MAD_OF_NORMAL = 0.6745  # median absolute deviation of a normal law with standard deviation 1
@@ -100,6 +100,20 @@ class Evidence:
         known = {row.tobytes(): i for i, row in enumerate(np.column_stack((self.axes, self.batch_size)))}
         rows = np.column_stack((axes, batch_size))
         return np.array([known.get(row.tobytes(), -1) for row in rows], dtype=np.intp)
+
+    def ordered_by_cpu(self, axes: Array, batch_size: Array, log_iter: Array) -> Array:
+        """Return log T_iter of plans, none slower than a measured one that differs by fewer cores alone.
+
+        So does each form have it (Eqs. 2-5), but the mean of its draws is off by half of their variance.
+        """
+        log_iter = log_iter.copy()
+        cores, counts = axes[:, 2:], np.column_stack((axes[:, :2], batch_size))
+        for own, batch, measured in zip(self.axes, self.batch_size, self.log_iter, strict=True):
+            same = (counts == (*own[:2], batch)).all(axis=1)
+            more, fewer = (same & each.all(axis=1) for each in (cores >= own[2:], cores <= own[2:]))
+            log_iter[more] = np.minimum(log_iter[more], measured)
+            log_iter[fewer] = np.maximum(log_iter[fewer], measured)
+        return log_iter
 
 
 def condense(windows: Windows) -> Evidence:

@@ -186,6 +186,7 @@ class ThroughputModel:
         batch = np.broadcast_to(np.asarray(batch_size, dtype=np.float64), len(axes))
         parts = [self._bands(axes[i : i + BLOCK], batch[i : i + BLOCK]) for i in range(0, len(axes), BLOCK)]
         log_iter, down, up, mean_down, mean_up = np.hstack(parts) if parts else np.zeros((5, 0))
+        log_iter = self.evidence_.ordered_by_cpu(axes, batch, log_iter)
         seen = self.evidence_.index_of(axes, batch)
         known, index = seen >= 0, seen[seen >= 0]
         log_iter[known] = self.evidence_.log_iter[index]

@@ -127,3 +127,25 @@ def test_a_snapshot_of_a_release_without_sums_is_read_and_goes_on(make_job):
     job.train(60)
     restored = snapshot.parts(job.controller)["_measured"]
     assert max(row.n_window for row in restored.evidence) > 1
+
+
+@for_each("alike, most", [(0.5, 0), (0.74, 4)])
+def test_neighbors_that_are_alike_are_seldom_a_change_of_speed(alike, most):
+    n_change = 0
+    for seed in range(6):
+        rng, job, value, every = np.random.default_rng(seed), Kept(), 0.0, []
+        for i in range(600):
+            value = alike * value + rng.normal(0, 0.03 * (1 - alike**2) ** 0.5)
+            every.append(ProfileSample(float(i), 1.0, ONE, 512, SPEED * np.exp(value)))
+        job.add(every)
+        n_change += job.n_change
+    assert n_change <= most  # as if independent they would be some 30
+
+
+@for_each("factor, n_change", [(0.94, 0), (1.06, 0), (0.5, 1), (1.7, 1)])
+def test_another_run_of_a_plan_may_differ_a_little_without_a_change_of_the_job(factor, n_change):
+    job = Kept()
+    job.add(windows(ONE, 0.01, 1, 30))
+    job.add(windows(TWO, 0.01, 2, 30, from_s=100.0, speed=1.2 * SPEED))
+    job.add(windows(ONE, 0.01, 3, 30, from_s=200.0, speed=factor * SPEED))
+    assert job.n_change == n_change

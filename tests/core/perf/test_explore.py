@@ -85,3 +85,23 @@ def test_an_experiment_must_pay_for_itself_before_the_job_ends():
     assert choose(trials, targets, pause_s=30.0) is not None
     nearly_over = Present(10_000.0, 1.0, 10.0)
     assert choose(trials, targets, nearly_over, pause_s=30.0) is None
+
+
+def test_of_plans_at_one_price_the_trial_that_may_lead_to_a_better_one_is_chosen():
+    axes = np.array([[1, 1, 0.25, 0.5], [2, 1, 0.5, 0.5]])
+    assert choose(Options(axes, np.ones(2)), options(*TARGETS.tolist())).index == 1
+
+
+def test_where_the_model_is_sure_nothing_is_tried():
+    plans = [ResourcePlan(RolePlan(w, 0.5, 512), RolePlan(p, 0.5, 512)) for w in (1, 2, 4) for p in (1, 2, 4)]
+    flat = [ProfileSample(float(i), 2, plan, 512, 10_000) for i, plan in enumerate(plans) for _ in range(5)]
+    trials = options([3, 1, 0.5, 0.5], [3, 2, 0.5, 0.5], [3, 3, 0.5, 0.5])
+    found = next_experiment(
+        fitted(flat),
+        batch_of,
+        trials,
+        targets=trials,
+        now=Present(10_000, 1.0, 600.0),
+        effort=effort(3, 15.0),
+    )
+    assert found is None
