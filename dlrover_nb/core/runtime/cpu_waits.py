@@ -8,18 +8,25 @@ Pressure (PSI) is no substitute: it says that some process waits, not whether th
 the cause. Measured with a quota of .25 on an idle processor: 2.89 s of waiting in 4 s, of which 2.87 s were
 throttled.
 
+On a virtual machine the hypervisor may run other guests where a thread seems to run. That time (`steal`) is
+lost to others too: the process loses of it what it had of the machine's processor time.
+
 Both counters are read wherever Linux shows them, also in a container; elsewhere nothing is known.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
 from dlrover_nb.core.runtime.limits import ROOT, own_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _NS = 1e-9
 _US = 1e-6
@@ -30,7 +37,14 @@ class CpuWait(NamedTuple):
 
     throttled_s: float  # by the quota of their group
     starved_s: float  # as other processes had the processors
-    host_s: float  # processor time of all processes of the host
+    host_s: float  # processor time of all processes of the host, and of other guests of its processors
+
+
+class _HostTimes(NamedTuple):
+    """Processor seconds of a host so far: of its processes, and stolen from them by other guests."""
+
+    busy_s: float
+    stolen_s: float
 
 
 class CpuWaits:
@@ -42,28 +56,37 @@ class CpuWaits:
         Where the control groups are mounted.
     tasks
         The folder of this process's threads.
+    cpu_times
+        Reads the processor times of the host, as `psutil.cpu_times`.
     """
 
-    def __init__(self, root: Path = ROOT, tasks: Path = Path("/proc/self/task")) -> None:
-        self._root, self._tasks = root, tasks
+    def __init__(
+        self,
+        root: Path = ROOT,
+        tasks: Path = Path("/proc/self/task"),
+        cpu_times: Callable[[], NamedTuple] = psutil.cpu_times,
+    ) -> None:
+        self._root, self._tasks, self._cpu_times = root, tasks, cpu_times
         self._waited_ns = self._read_threads()
         self._throttled_s = self._read_throttled()
-        self._host_s = _busy_s()
+        self._host, self._own_s = self._read_host(), time.process_time()
 
     def take(self) -> CpuWait | None:
         """Return the waits since the last reading; None where the kernel does not tell them.
 
         A thread that ended meanwhile takes its last waits with it.
         """
-        before, before_s, host_s = self._waited_ns, self._throttled_s, self._host_s
+        before, before_s, host, own_s = self._waited_ns, self._throttled_s, self._host, self._own_s
         self._waited_ns, self._throttled_s = self._read_threads(), self._read_throttled()
-        self._host_s = _busy_s()
+        self._host, self._own_s = self._read_host(), time.process_time()
         if self._waited_ns is None or before is None or self._throttled_s is None or before_s is None:
             return None
         waited_ns = sum(ns - before.get(thread, 0) for thread, ns in self._waited_ns.items())
         throttled_s = max(self._throttled_s - before_s, 0.0)  # less: the process has entered another group
-        starved_s = max(waited_ns * _NS - throttled_s, 0.0)
-        return CpuWait(throttled_s, starved_s, max(self._host_s - host_s, 0.0))
+        busy_s, stolen_s = (max(now - then, 0.0) for now, then in zip(self._host, host, strict=True))
+        own_part = min((self._own_s - own_s) / busy_s, 1.0) if busy_s > 0 else 0.0
+        starved_s = max(waited_ns * _NS - throttled_s, 0.0) + own_part * stolen_s
+        return CpuWait(throttled_s, starved_s, busy_s + stolen_s)
 
     def _read_threads(self) -> dict[str, int] | None:
         waited: dict[str, int] = {}
@@ -87,15 +110,8 @@ class CpuWaits:
         except (OSError, ValueError, KeyError):
             return None
 
-
-def _busy_s() -> float:
-    """Return the processor seconds of all processes of the host so far."""
-    times = psutil.cpu_times()
-    idle = (
-        "idle",
-        "iowait",
-        "guest",
-        "guest_nice",
-        "steal",
-    )  # guests are in user; stolen time is no process's
-    return float(sum(value for name, value in times._asdict().items() if name not in idle))
+    def _read_host(self) -> _HostTimes:
+        times = self._cpu_times()._asdict()
+        no_process = ("idle", "iowait", "guest", "guest_nice", "steal")  # guests are in user already
+        busy_s = sum(value for name, value in times.items() if name not in no_process)
+        return _HostTimes(float(busy_s), float(times.get("steal", 0.0)))

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 import textwrap
+import time
+from typing import NamedTuple
 
 import pytest
 
@@ -52,3 +54,22 @@ def test_a_quota_throttles():
 def test_where_the_kernel_tells_nothing_nothing_is_known(tmp_path):
     assert CpuWaits(tasks=tmp_path / "none").take() is None
     assert CpuWaits(root=tmp_path, tasks=tmp_path).take() is None
+
+
+class Times(NamedTuple):
+    user: float = 0.0
+    idle: float = 0.0
+    steal: float = 0.0
+
+
+def test_what_other_guests_of_the_processors_take_is_lost_to_others():
+    """Half of the processor time of a virtual machine was stolen: so was as much as the process had."""
+    times = iter([Times(), Times(user=0.2, idle=1.0, steal=0.2)])
+    waits, start_s = CpuWaits(cpu_times=lambda: next(times)), time.process_time()
+    while time.process_time() < start_s + 0.1:
+        pass
+    wait = waits.take()
+    if wait is None:
+        pytest.skip("the waits of this machine are unknown")
+    assert wait.host_s == pytest.approx(0.4)
+    assert wait.starved_s >= 0.09  # of its .1 s and more on the processor
