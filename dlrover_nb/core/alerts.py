@@ -94,6 +94,7 @@ def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tup
         _deadline(snapshot, rules),
         _host(snapshot, rules),
         _proposal(snapshot, rules),
+        _damage(snapshot),
         _failed(snapshot),
     )
 
@@ -106,6 +107,7 @@ OF_A_RUNNING_JOB = (
     AlertKind.DEADLINE,
     AlertKind.HOST,
     AlertKind.PROPOSAL,
+    AlertKind.DAMAGE,
 )
 
 
@@ -291,6 +293,12 @@ def _proposal(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     text = f"{oldest.id} ({what}) has waited for {duration(waits_s)}: {oldest.why}"
     is_late = waits_s >= rules.proposal_waits_s
     return Finding(AlertKind.PROPOSAL, is_bad=is_late, is_good=False, text=text, subject=oldest.id)
+
+
+def _damage(snapshot: JobSnapshot) -> Finding:
+    """Return what is said of damaged files: as long as the master runs that found them."""
+    is_bad = bool(snapshot.damage)
+    return Finding(AlertKind.DAMAGE, is_bad, not is_bad, text=snapshot.damage)
 
 
 def _failed(snapshot: JobSnapshot) -> Finding:

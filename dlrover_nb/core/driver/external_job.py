@@ -14,7 +14,7 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.codec import to_checked_json
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.driver.external_actions import ExternalActions, StatePersistence
 from dlrover_nb.core.driver.external_inputs import ExternalInputs, StepReports
@@ -25,7 +25,7 @@ from dlrover_nb.core.driver.recorded_controller import RecordedController, unhea
 from dlrover_nb.core.driver.service_queue import ServiceQueue
 from dlrover_nb.core.external import NO_FEATURES, ExternalAction, ExternalMaster, planned
 from dlrover_nb.core.rundir.external_state import StateFile
-from dlrover_nb.core.rundir.job_file import JobFile, hold_folder, read_job, write_job
+from dlrover_nb.core.rundir.job_file import JobFile, check_new, hold_folder, read_job, write_job
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
@@ -104,6 +104,8 @@ def begin(spec: JobSpec, backend: ExternalBackend, around: Surroundings) -> Exte
         When the first plan does not fit, or is impossible for an external job.
     BackendError
         When the run folder cannot be written to, or another master of the job lives.
+    CheckpointError
+        When another job had begun in the folder.
     """
     return begin_composed(spec, backend, around, _composing(backend))
 
@@ -139,6 +141,7 @@ def begin_composed(
     spec: JobSpec, backend: ExternalBackend, around: Surroundings, compose: Compose
 ) -> ExternalJob:
     """Return the loop of a new job of master, logs and inputs that `compose` makes; see `begin`."""
+    check_new(around.folder)
     spec, capacity = planned(spec), backend.capacity()
     check_job_fits(spec, capacity)
     clock = around.clock
@@ -150,7 +153,7 @@ def begin_composed(
             features, began_from = origin.features, origin.began_from
             for url, sha256 in origin.checkpoint.manifest.files:
                 read_url(url, sha256)  # here: workers that cannot read it would start again and again
-            (around.folder / ORIGIN_FILE).write_bytes(to_json(origin.checkpoint.manifest))
+            (around.folder / ORIGIN_FILE).write_bytes(to_checked_json(origin.checkpoint.manifest))
             around.on_origin(features, origin.checkpoint.manifest)
         job = JobFile(spec, features, clock.now_s(), around.url, "", "", began_from, clock.anchor)
         write_job(around.folder, job)
@@ -185,6 +188,7 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         backend.adopt({node.id: (node.cpu, node.memory_mib) for node in living})
         backend.set_master_endpoint(around.url)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
+        parts = replace(parts, damage=recorded.losses)
         backend.follow_logs(logs.read_ns)
         return opened(parts, _submitted(parts), lambda at_s: master.resume(saved.record, at_s), held)
 

@@ -136,6 +136,7 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
     simulated: bool = False,
     folder: str = "",
     began_from: BeganFrom | None = None,
+    damage: str = "",
 ) -> JobSnapshot:
     """Return the snapshot at `at_s`; `loss` is the last known one."""
     view, nodes = controller.view(), master.nodes
@@ -189,4 +190,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         resizes_in_place=master.resizes_in_place,
         stop=view.stop,
         host=view.host,
+        damage=damage,
     )

@@ -30,6 +30,7 @@ from dlrover_nb.core.driver.executor import OrderExecutor, begun
 from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
+from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import Decided, PhaseChanged, Remember, RoomChanged, Ticked, quota_changed
 from dlrover_nb.core.structs.fixed_roles import capacity_left
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dlrover_nb.core.driver.parts import Parts
-    from dlrover_nb.core.runtime.orders import Emit
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.offers import Allotment, Offer
@@ -340,6 +340,7 @@ class JobLoop(Generic[ActionT]):
             n_refused=self._inputs.n_refused,
             folder=str(self._parts.folder),
             began_from=self._parts.began_from,
+            damage=self._parts.damage,
         )
         if isinstance(self._backend, PlacingBackend):
             wishes = self._backend.host_wishes()
@@ -404,5 +405,8 @@ def opened(
         orders += parts.master.set_target(plan, parts.clock.now_s())
     if (choice := parts.recorded.controller.acting) is not None:  # as above
         orders += begun(choice, parts.master.mitigate, parts.clock.now_s())
+    if parts.damage:
+        logger.warning("job %s: %s", parts.spec.name, parts.damage)
+        orders += (Emit(PhaseChanged(parts.clock.now_s(), parts.master.phase, parts.damage)),)
     parts.persistence.begin()
     return JobLoop(parts, orders, held.pop_all())

@@ -8,6 +8,7 @@ same nodes (`resume`).
 from __future__ import annotations
 
 import contextlib
+import logging
 import platform
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,24 +24,30 @@ from dlrover_nb.core.driver.own_inputs import WireInputs
 from dlrover_nb.core.driver.parts import Parts
 from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.transport import MasterSocket
+from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import (
     JobFile,
+    check_new,
     hold_folder,
     listen_again,
     read_job,
-    read_write_ahead_log,
+    read_log_file,
+    submit_from,
     write_job,
 )
-from dlrover_nb.core.rundir.node_logs import NodeLogs
+from dlrover_nb.core.rundir.log_frames import LogDamage
+from dlrover_nb.core.rundir.node_logs import NodeLogs, names_in
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.flash import MemoryClaim
+from dlrover_nb.core.runtime.going_back import Remains, WayBack, go_back
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Action
 from dlrover_nb.core.runtime.recovery_record import latest_s
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
+from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.runtime.write_ahead_log import read_back
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.secrets import secret_values
@@ -57,6 +64,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
+
+logger = logging.getLogger(__name__)
 
 OwnJob = JobLoop[Action]
 
@@ -137,9 +146,11 @@ def begin(
         When the run folder cannot be written to, the master's endpoint cannot be bound, for example in a
         folder that others may enter, or another master of the job is alive.
     NotFoundError, CheckpointError, InvalidValueError
-        As `rundir.origin.origin_of`, of a job that begins from a checkpoint.
+        As `rundir.origin.origin_of`, of a job that begins from a checkpoint; `CheckpointError` also when
+        another job had begun in the folder.
     """
     folder, clock = setup.folder, setup.clock
+    check_new(folder)
     capacity, at_s = setup.backend.capacity(), clock.now_s()
     traits = traits_of(spec, features, folder, cluster=setup.cluster)
     plan = initial_plan(spec, traits, capacity, examples(setup.history_url))
@@ -177,7 +188,8 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
     Raises
     ------
     CheckpointError
-        When the folder is of no job, or holds no state to continue from.
+        When the folder is of no job, or holds no state to continue from; of a damaged log (`going_back`) when
+        there is no whole checkpoint.
     BackendError, InvalidValueError
         As for `begin`.
     """
@@ -186,16 +198,22 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
     with contextlib.ExitStack() as held:
         _hold(job.spec, folder, held)
         master = _master(job, setup, capacity)
-        record, kept = read_back(master, read_write_ahead_log(folder))
+        way = _read_back(job, master, folder)
+        record, kept = way.record, way.kept
         keys = JobKeys(job.public_key, job.secret_key)
         socket = _bound(setup, listen_again(job, setup.backend.listen()), keys, held)
         recorded = _recorded(job.spec, setup, held)
         recorded.replay(on_progress)
+        if way.words:
+            _check_goes_on(recorded, record, folder)
         latest = max(job.started_at_s, recorded.at_s, latest_s(record))
         setup = replace(setup, clock=setup.clock.continued(job.anchor, latest))
         job, logs = _moved(job, setup, socket.endpoint), _logs(job, setup)
         _adopt(record, setup.backend, logs, socket.endpoint)
-        parts = _parts(_Run(job, capacity, master, socket, recorded, logs), setup, held)
+        run = _Run(job, capacity, master, socket, recorded, logs)
+        parts = replace(
+            _parts(run, setup, held), damage="; ".join(filter(None, (way.words, recorded.losses)))
+        )
         traits = traits_of(job.spec, job.features, folder, cluster=setup.cluster)
         plan = InitialPlan(job.spec, traits, None, "")
         fact = submitted(plan, capacity, setup.clock.now_s(), folder=str(folder))
@@ -234,6 +252,44 @@ def _recorded(spec: JobSpec, setup: RunSetup, held: contextlib.ExitStack) -> Rec
 def _logs(job: JobFile, setup: RunSetup) -> NodeLogs:
     secrets = (job.secret_key, job.public_key, *secret_values(job.spec))
     return NodeLogs(setup.folder, secrets=secrets, in_thread=setup.in_threads)
+
+
+def _read_back(job: JobFile, master: JobMaster, folder: Path) -> WayBack:
+    """Set the ledgers of a new master; return its state, and what is lost, from the log or a checkpoint."""
+    log = read_log_file(folder)
+    if log.damage is None:
+        try:
+            return WayBack(*read_back(master, log.entries), words="")
+        except CheckpointError as error:  # entries are doubled or missing in a log of an earlier release
+            log = replace(log, damage=LogDamage(1, len(log.entries)), after=log.entries, entries=())
+            logger.warning("%s contradicts itself: %s", log.path, error)
+    assert log.damage is not None
+    checkpoints = CheckpointFolder(folder, job.spec.checkpoint_url)
+    remains = Remains(
+        log.entries,
+        log.after,
+        has_hole=log.damage.n_after > 0,
+        checkpoints=checkpoints.complete(),
+        n_checkpoint=checkpoints.last_number(),
+        nodes=names_in(folder),
+    )
+    way = go_back(master, job.spec, remains)
+    if way is None:
+        raise CheckpointError(
+            f"{log.path} is damaged: {log.damage.words}; which rows were trained is lost from there on, and "
+            "there is no whole checkpoint to go back to; restore the file from a backup, or "
+            f"{submit_from(folder)}"
+        )
+    return replace(way, words=f"{log.path} is damaged: {log.damage.words}; {way.words}")
+
+
+def _check_goes_on(recorded: RecordedController, record: StateRecord, folder: Path) -> None:
+    """Refuse to train on a job that had ended, where its damaged log does not say so."""
+    if recorded.is_submitted and recorded.controller.is_ended and record.stage is not Stage.ENDED:
+        raise CheckpointError(
+            f"the job in {folder} had ended, and its write-ahead log is damaged: nothing is left to do; "
+            f"its checkpoints are in {folder / 'checkpoints'} or at its checkpoint_url"
+        )
 
 
 def _moved(job: JobFile, setup: RunSetup, endpoint: str) -> JobFile:

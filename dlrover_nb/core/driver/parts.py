@@ -152,6 +152,8 @@ class Parts(Generic[ActionT]):
         The time.
     began_from
         The checkpoint that the job has begun from; None: untrained parameters.
+    damage
+        What was wrong with files that this master read, and what that cost; empty: nothing.
     """
 
     spec: JobSpec
@@ -166,3 +168,4 @@ class Parts(Generic[ActionT]):
     recorded: RecordedController
     clock: Clock
     began_from: BeganFrom | None = None
+    damage: str = ""

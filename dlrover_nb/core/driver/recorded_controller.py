@@ -56,6 +56,8 @@ class RecordedController:
     ----------
     last_decision
         Id of the decision behind the last change of plan; empty before the first, and after a restart.
+    losses
+        What `replay` could not read of the journal, for people; empty: nothing.
 
     Notes
     -----
@@ -73,7 +75,7 @@ class RecordedController:
     ) -> None:
         self._job, self._settings = job, settings
         self._controller: Controller | None = None
-        self.last_decision = ""
+        self.last_decision = self.losses = ""
         self._folder = folder
         self._journal, self._memory = Journal(folder), HistoryWriter(job, history_url, namespace)
         self._telemetry, self._lock = JobTelemetry(), threading.Lock()
@@ -159,16 +161,29 @@ class RecordedController:
             n_done += n_byte
             on_progress(f"reads its journal: {n_done / 1e6:,.0f} of {max(n_done, n_all) / 1e6:,.0f} MB")
 
+        damaged = list[int]()
         on_read(0)
         for segment in kept:
-            for event in read_journal(segment.events, on_read):
+            for event in read_journal(segment.events, on_read, damaged.append):
                 self._replay(event)
+        self.losses = self._losses(len(damaged))
         if self.is_submitted:
             self._memory.continue_run(self.controller.job.spec, self.controller.submitted_at_s)
         for order in self._recent.remembered:
             self._memory.remember(order)
         if self.is_submitted and self._journal.is_closed:
             self._begin_segment()
+
+    def _losses(self, n_damaged: int) -> str:
+        if not self.is_submitted:
+            return f"the journal in {self._folder} is gone or damaged: story and decisions so far are lost"
+        if not n_damaged:
+            return ""
+        lines = "1 line" if n_damaged == 1 else f"{n_damaged} lines"
+        return (
+            f"{lines} of the journal in {self._folder} cannot be read: what they told is missing in the "
+            "story, and so is a decision where one of them held it"
+        )
 
     def _restored(self, kept: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """Restore the newest snapshot that can be read; return the segments whose events follow it.

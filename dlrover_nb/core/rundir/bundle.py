@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.codec import to_checked_json
 from dlrover_nb.core.errors import CheckpointError, NotFoundError
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
 from dlrover_nb.core.runtime.flash import as_checkpoint_error, checkpoint_root, part_url, place_of
@@ -60,7 +60,7 @@ def lay_out(parcel: CheckpointBundle, folder: Path) -> None:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for (path, _), part in zip(files, parcel.parts, strict=True):
         (place / path.rpartition("/")[2]).write_bytes(part)
-    (place / MANIFEST).write_bytes(to_json(replace(parcel.manifest, files=tuple(files))))
+    (place / MANIFEST).write_bytes(to_checked_json(replace(parcel.manifest, files=tuple(files))))
 
 
 def _read(url: str) -> bytes:

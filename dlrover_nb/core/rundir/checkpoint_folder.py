@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.files import make_folder
 from dlrover_nb.core.rundir.journal import segments
@@ -29,7 +29,7 @@ from dlrover_nb.core.runtime.flash import as_checkpoint_error, checkpoint_root, 
 from dlrover_nb.core.runtime.orders import Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from dlrover_nb.core.structs.trained import Trained
 
@@ -125,7 +125,7 @@ class CheckpointFolder:
         """
         segment, n_byte = self._journal.pop(manifest.number, (0, 0))
         whole = replace(manifest, journal_segment=segment, n_journal_byte=n_byte, trained=self._trained)
-        write_url(self._manifest(manifest.number), [np.frombuffer(to_json(whole), np.uint8)])
+        write_url(self._manifest(manifest.number), [np.frombuffer(to_checked_json(whole), np.uint8)])
 
     def read(self, number: int) -> Manifest:
         """Return the manifest of a checkpoint.
@@ -147,6 +147,21 @@ class CheckpointFolder:
         """
         return newest_manifest(self._root)
 
+    def complete(self) -> tuple[Manifest, ...]:
+        """Return the manifests of all complete checkpoints, oldest first; damaged ones are left out.
+
+        Raises
+        ------
+        CheckpointError
+            When their place cannot be read.
+        """
+        by_number = {manifest.number: manifest for manifest in complete_manifests(self._root)}
+        return tuple(by_number[number] for number in sorted(by_number))
+
+    def last_number(self) -> int:
+        """Return the highest number of a checkpoint that was begun, complete or not; 0: of none."""
+        return max(self._numbers(), default=0)
+
     def drop(self, number: int) -> None:
         """Delete a checkpoint, its manifest first, so that a partial one never looks complete."""
         url = f"{self._root}/{number}"
@@ -162,18 +177,22 @@ class CheckpointFolder:
     def sweep(self, kept: Collection[int], last: int) -> None:
         """Delete the checkpoints up to number `last` but those of `kept`, and all that is left of others."""
         try:
-            with as_checkpoint_error(f"cannot list the checkpoints in {self._root}", "nothing was swept"):
-                fs, path, _ = place_of(self._root)
-                fs.invalidate_cache()
-                found = fs.ls(path, detail=False) if fs.exists(path) else []
+            numbers = self._numbers()
         except CheckpointError as error:  # swept after the next checkpoint
             logger.warning("%s", error)
             return
-        names = [PurePosixPath(place).name for place in found]
-        numbers = {int(name) for name in names if name.isascii() and name.isdigit()}
         for number in sorted(n for n in numbers - set(kept) if n <= last):
             logger.info("checkpoint %d in %s is swept: nobody knows it", number, self._root)
             self.drop(number)
+
+    def _numbers(self) -> set[int]:
+        """Return the numbers of all folders of checkpoints, complete or not."""
+        with as_checkpoint_error(f"cannot list the checkpoints in {self._root}", "check the place"):
+            fs, path, _ = place_of(self._root)
+            fs.invalidate_cache()
+            places = fs.ls(path, detail=False) if fs.exists(path) else []
+        names = [PurePosixPath(place).name for place in places]
+        return {int(name) for name in names if name.isascii() and name.isdigit()}
 
     def _manifest(self, number: int) -> str:
         return f"{self._root}/{number}/{MANIFEST}"
@@ -186,23 +205,33 @@ def read_manifest(url: str) -> Manifest:
         fs, path, _ = place_of(f"{url}/{MANIFEST}")
         data = fs.cat_file(path)
     try:
-        return from_json(data, Manifest)
+        return from_checked_json(data, Manifest)
     except WireError as error:
         raise CheckpointError(f"{url}/{MANIFEST} is damaged: {error}; use another checkpoint") from error
 
 
-def newest_manifest(root: str) -> Manifest | None:
-    """Return that of the newest complete checkpoint under `root`; raises as `CheckpointFolder.latest`."""
+def complete_manifests(root: str) -> Iterator[Manifest]:
+    """Yield those of the complete checkpoints under `root`, newest first; raises as `newest_manifest`."""
     with as_checkpoint_error(f"cannot list the checkpoints in {root}", "check the place"):
         fs, path, _ = place_of(root)
         fs.invalidate_cache()
         names = [PurePosixPath(found).parent.name for found in fs.glob(f"{path}/*/{MANIFEST}")]
     for number in sorted((int(name) for name in names if name.isdigit()), reverse=True):
         try:
-            return read_manifest(f"{root}/{number}")
-        except CheckpointError:  # a running job dropped it since
-            continue
-    return None
+            yield read_manifest(f"{root}/{number}")
+        except CheckpointError as error:  # it is damaged, or a running job dropped it since
+            logger.warning("checkpoint %d in %s is passed over: %s", number, root, error)
+
+
+def newest_manifest(root: str) -> Manifest | None:
+    """Return that of the newest complete checkpoint under `root`.
+
+    Raises
+    ------
+    CheckpointError
+        When their place cannot be read.
+    """
+    return next(complete_manifests(root), None)
 
 
 def _mib(n_byte: int) -> str:

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.external import ExternalRecord  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.files import replace_synced
@@ -45,10 +45,15 @@ class StateFile:
             When there is no usable state.
         """
         try:
-            return from_json(self._path.read_bytes(), SavedState)
-        except (OSError, WireError) as error:
+            return from_checked_json(self._path.read_bytes(), SavedState)
+        except OSError as error:
             raise CheckpointError(
                 f"the master of the job in {self._path.parent} left no state ({error}); submit the job again"
+            ) from error
+        except WireError as error:
+            raise CheckpointError(
+                f"{self._path} is damaged: {error}; restore it from a backup, or submit the job again: its "
+                "programs go on from checkpoints of their own"
             ) from error
 
     def save(self, saved: SavedState) -> None:
@@ -57,7 +62,7 @@ class StateFile:
             return
         self._last, new = saved, self._path.with_suffix(".new")
         try:
-            new.write_bytes(to_json(saved))
+            new.write_bytes(to_checked_json(saved))
             replace_synced(new, self._path)
         except OSError as error:
             logger.warning("the job in %s will not outlive this master: %s", self._path.parent, error)

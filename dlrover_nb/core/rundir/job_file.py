@@ -8,30 +8,32 @@ are leases and acknowledged rows, and those end with the nodes.
 A full disk does not stop training. The log is deleted then, since a master restarted from an incomplete one
 would grant leases and epochs twice. Once there is room again, a new log with the complete state takes its
 place: a disk that was full for a moment must not cost the job hours later, when its master is lost.
+
+A disk may also change what it has taken. Both files have checksums: a job file that was changed is refused,
+and a log is read up to its damage (`log_frames`), from where the job goes on from a checkpoint.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
-import struct
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.clock import Anchor  # noqa: TC001 - a file is decoded by its annotations
-from dlrover_nb.core.codec import Tagged, from_json, to_json
+from dlrover_nb.core.codec import Tagged, from_checked_json, to_checked_json
 from dlrover_nb.core.errors import BackendError, CheckpointError, WireError
 from dlrover_nb.core.files import make_folder, replace_synced, sync, writing_to
+from dlrover_nb.core.rundir.log_frames import LogDamage, frame_of, head_of, read_log
 from dlrover_nb.core.runtime.write_ahead_log import Entry
 from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
 from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - a file is decoded by its annotations
 from dlrover_nb.core.structs.start_from import BeganFrom  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -39,8 +41,8 @@ logger = logging.getLogger(__name__)
 
 JOB, WRITE_AHEAD_LOG, LOCK = "job.json", "diary.log", "master.lock"
 LONG_BYTES = 32 << 20  # a longer write-ahead log is compacted
-_FRAME = struct.Struct("<II")  # length and CRC-32 of one entry
 _ENTRIES: Tagged[Entry] = Tagged(Entry)
+_START = b"\x92\xa5Entry"  # of every entry: a pair of this name and its fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def write_job(folder: Path, job: JobFile) -> None:
         When the folder cannot be written to.
     """
     try:
-        _replace(folder / JOB, to_json(job)).close()
+        _replace(folder / JOB, to_checked_json(job)).close()
     except OSError as error:
         raise BackendError(
             f"cannot write {folder / JOB}: {error.strerror}; choose another run folder"
@@ -79,14 +81,43 @@ def read_job(folder: Path) -> JobFile:
     Raises
     ------
     CheckpointError
-        When it is of none.
+        When it is of none, or its file is damaged.
     """
+    path = folder / JOB
     try:
-        return from_json((folder / JOB).read_bytes(), JobFile)
-    except (OSError, WireError) as error:
+        return from_checked_json(path.read_bytes(), JobFile)
+    except OSError as error:
         raise CheckpointError(
-            f"{folder} is not a run folder of a job: {error}; submit the job again"
+            f"{folder} is not a run folder of a job: {path.name}: {error.strerror}; submit the job again"
         ) from error
+    except WireError as error:
+        raise CheckpointError(
+            f"{path} is damaged: {error}; restore it from a backup, or {submit_from(folder)}"
+        ) from error
+
+
+def submit_from(folder: Path) -> str:
+    """Return the way out of a run folder that no master can go on from, as the end of a message."""
+    return (
+        f"submit the job again: start_from = {folder / 'checkpoints'} begins it from its last checkpoint "
+        "(or name the place of its checkpoint_url), without start_from it trains all rows anew"
+    )
+
+
+def check_new(folder: Path) -> None:
+    """Refuse to begin a job where one had begun: nodes of it may live, and its rows would be trained again.
+
+    Raises
+    ------
+    CheckpointError
+        When there is a log or a journal, but no job file.
+    """
+    left = [path.name for path in (folder / WRITE_AHEAD_LOG, *folder.glob("journal*")) if path.exists()]
+    if left and not (folder / JOB).exists():
+        raise CheckpointError(
+            f"{folder / JOB} is gone, though a job had begun there ({', '.join(sorted(left)[:2])}); "
+            f"restore it from a backup, or {submit_from(folder)}"
+        )
 
 
 def listen_again(job: JobFile, listen: str) -> str:
@@ -151,7 +182,7 @@ class WriteAheadLogFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / WRITE_AHEAD_LOG
         self._file: BinaryIO | None = None
-        self._n_byte = 0
+        self._n_byte = self._n_entry = 0
         self._has_failed = False
 
     @property
@@ -173,9 +204,9 @@ class WriteAheadLogFile:
             When the first log of this master cannot be written. That of its predecessor is left as it is:
             no order was sent since, so a later master can still continue from there.
         """
-        frame, is_first = _frame(first), self._file is None and not self._has_failed
+        frame, is_first = frame_of(0, _ENTRIES.pack(first)), self._file is None and not self._has_failed
         try:
-            old, self._file = self._file, _replace(self._path, frame)
+            old, self._file = self._file, _replace(self._path, head_of(len(frame)) + frame)
         except OSError as error:
             if is_first:
                 raise BackendError(
@@ -183,7 +214,7 @@ class WriteAheadLogFile:
                 ) from error
             self._give_up(error)
             return
-        self._n_byte = len(frame)
+        self._n_byte, self._n_entry = len(frame), 1
         if old is not None:
             old.close()
         if self._has_failed:
@@ -191,18 +222,21 @@ class WriteAheadLogFile:
         self._has_failed = False
 
     def append(self, entry: Entry) -> None:
-        """Add an entry; nothing happens between a failure and the next `begin`."""
+        """Add an entry, then count it in the head; nothing happens between a failure and the next `begin`."""
         if self._file is None:
             return
-        frame = _frame(entry)
+        frame = frame_of(self._n_entry, _ENTRIES.pack(entry))
         try:
             self._file.write(frame)
             self._file.flush()
+            os.pwrite(self._file.fileno(), head_of(self._n_byte + len(frame)), 0)
             if entry.state is not None:
                 sync(self._file)
         except OSError as error:
             self._give_up(error)
+            return
         self._n_byte += len(frame)
+        self._n_entry += 1
 
     def close(self) -> None:
         """Close the file."""
@@ -226,34 +260,54 @@ class WriteAheadLogFile:
         self._file = None
 
 
-def read_write_ahead_log(folder: Path) -> Iterator[Entry]:
-    """Yield the entries of a log; a partly written last one is left out: its orders were not carried out.
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """The entries of a log.
+
+    Parameters
+    ----------
+    path
+        The log.
+    entries
+        Those before the damage, or all but one that was being written: its orders were not carried out.
+    damage
+        None: the log is whole.
+    after
+        Whole entries behind the damage: what they say of rows cannot be used, their states can.
+    """
+
+    path: Path
+    entries: tuple[Entry, ...]
+    damage: LogDamage | None = None
+    after: tuple[Entry, ...] = ()
+
+
+def read_log_file(folder: Path) -> ReadLog:
+    """Return what a log holds, whole or damaged.
 
     Raises
     ------
     CheckpointError
-        When there is no log.
+        When there is no log, or it is of another release.
     """
     path = folder / WRITE_AHEAD_LOG
     try:
-        file = path.open("rb")
+        content = read_log(path.read_bytes(), _START)
     except OSError as error:
+        if error.errno == errno.EIO:  # of a disk that is damaged itself
+            return ReadLog(path, (), LogDamage(1, 0))
         raise CheckpointError(
             f"the master of the job in {folder} left no write-ahead log ({error.strerror}); "
             "submit the job again; start_from begins it from its last checkpoint"
         ) from error
-    with file:
-        while len(head := file.read(_FRAME.size)) == _FRAME.size:
-            n_byte, checksum = _FRAME.unpack(head)
-            data = file.read(n_byte)
-            if len(data) < n_byte or zlib.crc32(data) != checksum:
-                return
-            yield _ENTRIES.unpack(data)
-
-
-def _frame(entry: Entry) -> bytes:
-    data = _ENTRIES.pack(entry)
-    return _FRAME.pack(len(data), zlib.crc32(data)) + data
+    try:
+        entries, after = (tuple(map(_ENTRIES.unpack, each)) for each in (content.entries, content.after))
+    except WireError as error:
+        raise CheckpointError(
+            f"{path} cannot be read, though it is whole: {error}; continue the job with the release that "
+            f"wrote it, or {submit_from(folder)}"
+        ) from error
+    return ReadLog(path, entries, content.damage, after)
 
 
 def _replace(path: Path, data: bytes) -> BinaryIO:

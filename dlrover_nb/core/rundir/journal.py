@@ -10,7 +10,7 @@ which a job of one worker would make thousands.
 
 The journal must not stop training: a full disk is logged, the job continues, and later a new segment, whose
 snapshot has what was not written, makes the journal complete again. Nor must one line keep a master from
-resuming: what cannot be read, after a damaged disk say, costs that event alone.
+resuming: each line has a checksum, and what a damaged disk changed costs that event alone and is said.
 
 Reports, progress and ticks are not synced one by one: the next ones say nearly the same.
 """
@@ -49,6 +49,7 @@ PROGRESS_BYTES = 1 << 20
 _NAME = re.compile(r"journal(?:-(\d{6,}))?\.(?:jsonl(?:\.gz)?|snapshot)")
 _HEAD = struct.Struct("<8sII")  # mark, length and CRC-32 of a snapshot
 _MARK = b"dlnbsn01"
+_CHECKSUM = re.compile(rb',"([0-9a-f]{8})"\]\n\Z')
 _UNSYNCED = (NodeReported, ProgressMade, Ticked)
 _EVENTS: Tagged[Event] = Tagged(Event)
 
@@ -198,11 +199,30 @@ class Journal:
 
 
 def to_line(event: Event) -> bytes:
-    """Return an event as the journal has it."""
-    return _EVENTS.to_line(event)
+    """Return an event as the journal has it: its name, its fields, and the CRC-32 of these."""
+    pair = _EVENTS.to_line(event)[:-1]
+    return pair[:-1] + b',"%08x"]\n' % zlib.crc32(pair)
 
 
-def read_journal(path: Path, on_read: Callable[[int], None] = lambda _n_byte: None) -> Iterator[Event]:
+def _event_of(line: bytes) -> Event:
+    """Return the event of a line; those of earlier releases have no checksum. Raises `WireError`."""
+    if (end := _CHECKSUM.search(line)) is None:
+        return _EVENTS.from_line(line)
+    pair = line[: end.start()] + b"]"
+    if b"%08x" % zlib.crc32(pair) != end[1]:
+        raise WireError("its checksum differs: it was changed since it was written")
+    return _EVENTS.from_line(pair)
+
+
+def _nothing(_n: int) -> None:
+    """Let a number go by."""
+
+
+def read_journal(
+    path: Path,
+    on_read: Callable[[int], None] = _nothing,
+    on_damaged: Callable[[int], None] = _nothing,
+) -> Iterator[Event]:
     """Yield the events of one segment, compressed or not; none where there is no such file.
 
     A partly written last line is left out, as lines that cannot be read.
@@ -211,6 +231,8 @@ def read_journal(path: Path, on_read: Callable[[int], None] = lambda _n_byte: No
     ----------
     on_read
         Called from time to time with the bytes that were read since the last call.
+    on_damaged
+        Called with the number of each line that cannot be read.
     """
     n_byte = 0
     for number, line in enumerate(_lines(path), 1):
@@ -221,9 +243,10 @@ def read_journal(path: Path, on_read: Callable[[int], None] = lambda _n_byte: No
         if not line.endswith(b"\n"):
             continue
         try:
-            event = _EVENTS.from_line(line)
+            event = _event_of(line)
         except WireError as error:
             if line.strip():
+                on_damaged(number)
                 logger.warning("line %d of %s cannot be read and is left out: %s", number, path, error)
             continue
         yield event
@@ -305,13 +328,13 @@ def _compressed(path: Path) -> Path:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a segment to append to it; a last line that was partly written is ended first."""
+    """Open a segment to append to it; a last line that was partly written is taken away first."""
     file = path.open("ab")
     if file.tell() > 0:
         with path.open("rb") as written:
-            written.seek(-1, os.SEEK_END)
-            if written.read() != b"\n":
-                file.write(b"\n")
+            n_torn = len(written.read().rpartition(b"\n")[2])
+        if n_torn:
+            os.truncate(path, file.tell() - n_torn)
     return file
 
 

@@ -188,6 +188,16 @@ class NodeLogs:
         self._do(_remove, (path, _older(path), path.with_suffix(".read"), *own))
 
 
+def names_in(folder: Path) -> set[str]:
+    """Return the names of all nodes of which a run folder has a file."""
+    places = (
+        output_path(folder, "*", "stderr"),
+        output_path(folder, "*", "stdout"),
+        folder / FOLDER / "*.log",
+    )
+    return {path.stem for place in places for path in place.parent.glob(place.name)}
+
+
 def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int) -> tuple[LogLine, ...]:
     """Return the newest lines of a node, or of all nodes together, the newest last.
 

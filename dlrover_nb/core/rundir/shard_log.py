@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_write_ahead_log
+from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
 from dlrover_nb.core.runtime.write_ahead_log import Entry
 from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
@@ -86,11 +86,19 @@ def read_shard_log(folder: Path) -> tuple[ShardLedger, tuple[Held, ...]]:
     Raises
     ------
     CheckpointError
-        When there is no usable log.
+        When there is no usable log: external programs keep their checkpoints themselves, so that there is
+        nothing to go back to.
     """
     ledger: ShardLedger | None = None
     ended: list[Held] = []
-    for entry in read_write_ahead_log(folder):
+    log = read_log_file(folder)
+    if log.damage is not None:
+        raise CheckpointError(
+            f"{log.path} is damaged: {log.damage.words}; which rows were granted is lost from there on; "
+            "restore it from a backup, or submit the job again: its programs go on from checkpoints of their "
+            "own, and all rows are granted anew"
+        )
+    for entry in log.entries:
         if entry.ledgers is not None:
             ledger = ShardLedger.from_record(entry.ledgers[0])
         if ledger is not None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NoReturn
 import zmq
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.runtime import spare
 from dlrover_nb.core.runtime.agent import Agent
@@ -247,7 +247,7 @@ def main(arguments: list[str]) -> int:
         _log.error("expected the path of one node configuration, got %d arguments", len(arguments))
         return 2
     try:
-        run(from_json(Path(arguments[0]).read_bytes(), NodeConfig))
+        run(from_checked_json(Path(arguments[0]).read_bytes(), NodeConfig))
     except DlroverError as error:
         _log.error("%s", error)
         return 1

@@ -377,7 +377,8 @@ def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
     is_present = state.group is not None and ps_epoch == state.group.ps_epoch
     if state.stage is not Stage.LOADING or not is_present or damaged is None:
         return
-    if damaged.is_origin:
+    is_last = state.checkpoints[:1] in ([], [damaged])
+    if damaged.is_origin or (is_last and state.spec.start_from is not None):
         start = state.spec.start_from
         source = redact(start.source) if start is not None else "its checkpoint"
         told = f"the job cannot begin from {source}: {redact(why)}"

@@ -21,6 +21,7 @@ class AlertKind(StrEnum):
     SECOND_PERSON = "second person wanted"
     MASTER_LOST = "master lost"
     FAILED = "job failed"
+    DAMAGE = "files are damaged"
 
 
 @dataclass(frozen=True, slots=True)

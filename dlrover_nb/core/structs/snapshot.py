@@ -288,6 +288,7 @@ class JobSnapshot:
     stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
     host: HostLoad | None = None  # what other work on its hosts leaves to it; None: not known
     quota: QueueQuota | None = None  # of its queue in the cluster, which admits nodes; None: it has none
+    damage: str = ""  # what was wrong with files of its run, and what that cost; empty: nothing
 
     @property
     def ran(self) -> ResourcePlan | None:

@@ -18,7 +18,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
-from dlrover_nb.core.rundir.job_file import read_job, read_write_ahead_log
+from dlrover_nb.core.rundir.job_file import read_job, read_log_file
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.rundir.node_logs import read_logs
 from dlrover_nb.core.structs.events import JobSubmitted, PhaseChanged
@@ -55,7 +55,7 @@ def test_every_file_of_a_run_folder_is_read(unpacked: Path, name: str) -> None:
     job = read_job(folder)
     assert job.spec.name == name
     assert job.spec.foreign is None
-    entries = list(read_write_ahead_log(folder))
+    entries = list(read_log_file(folder).entries)
     assert entries[0].ledgers is not None
     assert entries[-1].changes is not None
     events = list(read_events(folder))

@@ -13,7 +13,7 @@ from power_cut import Disk, lay
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
-from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_write_ahead_log
+from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.orders import DropCheckpoint, PrepareCheckpoint, SweepCheckpoints, WriteManifest
 from dlrover_nb.core.runtime.write_ahead_log import Entry, read_back
@@ -116,7 +116,7 @@ def resumable(folder: Path) -> bool:
     """Whether a master that resumes has a whole checkpoint to load, and a client one to begin from."""
     world = World(spec(plan(1, 2)), features(4000))
     try:
-        record, kept = read_back(world.master, read_write_ahead_log(folder))
+        record, kept = read_back(world.master, read_log_file(folder).entries)
     except CheckpointError:
         return False
     world.master.resume(record, kept, 0.0)

@@ -25,7 +25,7 @@ import psutil
 
 from dlrover_nb.core.backends.local.spares import SPARE_MIB, Spares
 from dlrover_nb.core.backends.programs.exits import exited, kill_group
-from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.detached import has_started_at, start_time
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
@@ -79,9 +79,9 @@ def running_nodes(jobs: Path, *, besides: Path | None = None) -> Iterator[NodeCo
         Folder of nodes that are left out.
     """
     for path in jobs.glob("*/nodes/*.pid"):
-        if path.parent != besides and _left_behind(path) is not None:
-            with contextlib.suppress(OSError, WireError):  # it is being deleted
-                yield from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
+        with contextlib.suppress(OSError, WireError):  # it is being deleted, or damaged
+            if path.parent != besides and _left_behind(path) is not None:
+                yield from_checked_json(path.with_suffix(".json").read_bytes(), NodeConfig)
 
 
 class LocalBackend:
@@ -161,19 +161,28 @@ class LocalBackend:
             self._stillborn.append(NodeExited(config.node, f"it could not be started: {error}"))
 
     def adopt(self, nodes: Mapping[str, Need]) -> None:
-        """Adopt the processes of an earlier driver."""
+        """Adopt the processes of an earlier driver.
+
+        One whose file is damaged may live: it is not reported as gone, and ends by the word of its master, or
+        is given up when it stays silent.
+        """
+        unknown = set[str]()
         for path in self._folder.glob("*.pid"):
-            process = _left_behind(path)
+            try:
+                process = _left_behind(path)
+            except WireError as error:
+                logger.warning("%s is damaged, and its process can be ended by hand only: %s", path, error)
+                unknown.add(path.stem)
+                continue
             if process is None:
                 continue
             if path.stem in nodes:
                 self._processes[path.stem] = process
-                config = from_json(path.with_suffix(".json").read_bytes(), NodeConfig)
-                self._jobs[path.stem] = config.spec.name
+                self._jobs[path.stem] = _job_of(path.with_suffix(".json"))
             else:
                 self._end(process)
         self._known.update(nodes)
-        gone = [node for node in nodes if node not in self._processes]
+        gone = [node for node in nodes if node not in self._processes and node not in unknown]
         self._stillborn += [NodeExited(node, "it ended while its master was away") for node in gone]
 
     def stop_node(self, node: str) -> None:
@@ -190,8 +199,8 @@ class LocalBackend:
         """Note what a node holds from now on, which other jobs of this machine read."""
         path = self._file(node)
         if node in self._processes:
-            config = from_json(path.read_bytes(), NodeConfig)
-            path.write_bytes(to_json(replace(config, cpu=need[0], memory_mib=need[1])))
+            config = from_checked_json(path.read_bytes(), NodeConfig)
+            path.write_bytes(to_checked_json(replace(config, cpu=need[0], memory_mib=need[1])))
             self._allotted.append(NodeAllotted(node, need))
 
     def allotted(self) -> tuple[NodeAllotted, ...]:
@@ -351,12 +360,20 @@ Process: TypeAlias = subprocess.Popen[bytes] | _Adopted
 def _write_private(path: Path, config: NodeConfig) -> None:
     """Write a configuration for its owner alone: it holds the job's secret key."""
     path.touch(mode=0o600)
-    path.write_bytes(to_json(config))
+    path.write_bytes(to_checked_json(config))
 
 
 def _note(configuration: Path, pid: int) -> None:
     """Write by which process a driver that comes later adopts a node."""
-    configuration.with_suffix(".pid").write_bytes(to_json(_Left(pid, start_time(pid))))
+    configuration.with_suffix(".pid").write_bytes(to_checked_json(_Left(pid, start_time(pid))))
+
+
+def _job_of(configuration: Path) -> str:
+    """Return the job of a node, for messages; empty where its configuration cannot be read any more."""
+    try:
+        return from_checked_json(configuration.read_bytes(), NodeConfig).spec.name
+    except (OSError, WireError):
+        return ""
 
 
 def _launcher() -> list[str]:
@@ -376,11 +393,11 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _left_behind(path: Path) -> _Adopted | None:
-    """Return the process of a node's file, if the same process still runs."""
+    """Return the process of a node's file, if the same process still runs; `WireError` if it is damaged."""
     try:
-        left = from_json(path.read_bytes(), _Left)
+        left = from_checked_json(path.read_bytes(), _Left)
         process, is_same = psutil.Process(left.pid), has_started_at(left.pid, left.started_at_s)
-    except (OSError, WireError, psutil.NoSuchProcess):
+    except (OSError, psutil.NoSuchProcess):
         return None
     return _Adopted(process) if is_same and _runs(process) else None
 

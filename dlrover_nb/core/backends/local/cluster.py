@@ -28,14 +28,20 @@ from dlrover_nb.core.backends.local.record import (
     Submission,
     has_ended,
     read_master,
-    write_private,
+    read_submission,
+    write_submission,
 )
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
-from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.promise import promised
-from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError, WireError
+from dlrover_nb.core.errors import (
+    BackendError,
+    CheckpointError,
+    DlroverError,
+    InvalidValueError,
+    NotFoundError,
+)
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
@@ -155,7 +161,7 @@ class LocalCluster(OfThisAccount):
         folder = new_run_folder(spec.name)
         with writing_to(folder):
             write(folder)
-            write_private(folder / SUBMISSION, to_json(submission))
+            write_submission(folder, submission)
         try:
             start_master(spec.name, folder)
         except DlroverError:
@@ -317,8 +323,8 @@ def _end_nodes(folder: Path) -> None:
     from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415 - see above
 
     backend = LocalBackend(folder, outlive=True)
-    with contextlib.suppress(OSError, WireError):  # damaged: that may be why it cannot be continued
-        if from_json((folder / SUBMISSION).read_bytes(), Submission).spec.foreign is not None:
+    with contextlib.suppress(CheckpointError):  # damaged: that may be why it cannot be continued
+        if read_submission(folder).spec.foreign is not None:
             backend = LocalPrograms(folder, token="", certificate="")
     backend.adopt({})  # it starts nothing
 

@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.backends.local.record import (
     PROGRESS,
-    SUBMISSION,
     MasterRecord,
     Submission,
+    read_submission,
     write_end,
     write_master,
 )
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
@@ -65,7 +64,7 @@ def driver_of(folder: Path, service: MasterService, server: ThreadedServer) -> O
 
     The programs of an external job report to `service`, which `server` serves.
     """
-    submission = from_json((folder / SUBMISSION).read_bytes(), Submission)
+    submission = read_submission(folder)
     if submission.spec.foreign is not None:
         return _programs_driver(folder, submission, service, server)
     backend = LocalBackend(folder, cpus=submission.cpus, outlive=True, keeps_spare=True)

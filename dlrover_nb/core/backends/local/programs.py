@@ -27,7 +27,7 @@ from dlrover_nb.core.backends.programs.program_files import (
 from dlrover_nb.core.backends.programs.program_log import ProgramLog
 from dlrover_nb.core.backends.programs.supervisor import BY_ITSELF, GRACE_S
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.driver.http_server import LOOPBACK
 from dlrover_nb.core.structs.node_config import NodeConfig
 
@@ -86,7 +86,7 @@ class LocalPrograms(LocalBackend):
         """Adopt the programs of an earlier master; those that have ended meanwhile left their exit codes."""
         super().adopt(nodes)
         for node in self._processes:
-            self._addresses[node] = from_json(self._file(node).read_bytes(), NodeConfig).listen
+            self._addresses[node] = from_checked_json(self._file(node).read_bytes(), NodeConfig).listen
         self._stillborn = [self._ended_alone(each) for each in self._stillborn]
 
     def addresses(self) -> Mapping[str, str]:
@@ -170,7 +170,9 @@ class LocalPrograms(LocalBackend):
         files = self._files(gone.node)
         if not files.code.exists():
             return gone
-        return program_exited(from_json(files.configuration.read_bytes(), NodeConfig).spec.name, files)
+        return program_exited(
+            from_checked_json(files.configuration.read_bytes(), NodeConfig).spec.name, files
+        )
 
     def _files(self, node: str) -> ProgramFiles:
         return ProgramFiles(self._folder, node)

@@ -10,11 +10,12 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.driver.detached import is_alive
 from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
-from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.files import replace_synced
+from dlrover_nb.core.rundir.job_file import submit_from
 from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
 from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - decoded by its annotations
 
@@ -71,25 +72,58 @@ def write_private(path: Path, data: bytes) -> None:
     replace_synced(temporary, path)
 
 
+def write_submission(folder: Path, submission: Submission) -> None:
+    """Write what a client submits."""
+    write_private(folder / SUBMISSION, to_checked_json(submission))
+
+
+def read_submission(folder: Path) -> Submission:
+    """Return what a client submitted.
+
+    Raises
+    ------
+    CheckpointError
+        When its file is gone or damaged.
+    """
+    path = folder / SUBMISSION
+    try:
+        return from_checked_json(path.read_bytes(), Submission)
+    except (OSError, WireError) as error:
+        what = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged: {error}"
+        way_out = f"restore it from a backup, or {submit_from(folder)}"
+        raise CheckpointError(f"{path} {what}; {way_out}") from error
+
+
 def read_master(folder: Path) -> MasterRecord | None:
     """Return the address of a run's master, alive or not; None before it has begun."""
     try:
-        return from_json((folder / MASTER).read_bytes(), MasterRecord)
+        return from_checked_json((folder / MASTER).read_bytes(), MasterRecord)
     except (OSError, WireError):
         return None
 
 
 def write_master(folder: Path, record: MasterRecord) -> None:
     """Write the master's address for clients."""
-    write_private(folder / MASTER, to_json(record))
+    write_private(folder / MASTER, to_checked_json(record))
 
 
 def read_end(folder: Path) -> JobSnapshot | None:
-    """Return the last snapshot of a run; None while it has not ended, or its master was killed."""
+    """Return the last snapshot of a run; None while it has not ended, or its master was killed.
+
+    Raises
+    ------
+    CheckpointError
+        When it is damaged.
+    """
     try:
         return unpack_snapshot((folder / END).read_bytes())
     except OSError:
         return None
+    except WireError as error:
+        raise CheckpointError(
+            f"{folder / END}, the last snapshot of the job, is damaged: {error}; delete that file, and "
+            "attach the job again: it is made anew from its log"
+        ) from error
 
 
 def has_ended(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dlrover_nb.core.backends.programs import supervisor
 from dlrover_nb.core.backends.programs.program_files import ProgramFiles
-from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.external import program
 from dlrover_nb.core.runtime.limits import ControlGroupLimits, thread_variables
 from dlrover_nb.core.structs.node_config import NodeConfig
@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.node_config import NodeConfig
 def main() -> None:
     """Become the program of a configuration."""
     path, how = Path(sys.argv[1]), sys.argv[2]
-    config = from_json(path.read_bytes(), NodeConfig)
+    config = from_checked_json(path.read_bytes(), NodeConfig)
     assert config.spec.foreign is not None
     ControlGroupLimits(f"{config.spec.name}-{config.node}").apply(config.cpu, config.memory_mib)
     for name, value in thread_variables(config.cpu).items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.codec import to_checked_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.external.program import CLUSTER_VAR, REPORT_FILE_VAR, REPORT_TOKEN_VAR, TRUSTED_VAR
 from dlrover_nb.core.structs.external import CONFIG_VAR
@@ -78,7 +78,7 @@ class ProgramFiles:
     def write_configuration(self, config: NodeConfig) -> None:
         """Write the configuration, for the user alone: it may hold secrets."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(self.configuration, to_json(config).decode())
+        write_whole(self.configuration, to_checked_json(config).decode())
 
     def remove(self) -> None:
         """Delete all but the log."""

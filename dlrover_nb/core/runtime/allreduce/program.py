@@ -20,7 +20,7 @@ from dlrover_nb.client.group import Group, LeftError
 from dlrover_nb.client.rows import Rows
 from dlrover_nb.client.session import session
 from dlrover_nb.client.shards import Source
-from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
@@ -254,10 +254,10 @@ class Training:
 def _config() -> tuple[NodeConfig, tuple[tuple[str, str], ...]]:
     """Return the configuration of this node and its origin, by the file of the environment or by its pod."""
     if named := os.environ.get(CONFIG_VAR):
-        config = from_json(Path(named).read_bytes(), NodeConfig)
+        config = from_checked_json(Path(named).read_bytes(), NodeConfig)
         if config.spec.start_from is None:
             return config, ()
-        return config, from_json((Path(config.folder) / ORIGIN_FILE).read_bytes(), Manifest).files
+        return config, from_checked_json((Path(config.folder) / ORIGIN_FILE).read_bytes(), Manifest).files
     job = await_value(_prepared_job, "the checkpoint that the job begins from")
     config = node_config(job, os.environ, master="")
     receive(job.spec, Path(config.folder), url=job.code_url)
