@@ -98,9 +98,10 @@ def read_job(folder: Path) -> JobFile:
 
 def submit_from(folder: Path) -> str:
     """Return the way out of a run folder that no master can go on from, as the end of a message."""
+    source = f"{{source: {folder / 'checkpoints'}, rows: true}}"
     return (
-        f"submit the job again: start_from = {folder / 'checkpoints'} begins it from its last checkpoint "
-        "(or name the place of its checkpoint_url), without start_from it trains all rows anew"
+        f"submit the job again: start_from: {source} goes on from its last checkpoint (of a job with a "
+        "checkpoint_url name that place), without start_from all rows are trained anew"
     )
 
 

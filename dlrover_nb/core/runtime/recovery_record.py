@@ -232,6 +232,8 @@ def _welcome(state: JobState) -> str:
     if state.is_ended:
         return state.message
     n_node = len(state.roster.nodes)
+    if not n_node:
+        return "the master restarted, and nodes are started anew"
     return f"the master restarted and takes over {n_node} node{'s' * (n_node != 1)}"
 
 

@@ -77,6 +77,27 @@ class TestProcessBackend(BackendConformance):
         assert (exited.node, exited.was_killed) == ("ps-0", True)
         first.close()
 
+    def test_a_node_whose_file_is_damaged_is_not_taken_for_gone(
+        self, master: Master, folder: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = LocalBackend(folder, outlive=True)
+        hello = self.start(first, master, "ps-0")
+        path = folder / "nodes" / "ps-0.pid"
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(str(hello.pid).encode(), str(hello.pid ^ 1).encode()))
+        second = LocalBackend(folder, outlive=True)
+        second.adopt({"ps-0": (0.5, 512)})
+        assert second.poll() == ()
+        assert "ps-0.pid is damaged" in caplog.text
+        path.write_bytes(whole)
+        third = LocalBackend(folder, outlive=True)
+        (folder / "nodes" / "ps-0.json").write_bytes(b"a disk lost this")
+        third.adopt({"ps-0": (0.5, 512)})
+        third.stop_node("ps-0")
+        (exited,) = self.exits(third)
+        assert (exited.node, exited.was_killed) == ("ps-0", True)
+        first.close()
+
     def test_no_node_outlives_its_parent_not_even_a_killed_one(self, master: Master, folder: Path) -> None:
         config = folder / "config.json"
         config.write_bytes(to_json(self.config(master, "ipc")))

@@ -162,30 +162,41 @@ OF_RECORDS: tuple[Callable[[list[bytes], random.Random], list[bytes]], ...] = (
 
 @dataclass(frozen=True)
 class Case:
-    """One damage of a run folder, by its seed."""
+    """What happened to files of a run folder, by its seed."""
 
     seed: int
-    file: str
-    what: str
+    damages: tuple[tuple[str, str], ...]  # files and what befell them
 
 
 def damage(folder: Path, seed: int) -> Case:
-    """Damage one file of a run folder; half of the seeds choose the write-ahead log, which changes most."""
+    """Damage one file of a run folder, or one of a checkpoint too.
+
+    Half of the seeds choose the write-ahead log, which changes most.
+    """
     rng = random.Random(seed)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     log = folder / WRITE_AHEAD_LOG
-    path = log if rng.random() < 0.5 else rng.choice(files)
+    case = _damage(folder, log if rng.random() < 0.5 else rng.choice(files), rng)
+    if rng.random() < 0.25:
+        others = [path for path in files if "checkpoints" in path.parts and path.exists()]
+        case += _damage(folder, rng.choice(others), rng)
+    return Case(seed, case)
+
+
+def _damage(folder: Path, path: Path, rng: random.Random) -> tuple[tuple[str, str], ...]:
+    """Damage a file; return which and how."""
+    log = folder / WRITE_AHEAD_LOG
     data, name = path.read_bytes(), str(path.relative_to(folder))
     if rng.random() < 0.05:
         path.unlink()
-        return Case(seed, name, "missing")
+        return ((name, "missing"),)
     if (path == log or path.suffix == ".jsonl") and rng.random() < 0.4:
         of_records = rng.choice(OF_RECORDS)
         path.write_bytes(b"".join(of_records(records(name, data), rng)))
-        return Case(seed, name, of_records.__name__)
+        return ((name, of_records.__name__),)
     of_bytes = rng.choice(OF_BYTES)
     path.write_bytes(of_bytes(data, rng))
-    return Case(seed, name, of_bytes.__name__)
+    return ((name, of_bytes.__name__),)
 
 
 def outcome(job: FilesWorld) -> str:

@@ -16,12 +16,13 @@ from damaged_world import FilesWorld, damage, killed_job, outcome, records
 from dlrover_nb.core.alerts import JobMemory, findings
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir import job_file, journal
-from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG, read_log_file
 from dlrover_nb.core.rundir.log_frames import LogContent
+from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.flash.names import SHM
 from dlrover_nb.core.structs.alerts import DEFAULT_RULES, AlertKind
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.start_from import StartFrom
 from dlrover_nb.widgets.status import summary_facts
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_a_damaged_log_without_a_checkpoint_is_refused_with_the_file_the_entry_a
     text = str(caught.value)
     assert f"{job.folder / WRITE_AHEAD_LOG} is damaged: entry 4 is damaged, with {n_entry - 4} whole" in text
     assert "which rows were trained is lost from there on, and there is no whole checkpoint" in text
-    assert f"start_from = {job.folder / 'checkpoints'}" in text
+    assert f"start_from: {{source: {job.folder / 'checkpoints'}, rows: true}}" in text
     job.close()
 
 
@@ -190,11 +191,39 @@ def test_a_job_file_that_is_lost_is_refused_and_the_way_out_leads_to_the_newest_
         path.write_bytes(path.read_bytes().replace(b'"n_epoch":2', b'"n_epoch":3'))
     with pytest.raises(CheckpointError, match=r"job\.json is (gone|damaged)") as caught:
         job.restart()
-    place = re.search(r"start_from = (\S+) begins", str(caught.value))
+    place = re.search(r"start_from: {source: (\S+), rows: true}", str(caught.value))
     assert place is not None
-    found = find_checkpoint(place[1])
-    assert found.manifest.number == max(map(int, checkpoints(job)))
-    assert found.trained.features == job.features
+    origin = origin_of(replace(job.spec, start_from=StartFrom(place[1], rows=True)), job.features)
+    assert origin is not None
+    newest = max(map(int, checkpoints(job)))
+    assert origin.began_from.place.startswith(f"checkpoint {newest} of ")
+    assert 0 < origin.began_from.n_sample <= job.last_seen.train.n_sample_done
+    job.close()
+
+
+@pytest.mark.parametrize("entry", [1, 5])
+def test_a_job_that_began_from_a_checkpoint_never_goes_back_to_untrained_parameters(
+    tmp_path: Path, entry: int
+) -> None:
+    """Its log is damaged, and so are all parts of its own checkpoints; the first entry names the one before them."""
+    earlier = killed_job(tmp_path / "earlier")
+    earlier.close()
+    job = killed_job(tmp_path / "later", start_from=StartFrom(str(earlier.folder / "checkpoints")))
+    flip_entry(job, entry)
+    for number in checkpoints(job):
+        for path in (job.folder / "checkpoints" / number).glob("*.part"):
+            path.write_bytes(b"a disk lost this")
+    job.lose_nodes()
+    job.restart()
+    if entry == 1:
+        end = job.until_end()
+        assert end.phase is JobPhase.FAILED
+        assert re.search(r"cannot begin from .*; give another checkpoint in start_from", end.message)
+    else:
+        job.until(lambda now: now.running)
+        assert job.story_has("continuing from the checkpoint that the job began from")
+        job.driver.stop("ada")
+        job.until_end()
     job.close()
 
 

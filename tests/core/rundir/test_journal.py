@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -58,6 +59,30 @@ def test_a_damaged_line_costs_one_event(
     with caplog.at_level(logging.WARNING):
         assert list(read_journal(tmp_path / JOURNAL)) == events[:damaged] + events[damaged + 1 :]
     assert f"line {damaged + 1} of" in caplog.text
+
+
+@given(data=st.data())
+def test_a_line_with_a_flipped_bit_costs_its_event_and_is_counted(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    events = _write(folder, 3)
+    path = folder / JOURNAL
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    changed = bytearray(second)
+    changed[data.draw(st.integers(0, len(second) - 2))] ^= data.draw(st.sampled_from([1, 4, 16, 64]))
+    path.write_bytes(first + bytes(changed).replace(b"\n", b"?")[:-1] + b"\n" + third)
+    damaged: list[int] = []
+    assert list(read_journal(path, on_damaged=damaged.append)) == [events[0], events[2]]
+    assert damaged == [2]
+
+
+def test_lines_of_releases_without_checksums_are_read(tmp_path: Path) -> None:
+    events = _write(tmp_path, 3)
+    path = tmp_path / JOURNAL
+    pairs = [json.loads(line)[:2] for line in path.read_bytes().splitlines()]
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    assert list(read_journal(path)) == events
 
 
 def test_a_loss_that_is_no_number_is_read_back_as_unknown(tmp_path: Path) -> None:
