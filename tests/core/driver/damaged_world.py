@@ -178,7 +178,9 @@ def damage(folder: Path, seed: int) -> Case:
     log = folder / WRITE_AHEAD_LOG
     case = _damage(folder, log if rng.random() < 0.5 else rng.choice(files), rng)
     if rng.random() < 0.25:
-        others = [path for path in files if "checkpoints" in path.parts and path.exists()]
+        others = [
+            path for path in files if "checkpoints" in path.parts and path.exists() and path.stat().st_size
+        ]
         case += _damage(folder, rng.choice(others), rng)
     return Case(seed, case)
 
