@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.pareto.reasons import PHRASES
+from dlrover_nb.core.structs.decisions import HOST, REST
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
@@ -28,7 +30,7 @@ from dlrover_nb.widgets.restarts import restart_facts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.decisions import Candidate, TermShare
     from dlrover_nb.core.structs.questions import Explanation, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 FINISH = "finish in"
 FAR = 4.0  # times the cores of the largest plan on the front
 POSSIBLE = ("possible",)
+LEAST_REST = 0.005  # of an iteration: less is shown as none
+_PART_WORDS = {REST: PHRASES[REST], HOST: "other work on the host"}
 UNTOLD = "the plans measured so far do not separate these parts."
 UNKNOWN = "No prediction yet: the fit waits for steady samples."
 
@@ -202,17 +206,25 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
     if candidate is None or not candidate.breakdown:
         return ()
     known = {c.term for c in fit.coefficients if c.identified} if fit else set()
-    parts = [(t.term, t.seconds, t.share) for t in candidate.breakdown if t.term in known]
+    known |= {HOST, *({REST} if known else ())}
+    parts = [
+        (_PART_WORDS.get(t.term, t.term), t.seconds, t.share) for t in _felt(candidate) if t.term in known
+    ]
     rest = [t for t in candidate.breakdown if t.term not in known]
     if rest:
-        names = ", ".join(t.term for t in rest)
+        names = ", ".join(t.term for t in rest if t.term != REST)
         parts.append((names, sum(t.seconds for t in rest), sum(t.share for t in rest)))
     if len(rest) == len(candidate.breakdown) > 1:
-        total = units.duration(parts[0][1])
+        total = units.duration(parts[-1][1])
         return (Paragraph(f"An iteration is predicted to take {total}. Only this sum is known: {UNTOLD}"),)
     rows = tuple((name, units.duration(seconds), units.percent(share)) for name, seconds, share in parts)
     note = f"Of {parts[-1][0]} only the sum is known: {UNTOLD}" if len(rest) > 1 else ""
     return (Table("Predicted parts of an iteration", ("part", "time", "share"), rows, note),)
+
+
+def _felt(candidate: Candidate) -> list[TermShare]:
+    """Return the parts without a rest that is none: of the present plan it is zero."""
+    return [part for part in candidate.breakdown if part.term != REST or abs(part.share) >= LEAST_REST]
 
 
 def evidence_table(evidence: Sequence[Measured]) -> Table:

@@ -188,6 +188,24 @@ def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
     assert not all_of_them.note
 
 
+def test_what_the_plan_does_not_explain_is_a_part_of_its_own():
+    shares = (
+        TermShare("gradients", 0.008, 0.5),
+        TermShare("rest", 0.004, 0.25),
+        TermShare("host", 0.004, 0.25),
+    )
+    fit = replace(b.snapshot().fit, coefficients=(Coefficient("gradients", 1.0, 0.1, identified=True),))
+    (shown,) = parts_blocks(replace(b.candidate(b.BETTER_PLAN), breakdown=shares), fit)
+    assert [row[0] for row in shown.rows] == [
+        "gradients",
+        "not explained by the plan",
+        "other work on the host",
+    ]
+    none = (shares[0], TermShare("rest", 0.0, 0.0))
+    (shown,) = parts_blocks(replace(b.candidate(b.BETTER_PLAN), breakdown=none), fit)
+    assert [row[0] for row in shown.rows] == ["gradients"]
+
+
 def test_the_command_that_what_if_gives_asks_for_exactly_that_plan():
     call = GRAMMAR.parse(scale_command("quick-start", b.BETTER_PLAN).split()[1:])
     assert call.values["sizes"].applied_to(b.plan(7, 5, 3.0, 2.0)) == b.BETTER_PLAN
