@@ -1,8 +1,8 @@
-"""Why a plan, and what if another: the answers of `core.structs.questions` as views.
+"""Why a plan, and what if another: the answers of `core.why` and of `core.structs.questions` as views.
 
-A recommendation needs its reasons. So the view shows the binding constraint, the effect of one step along
-each axis, the measurements behind the numbers, and the smallest change of one number that would change the
-recommendation.
+A recommendation needs its reasons. So the view begins with the answers to nine questions, short and in the
+order in which people ask them; below stand what they rest on: the binding constraint, the effect of one step
+along each axis, the parts of an iteration, and the measurements.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import PHRASES
 from dlrover_nb.core.structs.decisions import HOST, REST
+from dlrover_nb.core.why import answers
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.questions import Explanation, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot
+    from dlrover_nb.core.why import Question
 
 FINISH = "finish in"
 FAR = 4.0  # times the cores of the largest plan on the front
@@ -44,17 +46,26 @@ UNTOLD = "the plans measured so far do not separate these parts."
 UNKNOWN = "No prediction yet: the fit waits for steady samples."
 
 
-def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
-    """Return why a plan is recommended, or why none is, and what would change that."""
-    e, money = explanation, currency(snapshot)
-    blocks: list[Block] = [Paragraph(e.why), *_gain_blocks(e, snapshot)]
+def why_view(explanation: Explanation, snapshot: JobSnapshot, question: Question | None = None) -> View:
+    """Return the answers to the nine questions about a plan and what they rest on, or one answer alone."""
+    replies = answers(explanation, snapshot, question)
+    title = _why_title(explanation, snapshot)
+    if question is not None:
+        return View(title, tuple(Paragraph(f"{each.question.asks} {each.words}") for each in replies))
+    told = Facts(tuple((f"{each.question.number} {each.question.asks}", each.words) for each in replies))
+    return View(title, (told, *_grounds(explanation, snapshot)))
+
+
+def _grounds(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return what the answers rest on: constraints, next steps, parts of an iteration, measurements."""
+    money = currency(snapshot)
+    blocks: list[Block] = [Paragraph(e.why)] if e.proposal is None else []
+    blocks += _gain_blocks(e, snapshot)
     if e.bottleneck:
         blocks.append(Paragraph(e.bottleneck))
-    if e.flip is not None:
-        blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
     if e.marginals:
         blocks += marginal_blocks(e.marginals, money, ended=snapshot.phase.is_final)
-    blocks += [*_runner_up_blocks(e, money), *_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
+    blocks += [*_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
     if snapshot.began_from is not None:
         blocks.append(Paragraph(f"The job began from {snapshot.began_from}.", Tone.HINT))
     blocks += host_blocks(snapshot.nodes)
@@ -64,7 +75,7 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:
         blocks.append(CHARTS["curve"].static(snapshot, None))
-    return View(_why_title(e, snapshot), tuple(blocks))
+    return tuple(blocks)
 
 
 def _why_title(e: Explanation, snapshot: JobSnapshot) -> str:
@@ -182,17 +193,6 @@ def _signed(value: float | None) -> str:
     if value is None:
         return units.MISSING
     return f"{'+' if value >= 0 else '-'}{units.number(abs(value))}"
-
-
-def _runner_up_blocks(e: Explanation, money: units.Currency) -> tuple[Block, ...]:
-    if e.runner_up is None:
-        return ()
-    c = e.runner_up
-    words = (
-        f"Next best: {c.plan.short} at {units.rate(c.prediction.samples_per_s)}, "
-        f"{units.money(c.cost_per_hour, money, per='h')}{money.note}"
-    )
-    return (Paragraph(f"{words}. {e.runner_up_why}" if e.runner_up_why else f"{words}."),)
 
 
 def _probe_blocks(e: Explanation) -> tuple[Block, ...]:

@@ -174,7 +174,7 @@ def what_if(x: Subject) -> Answer:
         return unknown(Question.WHAT_IF, x)
     free = steps if x.is_over else [m for m in steps if not m.weighed.refusal]
     if not free:
-        said = say("No step is possible now: bounds, machines, pins or the state of the job forbid each.")
+        said = say("No step can be made now: bounds, machines, pins or the state of the job forbid each.")
         return Answer(Question.WHAT_IF, (said,))
     fastest = max(free, key=lambda m: m.samples_per_s or 0.0)
     cheapest = min(free, key=lambda m: m.weighed.plan.effort)

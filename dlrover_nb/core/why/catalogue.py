@@ -52,8 +52,8 @@ _SENTENCES = {
     Question.WHEN: "When?",
     Question.HOW: "How is it done?",
     Question.WHY_NOT: "Why not another plan?",
-    Question.WHAT_IF: "What if it were one step larger or smaller?",
-    Question.OTHERWISE: "What would have to be different?",
+    Question.WHAT_IF: "What if one step further?",
+    Question.OTHERWISE: "What would change it?",
     Question.BEFORE: "What happened before?",
 }
 
