@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions import Proposal, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.why.values import Unit, Value
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, Proposal
+    from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome
     from dlrover_nb.core.structs.questions import Explanation
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
@@ -77,7 +77,7 @@ class Subject:
 
 def subject_of(explanation: Explanation, snapshot: JobSnapshot) -> Subject:
     """Return what an explanation is about, with what the snapshot has on it."""
-    proposal = next((p for p in snapshot.proposals if p.id == explanation.proposal), None)
+    proposal = _proposal_of(explanation, snapshot)
     if proposal is None:
         return Subject(explanation, snapshot, None, None, None, _outcome_of_present(explanation, snapshot))
     answers = [d for d in snapshot.decisions if d.proposal == proposal.id and d.verdict in _ANSWERS]
@@ -85,6 +85,16 @@ def subject_of(explanation: Explanation, snapshot: JobSnapshot) -> Subject:
     outcomes = [o for o in snapshot.outcomes if decision is not None and o.decision == decision.id]
     outcome = outcomes[-1] if outcomes else None
     return Subject(explanation, snapshot, proposal, decision, _undo_of(decision, snapshot), outcome)
+
+
+def _proposal_of(explanation: Explanation, snapshot: JobSnapshot) -> Proposal | None:
+    """Return the proposal that is explained; one that a snapshot lacks was made after it, so it is open."""
+    e, now = explanation, snapshot
+    found = next((p for p in now.proposals if p.id == e.proposal), None)
+    if found is not None or e.proposal is None or e.candidate is None or e.baseline is None:
+        return found
+    new = Proposal(e.proposal, now.spec.name, ProposalKind.IMPROVE, e.candidate, e.baseline, e.why, now.at_s)
+    return replace(new, flip=e.flip)
 
 
 def _undo_of(decision: Decision | None, snapshot: JobSnapshot) -> Decision | None:

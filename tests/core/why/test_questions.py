@@ -40,11 +40,11 @@ def test_a_question_without_an_answer_says_what_is_missing(ended):
         assert ("has ended" if ended else "wait until some are measured") in words
 
 
-def test_a_proposal_that_is_not_kept_any_more_is_answered_as_the_present_plan():
-    snapshot = b.snapshot(proposals=())
-    candidate = b.candidate(b.BETTER_PLAN)
-    replies = answers(Explanation(b.BETTER_PLAN, "p1", candidate, candidate, ""), snapshot)
-    assert all(each.words for each in replies)
+def test_a_proposal_that_an_older_snapshot_lacks_is_open():
+    c, now = b.candidate(b.BETTER_PLAN), b.candidate(b.NOW_PLAN)
+    replies = answers(Explanation(b.BETTER_PLAN, "p9", c, now, ""), b.snapshot(proposals=(), outcomes=()))
+    assert replies[0].words.startswith("p9 proposes ")
+    assert "waits for an answer" in replies[Question.WHEN.number - 1].words
 
 
 def test_one_question_has_one_answer_and_a_program_reads_its_numbers():
