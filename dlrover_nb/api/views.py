@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError, NotFoundError
 from dlrover_nb.core.structs.default_bounds import bounds_words
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.why import answers
 from dlrover_nb.widgets import history, logs, plans, scores, status, why
 from dlrover_nb.widgets.blocks import Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.charts import CHARTS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.why import Answer, Question
     from dlrover_nb.widgets.blocks import Block
     from dlrover_nb.widgets.rows.tables import Tables
 
@@ -158,14 +160,20 @@ class WhyView(Shown):
 
     explanation: Explanation
     snapshot: JobSnapshot
+    question: Question | None = None  # None: all
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers to all questions, or to the one that was asked."""
+        return answers(self.explanation, self.snapshot, self.question)
 
     def view(self) -> View:
         """Return the content."""
-        return why.why_view(self.explanation, self.snapshot)
+        return why.why_view(self.explanation, self.snapshot, self.question)
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.why(self.explanation)
+        return results.why(self.explanation, self.answers)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

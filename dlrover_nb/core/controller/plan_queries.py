@@ -206,6 +206,8 @@ class PlanQueries:
             marginals=marginals(analysis, told.plan, self.refusal),
             evidence=evidence(analysis, told.plan),
             bottleneck=self._bottleneck(analysis),
+            min_gain=self.settings.min_gain,
+            min_saving=self.settings.min_saving,
         )
         return around if self._is_over else self._with_others(around, proposal, analysis)
 

@@ -365,7 +365,8 @@ def _rescue_why(found: Candidate, now: Candidate, wanted: float, *, n: int) -> s
     )
     chance, before = percent(found.in_time or 0.0), percent(now.in_time or 0.0)
     margin = margin_words(found.margin_s or 0.0)
-    return f"For the deadline: {chance} probable to be met ({margin}), {before} now. {which}"
+    meets = f"This plan meets the deadline with {chance} probability ({margin})"
+    return f"{meets}, the present one with {before}. {which}"
 
 
 def _in_time_words(candidate: Candidate) -> str:
@@ -395,8 +396,8 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
 def _back_why(candidate: Candidate, now: Candidate) -> str:
     speed, before = now.prediction.samples_per_s, candidate.prediction.samples_per_s
     return (
-        f"Back to the best measured plan: its mean is {before:,.0f} samples/s, that of the present one "
-        f"{speed:,.0f}, and it is the surer of the two."
+        f"Back to the best measured plan: it trains {before:,.0f} samples/s in the mean, the present one "
+        f"{speed:,.0f}, and that is known better."
     )
 
 

@@ -16,6 +16,7 @@ from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
+from dlrover_nb.core.planner.parts import parts, with_host
 from dlrover_nb.core.planner.predict import predict_here
 from dlrover_nb.core.planner.situation import Situation, gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
@@ -51,10 +52,13 @@ class Completion:
     now: Prediction = field(init=False)
     now_breakdown: tuple[TermShare, ...] = field(init=False)
     identified: frozenset[str] = field(init=False)
+    _present: tuple[Array, float] = field(init=False)  # terms and T_iter of the present plan
 
     def __post_init__(self) -> None:
         now = axes_of([self.situation.plan])
         object.__setattr__(self, "now", self.predict(now)[0])
+        seconds = self.model.term_seconds(now, batch_sizes(self.situation.spec, now))[0]
+        object.__setattr__(self, "_present", (seconds, float(self._iter_s(now, [self.now])[0])))
         object.__setattr__(self, "now_breakdown", self._breakdowns(now, [self.now])[0])
         known = (c.term for c in self.model.report_.coefficients if c.identified)
         object.__setattr__(self, "identified", frozenset(known))
@@ -100,24 +104,22 @@ class Completion:
         self, axes: Array, predictions: Sequence[Prediction]
     ) -> tuple[tuple[TermShare, ...], ...]:
         """Return the parts of an iteration of each plan; what other work on the host takes comes last."""
-        speed = np.array([p.samples_per_s / p.host for p in predictions])
-        breakdowns = self.model.breakdowns(axes, batch_sizes(self.situation.spec, axes), speed)
+        seconds = self.model.term_seconds(axes, batch_sizes(self.situation.spec, axes))
+        own = parts(self.model.terms_, seconds, self._iter_s(axes, predictions), self._present)
         load = self.situation.host
         if load is None or not load.is_felt:
-            return breakdowns
-        return tuple(_with_host(terms, p.host) for terms, p in zip(breakdowns, predictions, strict=True))
+            return own
+        return tuple(with_host(terms, p.host) for terms, p in zip(own, predictions, strict=True))
+
+    def _iter_s(self, axes: Array, predictions: Sequence[Prediction]) -> Array:
+        """Return T_iter of plans on a host without other load: shape (n_plans,)."""
+        speed = np.array([p.samples_per_s / p.host for p in predictions])
+        return np.asarray(axes[:, 0] * batch_sizes(self.situation.spec, axes) / speed)  # (eq. 1)
 
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
         why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
         return replace(bare, breakdown=breakdown, reason=why)
-
-
-def _with_host(terms: tuple[TermShare, ...], host: float) -> tuple[TermShare, ...]:
-    """Return the terms of an iteration on a host that gives this part of its speed."""
-    total_s = sum(term.seconds for term in terms) / host
-    own = (replace(term, share=term.seconds / total_s) for term in terms)
-    return (*own, TermShare("host", (1 - host) * total_s, 1 - host))
 
 
 def bare_candidate(

@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
 
 SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")  # of a prediction
 FIRST_VERSION = "d0"  # of a job whose plan, mode and pins no decision has changed
+REST, HOST = "rest", "host"  # parts of an iteration: what no term explains, and other work on the host
 EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.why import Question
 from dlrover_nb.magics.flags import ANSWERED, JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
 from dlrover_nb.magics.parser import (
     node_cores,
@@ -78,6 +79,12 @@ GOAL = argument(
     help="≤ 12 $/h, ≤ 40 $ in total, done by 18:00, done within 3 h, ≥ 5000 samples/s, ≤ 16 cores, ≤ 64 GiB; "
     "several with commas, or a line each in a cell",
 )
+QUESTION = argument(
+    "--question",
+    metavar="N|WORD",
+    type=one_of("question", [word for each in Question for word in (each, str(each.number))]),
+    help=f"one of {', '.join(f'{each.number} {each}' for each in Question)}; without it all are answered",
+)
 SOLUTION = argument(
     "--solution",
     metavar="NAME",
@@ -106,10 +113,10 @@ def plan(commands: Commands, *, job: str | None, goal: list[str] | None, cell: s
     return commands.job(job).plan("\n".join([*(goal or ()), cell or ""]))
 
 
-def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView:
-    """Explain a proposal: the one named, the one shown last, or the open one."""
+def why(commands: Commands, *, job: str | None, proposal: str | None, question: str | None) -> WhyView:
+    """Answer questions about a proposal: the one named, the one shown last, or the open one."""
     found = commands.job(job)
-    shown = found.why(commands.session.proposal_for(found.name, proposal))
+    shown = found.why(commands.session.proposal_for(found.name, proposal), question=question)
     commands.session.note_names(shown.snapshot)
     return shown
 
@@ -220,7 +227,7 @@ VERBS = (
         "why",
         "say why a plan is proposed, or why none is, and what would change that",
         why,
-        (JOB, PROPOSAL),
+        (JOB, PROPOSAL, QUESTION),
         "quick-start p1",
         (_job_or_proposal,),
     ),

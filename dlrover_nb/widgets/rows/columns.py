@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView
     from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.why import Answer, Question, Value
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -283,6 +284,23 @@ WHY: Columns[Explanation] = Columns(
         "now_samples_per_s": lambda e: e.baseline.prediction.samples_per_s if e.baseline else None,
         "binding": lambda e: e.binding,
         "flip": lambda e: e.flip.words if e.flip else None,
+    }
+)
+ANSWERS: Columns[Answer] = Columns(
+    {
+        "question": lambda a: a.question,
+        "asks": lambda a: a.question.asks,
+        "words": lambda a: a.words,
+        "is_known": lambda a: a.is_known,
+    }
+)
+NUMBERS: Columns[tuple[Question, Value]] = Columns(
+    {
+        "question": lambda n: n[0],
+        "name": lambda n: n[1].name,
+        "amount": lambda n: n[1].amount,
+        "unit": lambda n: n[1].unit,
+        "note": lambda n: n[1].note,
     }
 )
 MARGINALS: Columns[Marginal] = Columns(
