@@ -55,11 +55,11 @@ class RunRate:
     host: float = 1.0
 
     @property
-    def compute_share(self) -> float:
-        """Share of an iteration that a worker computes; where it is not known, all of it."""
-        total_s = self.split.total_s
+    def work_share(self) -> float:
+        """Share of an iteration in which a worker works itself; where it is not known, all of it."""
+        total_s, works_s = self.split.total_s, self.split.compute_s + self.split.other_s
         known_s = self.split.compute_s + self.wait_s
-        return 0.0 if total_s == 0 else self.split.compute_s / total_s if known_s else 1.0
+        return 0.0 if total_s == 0 else works_s / total_s if known_s else 1.0
 
     @property
     def serve_share(self) -> float:
@@ -113,7 +113,7 @@ def worker_sample(
         n_sample=n_sample,
         iter_s=iter_s,
         split=rate.spread(iter_s, node.factor),
-        cpu_cores=node.cpu * rate.compute_share * rate.host if n_iter or n_sample else 0.0,
+        cpu_cores=node.cpu * rate.work_share * rate.host if n_iter or n_sample else 0.0,
         memory_mib=memory_mib,
         throttled_s=0.0,
         starved_s=max(node.cpu, 1.0) * (1 - rate.host) * window_s,  # of all its threads
