@@ -178,8 +178,7 @@ def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, aim: A
 def _within(found: Candidate, limits: Limits, now: ResourcePlan) -> bool:
     if found.plan.total_cpu > limits.step * now.total_cpu + 1e-9 or not limits.quota.allows(found.plan):
         return False
-    price = found.cost_per_hour
-    return limits.budget_per_hour is None or (price is not None and price <= limits.budget_per_hour)
+    return limits.affords(found)
 
 
 def _plan(analysis: Analysis, change: Change, *, grows: bool) -> ResourcePlan | None:
