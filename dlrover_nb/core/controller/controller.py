@@ -295,7 +295,16 @@ class Controller:
         """Return what a list of jobs shows of the published state, without laying anything out."""
         shown, memory = self._analyst.published, self._measured.published_memory
         opened, undo, measuring = self._book.open, self._undo.undo, self._rollouts.measuring
-        return DecisionBrief(self._state.mode, opened, shown, memory, undo, self._actions.open, measuring)
+        return DecisionBrief(
+            self._state.mode,
+            opened,
+            shown,
+            memory,
+            undo,
+            self._actions.open,
+            measuring,
+            self._budget.outlook,
+        )
 
     @property
     def memory_needs(self) -> tuple[str, ...]:

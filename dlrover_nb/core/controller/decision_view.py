@@ -63,6 +63,7 @@ class DecisionBrief:
     undo: Decision | None
     mitigation: Mitigation | None = None
     measuring: str = ""
+    budget: BudgetOutlook | None = None
 
     @property
     def current(self) -> Candidate | None:

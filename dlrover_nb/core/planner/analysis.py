@@ -169,7 +169,12 @@ class Analysis:
     @cached_property
     def budget(self) -> BudgetForecast | None:
         """What the rest of the total budget does; None without a limit, or a known end."""
-        return budget_forecast(self)
+        if self.in_budget is None:
+            return None
+        s, now = self.situation, self.current
+        return budget_forecast(
+            s, now, self.in_budget, self.end_cost, lambda row: self.candidate(self.space.plan(row))
+        )
 
     @cached_property
     def deadline(self) -> DeadlineOutlook | None:

@@ -17,9 +17,14 @@ from dlrover_nb.core.structs.budget import PlanBudget
 from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.planner.analysis import Analysis
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
     from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.decisions import Candidate
+
+    Array = NDArray[np.float64]
 
 SHARE_WORTH_NAMING = 0.05  # of what is left, that another plan trains more with the rest
 
@@ -33,21 +38,33 @@ class BudgetForecast:
     most: PlanBudget | None
 
 
-def budget_forecast(analysis: Analysis) -> BudgetForecast | None:
-    """Return what the rest of the total budget does; None without a limit, or a known end."""
-    now, chance = _plan_budget(analysis.situation, analysis.current), analysis.in_budget
-    if now is None or chance is None:
+def budget_forecast(
+    s: Situation, now: Candidate, chance: Array, end_cost: Array, at: Callable[[int], Candidate]
+) -> BudgetForecast | None:
+    """Return what the rest of the total budget does; None where nothing costs anything.
+
+    Parameters
+    ----------
+    now
+        The present plan.
+    chance, end_cost
+        Of each plan of the space: the probability that the rest is enough, and money until the end.
+    at
+        Returns the plan of a row.
+    """
+    present = _plan_budget(s, now)
+    if present is None:
         return None
-    wanted = analysis.situation.deadline_chance
-    if now.enough >= wanted or not len(chance):
-        return BudgetForecast(now, None, None)
-    meeting = np.flatnonzero(chance >= wanted)
+    if present.enough >= s.deadline_chance or not len(chance):
+        return BudgetForecast(present, None, None)
+    meeting = np.flatnonzero(chance >= s.deadline_chance)
     if len(meeting):
-        best = meeting[int(np.argmin(analysis.end_cost[meeting]))]
-        return BudgetForecast(now, _of_row(analysis, int(best)), None)
-    most = _of_row(analysis, int(np.argmin(analysis.end_cost)))
-    is_more = most is not None and most.plan != now.plan and most.share >= now.share + SHARE_WORTH_NAMING
-    return BudgetForecast(now, None, most if is_more else None)
+        best = int(meeting[int(np.argmin(end_cost[meeting]))])
+        return BudgetForecast(present, _plan_budget(s, at(best)), None)
+    most = _plan_budget(s, at(int(np.argmin(end_cost))))
+    least = present.share + SHARE_WORTH_NAMING
+    is_more = most is not None and most.plan != present.plan and most.share >= least
+    return BudgetForecast(present, None, most if is_more else None)
 
 
 def present_budget(
@@ -66,10 +83,6 @@ def present_budget(
     finish_s = n_left / speed
     enough = float(chances(now.prediction, 0.0, paid))
     return _plan_budget(s, replace(now, in_budget=enough, end_cost=end_cost(s, cost, finish_s)))
-
-
-def _of_row(analysis: Analysis, row: int) -> PlanBudget | None:
-    return _plan_budget(analysis.situation, analysis.candidate(analysis.space.plan(row)))
 
 
 def _plan_budget(s: Situation, candidate: Candidate) -> PlanBudget | None:

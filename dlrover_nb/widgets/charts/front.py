@@ -159,6 +159,8 @@ def words(dot: Dot, cost_unit: str) -> str:
     c, p = dot.candidate, dot.candidate.prediction
     untried = ", extrapolated" if p.extrapolates else ""
     in_time = "" if c.in_time is None else f", {percent(c.in_time)} probable by the deadline"
+    if c.in_budget is not None and c.end_cost is not None:
+        in_time += f", {c.end_cost:,.4g} until the end ({percent(c.in_budget)} within the budget)"
     return (
         f"{dot.label}: {units.rate(p.samples_per_s)} ({units.interval(p.low, p.high)}{untried}), "
         f"{units.number(c.cost)} {cost_unit}, finish in {units.duration(c.finish_s)}{in_time}"

@@ -183,6 +183,7 @@ class SimulatedRun:
                 deadline=brief.deadline,
                 version=version_of(brief.undo),
                 mitigation=brief.mitigation,
+                budget=brief.budget,
             ),
         )
 
