@@ -222,7 +222,7 @@ def limits(now: AutoContext, settings: AutoSettings) -> Limits:
         step=settings.first_step if few else inf,
         quota=now.quota,
         min_gain=settings.min_gain,
-        money_left=now.money_left,
+        within_total=True,
     )
 
 

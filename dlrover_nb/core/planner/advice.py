@@ -95,8 +95,10 @@ class Limits:
     ----------
     budget_per_hour
         The most that a plan may cost; one of unknown price is not advised either. None: no budget.
-    money_left
-        The most that a plan may cost until the end of the job, with its fixed nodes. None: no such limit.
+    within_total
+        Whether a plan must end the job within what is left of its total budget. What is left stands in the
+        situation, as it changes with every second, and limits that change would void each answer to a
+        question (`controller.reviews`).
     returns
         Plans that were replaced by better ones, with the gain that is required to return to them.
     step
@@ -112,14 +114,16 @@ class Limits:
     step: float = inf
     quota: Quota = field(default_factory=Quota)
     min_gain: float = inf
-    money_left: float | None = None
+    within_total: bool = False
 
-    def affords(self, candidate: Candidate) -> bool:
+    def affords(self, candidate: Candidate, money_left: float | None) -> bool:
         """Whether a plan keeps to both budgets, by its price and its predicted end."""
         price, until_end = candidate.cost_per_hour, candidate.end_cost
         if self.budget_per_hour is not None and (price is None or price > self.budget_per_hour):
             return False
-        return self.money_left is None or until_end is None or until_end <= self.money_left
+        if not self.within_total or until_end is None or money_left is None:
+            return True
+        return until_end <= money_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +267,9 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
     if limits.budget_per_hour is not None and now.cost_per_hour != 0:  # nothing costs anything: all within
         is_priced = now.cost_per_hour is not None  # then `cost` is money for every plan, else for none
         within = within & (analysis.cost <= limits.budget_per_hour) & is_priced
-    if limits.money_left is not None and analysis.in_budget is not None:
-        within = within & (analysis.end_cost <= limits.money_left)
+    money_left = analysis.situation.money_left
+    if limits.within_total and money_left is not None and analysis.in_budget is not None:
+        within = within & (analysis.end_cost <= money_left)
     rescues = _rescues(analysis)
     for plan, least in limits.returns.items():
         faster = analysis.predictions.surely_over(now.prediction) >= 1 + least

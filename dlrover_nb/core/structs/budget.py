@@ -6,6 +6,7 @@ is never an invoice: a cloud may bill other things, and starts of nodes earlier 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.prices import PriceTable
 
 HOUR_S = 3600.0
+MOST_SAMPLES = 1e15  # that any money buys, at prices next to nothing
 NEAR_SHARE = 0.8  # of the limit: from here on a job says what its rest buys
 STOPPED_BY = "budget_total"  # who ends a job whose budget is spent
 
@@ -114,7 +116,7 @@ class BudgetOutlook:
         """The samples that the rest buys at the present plan's speed, at most all; None: not known."""
         if self.left_s is None or self.samples_per_s is None:
             return None
-        n_bought = int(self.left_s * self.samples_per_s)
+        n_bought = int(min(self.left_s * self.samples_per_s, MOST_SAMPLES))
         return n_bought if self.n_sample_left is None else min(n_bought, self.n_sample_left)
 
     @property
@@ -131,7 +133,7 @@ class BudgetOutlook:
 
     def _rest_words(self) -> str:
         if self.now is not None and self.is_enough:
-            return f"{self.now.end_cost:,.4g} more until the end, {percent(self.now.enough)} probable to do"
+            return f"{self.now.end_cost:,.4g} more until the end, {_enough(self.now)}"
         if self.left_s is None:
             return ""
         n_bought, n_left = self.n_sample_bought, self.n_sample_left
@@ -142,8 +144,8 @@ class BudgetOutlook:
             return f"{lasts}: about {n_bought:,} rows"
         share = f"{self.now.share:.0%}".replace("%", " %")
         return (
-            f"{lasts}: about {n_bought:,} rows, {share} of what is left; the end would cost "
-            f"{self.now.end_cost:,.4g}, and {percent(self.now.enough)} probable is that the rest does"
+            f"{lasts}: about {n_bought:,} rows, {share} of what is left; until the end it takes "
+            f"{self.now.end_cost:,.4g}, {_enough(self.now)}"
         )
 
     def _choice_words(self) -> str:
@@ -153,7 +155,7 @@ class BudgetOutlook:
         if self.best is not None:
             return (
                 f"{self.best.plan.short} ends within it: {self.best.end_cost:,.4g} until the end, "
-                f"{percent(self.best.enough)} probable to do"
+                f"{_enough(self.best)}"
             )
         raised = f"`%dlrover budget {self.job} {self._needed_words()}` raises the limit"
         stops = f"`%dlrover stop {self.job}` keeps what is trained"
@@ -167,7 +169,13 @@ class BudgetOutlook:
     def _needed_words(self) -> str:
         """Return a limit that lets the job end, with a tenth to spare; a half more where no end is known."""
         more = 0.5 * self.limit if self.now is None else 1.1 * self.now.end_cost - self.left
-        return f"{self.limit + max(more, 0.1 * self.limit):.3g}"
+        limit = self.limit + max(more, 0.1 * self.limit)
+        step = 10.0 ** (math.floor(math.log10(limit)) - 2)  # of its third digit, which is rounded up
+        return f"{math.ceil(limit / step) * step:.12g}"
+
+
+def _enough(plan: PlanBudget) -> str:
+    return f"for which the rest is enough with {percent(plan.enough)} probability"
 
 
 def per_hour(prices: PriceTable, held: Iterable[Need]) -> float | None:

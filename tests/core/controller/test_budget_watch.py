@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import Controller, snapshot
+from dlrover_nb.core.controller.questions import answer
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.budget import NEAR_SHARE
 from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import CostChanged, Decided, EndJob, PhaseChanged, Scale
+from dlrover_nb.core.structs.events import Computed, CostChanged, Decided, EndJob, PhaseChanged, Scale
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.prices import PriceTable
 
@@ -168,6 +169,22 @@ def test_once_it_is_being_stopped_no_limit_is_taken(make_job):
 )
 def test_a_decision_says_its_limit(limit, words):
     assert Decision(Verdict.BUDGET, "ada", 0.0, budget_total=limit).words == words
+
+
+def test_money_that_runs_out_voids_no_answer_to_a_question(make_job):
+    job = spending(make_job, mode=Mode.AUTO, budget_total=1e6, defers=True)
+    n_answer = 0
+    for _ in range(60):
+        orders = train(job, 1)
+        for _ in range(3):
+            if (question := job.controller.reviews.question) is None:
+                break
+            job.at_s += 0.01
+            job.controller.reviews.hand_over(answer(question))
+            orders += job.obey(job.tell(Computed(job.at_s, question.number)))
+            n_answer += 1
+        assert job.controller.reviews.question is None, "an answer is asked for once more, and not for ever"
+    assert n_answer > 2
 
 
 def costs_to_end(job):

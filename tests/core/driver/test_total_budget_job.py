@@ -37,6 +37,16 @@ def test_a_job_saves_and_stops_when_its_budget_is_spent_and_says_why(play):
     assert any("the budget:" in line and "spent (8" in line for line in end.story)
 
 
+def test_in_auto_mode_the_loop_goes_on_after_its_first_fit(play):
+    job = play(**{**LONG, "mode": Mode.AUTO}, budget_total=1e6)
+    job.until(lambda now: now.fit is not None)
+    n_turn = job.n_turn
+    later = job.pass_time(30.0)
+    assert later.budget.samples_per_s is not None
+    assert later.train.n_sample_done > 0
+    assert job.n_turn - n_turn >= 30, "it answers its nodes"
+
+
 def test_what_was_spent_outlasts_its_master_and_the_time_without_one_counts(play):
     job = play(**LONG, budget_total=60.0)
     job.pass_time(20.0)

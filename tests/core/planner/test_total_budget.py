@@ -101,7 +101,7 @@ def test_advice_that_meets_a_budget_is_never_left_for_a_plan_that_misses_it(left
 def test_auto_mode_is_advised_no_plan_that_costs_more_until_the_end_than_is_left(left, seed):
     found = within(left, seed)
     advice = advise(
-        found, SPEED, rejected_plans={}, may_explore=True, limits=Limits(money_left=left, min_gain=0.03)
+        found, SPEED, rejected_plans={}, may_explore=True, limits=Limits(within_total=True, min_gain=0.03)
     )
     assert advice is None or advice.candidate.end_cost <= left
 
