@@ -204,6 +204,11 @@ def undo_words(snapshot: JobSnapshot) -> str:
     said = f"{undo_label(snapshot)} ({done.words if done else 'made earlier'})"
     if back.action is not None:
         return f"{said} does this: {back.action.words}."
+    if back.verdict is Verdict.BUDGET:
+        limit = (
+            "no total budget" if back.budget_total is None else f"a total budget of {back.budget_total:,.6g}"
+        )
+        return f"{said} goes back to {limit}."
     to = back.plan.short if back.plan else f"{back.mode} mode" if back.mode else f"pinned: {back.pins}"
     return f"{said} goes back to {to}."
 

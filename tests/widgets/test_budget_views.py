@@ -18,7 +18,7 @@ from dlrover_nb.dashboard.jobs_board.rows import needs, row_of
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.plans import plans_view
 from dlrover_nb.widgets.report import report_html
-from dlrover_nb.widgets.review import Link, header_html
+from dlrover_nb.widgets.review import Link, header_html, undo_words
 from dlrover_nb.widgets.rows import results
 from dlrover_nb.widgets.status import budget_words, status_view, summary_facts
 
@@ -109,6 +109,14 @@ def test_a_decision_about_the_limit_shows_what_holds_now():
     assert "budget now: 4 of 10 USD spent" in " ".join(str(DecisionView(decision, known)).split())
     off = replace(decision, budget_total=None)
     assert "has no limit now" in str(DecisionView(off, b.snapshot(decisions=(off,))))
+
+
+@pytest.mark.parametrize(("limit", "words"), [(None, "no total budget"), (4.5, "a total budget of 4.5")])
+def test_an_undo_says_which_limit_it_goes_back_to(limit, words):
+    made = Decision(Verdict.BUDGET, "ada", 0.0, budget_total=10.0, id="d9")
+    back = Decision(Verdict.BUDGET, "", 0.0, budget_total=limit, undoes="d9")
+    said = undo_words(limited(decisions=(made,), undo=back))
+    assert said.endswith(f"(budget 10) goes back to {words}.")
 
 
 def test_a_submit_says_how_long_the_budget_lasts_with_its_first_plan():
