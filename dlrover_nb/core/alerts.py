@@ -91,6 +91,7 @@ def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tup
         _straggler(snapshot, rules),
         _stall(snapshot, memory, rules),
         _budget(snapshot, rules),
+        _total_budget(snapshot, rules),
         _deadline(snapshot, rules),
         _host(snapshot, rules),
         _proposal(snapshot, rules),
@@ -103,6 +104,7 @@ OF_A_RUNNING_JOB = (
     AlertKind.STRAGGLER,
     AlertKind.STALL,
     AlertKind.BUDGET,
+    AlertKind.BUDGET_TOTAL,
     AlertKind.DEADLINE,
     AlertKind.HOST,
     AlertKind.PROPOSAL,
@@ -237,6 +239,19 @@ def _budget(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     limit = budget * rules.budget_share
     return Finding(
         AlertKind.BUDGET, is_bad=most > limit, is_good=most <= limit * (1 - rules.hysteresis), text=text
+    )
+
+
+def _total_budget(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    outlook = snapshot.budget
+    if outlook is None:
+        return Finding(AlertKind.BUDGET_TOTAL, is_bad=False, is_good=True)
+    limit = rules.budget_total_share
+    return Finding(
+        AlertKind.BUDGET_TOTAL,
+        is_bad=outlook.share >= limit > 0,
+        is_good=outlook.share < limit * (1 - rules.hysteresis),
+        text=outlook.words,
     )
 
 

@@ -21,6 +21,7 @@ from dlrover_nb.widgets.plans import (
     PREDICTED_NOW,
     WHEN_PROPOSED,
     band_words,
+    budget_facts,
     currency,
     deadline_facts,
     gain_facts,
@@ -126,6 +127,7 @@ def candidate_facts(
         ("per million samples", units.money(c.cost_per_million, money) + money.note),
         (FINISH, units.duration(c.finish_s)),
         *deadline_facts(c),
+        *budget_facts(c),
         *((("because", c.reason),) if c.reason else ()),
     )
 

@@ -24,6 +24,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pricing import cost_per_hour
 from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind, AlertRules
+from dlrover_nb.core.structs.budget import BudgetOutlook
 from dlrover_nb.core.structs.commands import Action, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import ProposalStatus
@@ -247,6 +248,20 @@ def test_the_nodes_of_fixed_roles_count_in_what_a_job_costs():
     spec = JobSpec("quick-start", prices=prices, budget_per_hour=costs * 1.5)
     assert found(AlertKind.BUDGET, replace(told, spec=spec)).is_good
     assert found(AlertKind.BUDGET, replace(told, spec=replace(spec, foreign=external))).is_bad
+
+
+def test_a_total_budget_alerts_from_four_fifths_on_with_what_the_rest_buys():
+    def at(spent, limit=10.0):
+        return replace(snapshot(), budget=BudgetOutlook("quick-start", limit, spent, "USD", 1.0))
+
+    assert found(AlertKind.BUDGET_TOTAL, snapshot()).is_good
+    bad = found(AlertKind.BUDGET_TOTAL, at(8.0))
+    assert bad.is_bad
+    assert "8 of 10 USD spent (80 %); the rest lasts 2.0 h" in bad.text
+    between = found(AlertKind.BUDGET_TOTAL, at(7.5))
+    assert not between.is_bad
+    assert not between.is_good
+    assert found(AlertKind.BUDGET_TOTAL, at(8.0, limit=20.0)).is_good, "a limit that was raised ends it"
 
 
 def test_without_a_price_or_a_budget_no_budget_is_exceeded():

@@ -3,6 +3,7 @@
 Auto mode acts without supervision, so its conditions are stricter than a user's. It must not:
 
 - break a pin, or spend more per hour than the budget; with a budget, a plan of unknown price is too dear;
+- apply a plan that costs more until the end of the job than is left of its total budget;
 - exceed its quota, where a cluster sets one: other jobs on the same machines use the rest better;
 - change again before the last change has been measured (cool-down), or too often in an hour;
 - oscillate: a plan that a user replaced is returned to only for a gain that grows with each replacement, or
@@ -129,6 +130,8 @@ class AutoContext:
         Of all applied plans, oldest first.
     quota
         What other jobs on the same machines leave to this one.
+    money_left
+        Of the total budget, within which a plan must end the job; None: no limit, or no known end.
     """
 
     at_s: float
@@ -143,6 +146,7 @@ class AutoContext:
     replaced: Mapping[Axes, int] = field(default_factory=dict)
     ran: Collection[Axes] = frozenset()
     experiments: Collection[str] = frozenset()
+    money_left: float | None = None
 
     def return_gain(self, plan: Axes, settings: AutoSettings) -> float:
         """Return the gain that the return to a plan requires."""
@@ -172,6 +176,7 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
     if not now.pins.allows(plan):
         return Refusal("pins", f"the plan conflicts with the pins ({now.pins})")
     over = over_budget(proposal.candidate.cost_per_hour, now.spec)
+    over = over or over_rest(proposal.candidate, proposal.kind, now.money_left, now.spec)
     if over:
         return Refusal("budget", over)
     if proposal.kind is ProposalKind.PROTECT or not now.pins.allows(now.plan):
@@ -195,6 +200,19 @@ def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
     return ""
 
 
+def over_rest(candidate: Candidate, kind: ProposalKind, money_left: float | None, spec: JobSpec) -> str:
+    """Say that a plan costs more until the end than is left of the total budget; empty if it does not.
+
+    More memory for a node at risk is not refused: a job that loses nodes gets less for the rest, and the
+    limit stops it all the same.
+    """
+    until_end = candidate.end_cost
+    if until_end is None or money_left is None or until_end <= money_left or kind is ProposalKind.PROTECT:
+        return ""
+    money = f"{until_end:.4g} {spec.prices.currency}"
+    return f"it costs {money} until the end, more than is left of the total budget"
+
+
 def limits(now: AutoContext, settings: AutoSettings) -> Limits:
     """Return auto mode's limits on advice, so that the search ends at plans that it may apply."""
     few = track(now.outcomes, now.at_s, settings).n < settings.track_first
@@ -204,6 +222,7 @@ def limits(now: AutoContext, settings: AutoSettings) -> Limits:
         step=settings.first_step if few else inf,
         quota=now.quota,
         min_gain=settings.min_gain,
+        within_total=True,
     )
 
 

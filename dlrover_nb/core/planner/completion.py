@@ -7,7 +7,7 @@ the present plan are computed once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
 from dlrover_nb.core.planner.parts import parts, with_host
 from dlrover_nb.core.planner.predict import predict_here
-from dlrover_nb.core.planner.situation import Situation, gains, transitions_s
+from dlrover_nb.core.planner.situation import HOUR_S, Situation, gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
+from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 Row = tuple[float, ...]  # w, p, lambda_w, lambda_p
+CostT = TypeVar("CostT", float, "Array")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ def bare_candidate(
     """Return a plan as a candidate without what is slow to compute: its breakdown and its reason."""
     cost = pricing.cost_per_hour(plan, situation.spec.prices)
     finish_s, due = situation.n_sample_left / prediction.samples_per_s + pause_s, situation.due
+    paid = situation.paid_for(cost)
     return Candidate(
         plan=plan,
         prediction=prediction,
@@ -140,8 +143,15 @@ def bare_candidate(
         breakdown=(),
         reason="",
         in_time=None if due is None else float(chances(prediction, pause_s, due)),
-        margin_s=None if due is None else due.left_s - finish_s,
+        margin_s=None if situation.deadline_left_s is None else situation.deadline_left_s - finish_s,
+        in_budget=None if paid is None else float(chances(prediction, pause_s, paid)),
+        end_cost=None if paid is None or cost is None else end_cost(situation, cost, finish_s),
     )
+
+
+def end_cost(situation: Situation, cost_per_hour: CostT, finish_s: CostT) -> CostT:
+    """Return the money until the end of the job, its fixed nodes included."""
+    return (cost_per_hour + fixed_per_hour(situation.spec)) * finish_s / HOUR_S
 
 
 def scaled(predictions: Predictions, axes: Array, factors: Mapping[Row, float]) -> Predictions:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.deadline.genetic import Change
     from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.decisions import Candidate
     from dlrover_nb.core.structs.resources import ResourcePlan
 
@@ -165,7 +166,7 @@ def _shapes(analysis: Analysis, aim: Aim) -> tuple[Candidate, ...]:
 
 def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, aim: Aim) -> float:
     s, now = analysis.situation, analysis.current
-    if limits is not None and not _within(found, limits, s.plan):
+    if limits is not None and not _within(found, limits, s):
         return -np.inf
     resources = found.plan.effort / now.plan.effort
     if aim is Aim.FASTER:
@@ -175,11 +176,10 @@ def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, aim: A
     return fitness(max(missing, late), resources, grows=aim is Aim.IN_TIME)
 
 
-def _within(found: Candidate, limits: Limits, now: ResourcePlan) -> bool:
-    if found.plan.total_cpu > limits.step * now.total_cpu + 1e-9 or not limits.quota.allows(found.plan):
+def _within(found: Candidate, limits: Limits, s: Situation) -> bool:
+    if found.plan.total_cpu > limits.step * s.plan.total_cpu + 1e-9 or not limits.quota.allows(found.plan):
         return False
-    price = found.cost_per_hour
-    return limits.budget_per_hour is None or (price is not None and price <= limits.budget_per_hour)
+    return limits.affords(found, s.money_left)
 
 
 def _plan(analysis: Analysis, change: Change, *, grows: bool) -> ResourcePlan | None:

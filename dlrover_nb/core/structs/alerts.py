@@ -15,6 +15,7 @@ class AlertKind(StrEnum):
     STRAGGLER = "straggler"
     STALL = "stall"
     BUDGET = "over budget"
+    BUDGET_TOTAL = "budget nearly spent"
     DEADLINE = "deadline at risk"
     HOST = "host is busy"
     PROPOSAL = "proposal waits"
@@ -40,6 +41,8 @@ class AlertRules:
         No iteration ends for so many times the usual one, and for at least so long.
     budget_share
         The plan that runs, or the run so far, costs more than this share of the budget per hour.
+    budget_total_share
+        The job has spent this share of its total budget.
     deadline_least
         The probability to finish by the deadline is below this.
     host_share
@@ -60,6 +63,7 @@ class AlertRules:
     stall_iterations: float = 50.0
     stall_least_s: float = 120.0
     budget_share: float = 1.0
+    budget_total_share: float = 0.8
     deadline_least: float = 0.5
     host_share: float = 0.25
     proposal_waits_s: float = 1800.0

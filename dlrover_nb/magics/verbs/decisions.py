@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.solutions import SolutionName
 from dlrover_nb.core.why import Question
 from dlrover_nb.magics.flags import ANSWERED, JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
 from dlrover_nb.magics.parser import (
+    money_or_off,
     node_cores,
     node_memory,
     one_of,
@@ -68,6 +69,9 @@ ACTIONS = (
     ),
 )
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
+TOTAL = argument(
+    "total", metavar="MONEY|off", type=money_or_off, help="the most that the job may spend, with what it has"
+)
 CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
 DECISION = argument(
     "decision", metavar="DECISION", nargs="?", help="id of the latest decision that you know, such as d3"
@@ -186,6 +190,11 @@ def mode(commands: Commands, *, job: str | None, mode: str, why: str) -> Decisio
     return commands.decided(commands.job(job).mode(mode, why=why))
 
 
+def budget(commands: Commands, *, job: str | None, total: float | None, why: str) -> DecisionView:
+    """Set the most that the job may spend."""
+    return commands.decided(commands.job(job).budget(total, why=why))
+
+
 def scale(commands: Commands, *, job: str | None, sizes: Sizes, why: str) -> DecisionView:
     """Change the running plan; parts that are not given stay as they are."""
     return commands.decided(commands.job(job).scale(**asdict(sizes), why=why))
@@ -272,6 +281,13 @@ VERBS = (
         (collect_sizes,),
     ),
     Verb("mode", "say who decides", mode, (JOB, MODE, WHY), "quick-start auto"),
+    Verb(
+        "budget",
+        "set the most that a job may spend in total; then it saves and stops",
+        budget,
+        (JOB, TOTAL, WHY),
+        "quick-start 40",
+    ),
     Verb(
         "scale",
         "change the plan of a running job",
