@@ -11,8 +11,8 @@
 - Memory that is advised after a quarter of a run, against the peak of the whole run, on pods, containers
   without a fault, and these courses. A run is under-allocated where its peak exceeds what was advised (the
   failed estimate of xMem, arXiv 2510.21048; the under-allocation of SAP's ensemble for builds, arXiv
-  2604.12673): the share of such runs is stated, and the mean of (advised - peak) / peak of all others. What is
-  advised is that of a smaller request, `right_size.MARGIN` times the most by the end, without the least
+  2604.12673): the share of such runs is stated, and the mean of (advised - peak) / peak of all others. What
+  is advised is that of a smaller request, `right_size.MARGIN` times the most by the end, without the least
   request of a node, and also where the product would not lower the request, as it saves too little.
 
 The data may not be shipped with this repository; --shared names their folder.
@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-
 from memory_shapes import RATE, fast, filling, harmless, played
 
 from dlrover_nb.core.memory import Report, forecast, most_by_end
@@ -286,7 +285,9 @@ def allocation(runs: Iterable[tuple[str, Floats, Floats]]) -> dict[str, object]:
         "over_allocation_median": round(statistics.median(ratios), 3),
         "runs_advised": n,
         "runs_too_short": n_none,
-        "under_allocated": {source: f"{n_under[source]} of {n_under[source] + len(over[source])}" for source in over},
+        "under_allocated": {
+            source: f"{n_under[source]} of {n_under[source] + len(over[source])}" for source in over
+        },
     }
 
 

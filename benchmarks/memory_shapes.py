@@ -1,7 +1,7 @@
 """Courses of a node's memory, harmless and not, and what a job says of each.
 
-Harmless are those that never fill the node: starts, teeth of a collector, spikes, steps, growth that ends with
-the first epoch or by itself, noise. Each is played through the measurement and the protection of a job as
+Harmless are those that never fill the node: starts, teeth of a collector, spikes, steps, noise, growth that
+ends with the first epoch or by itself. Each is played through the measurement and the protection of a job as
 reports of one node and second; an alarm is a need of more memory, or a view that names a full node.
 """
 
@@ -48,7 +48,7 @@ class Shape:
 
     def series(self, n_s: int, seed: int = 0) -> list[float]:
         """Return the memory of the first seconds."""
-        rng = random.Random(seed)  # noqa: S311 - no secret
+        rng = random.Random(seed)
         return [max(self.mib(t) + rng.gauss(0, self.noise_mib), 1.0) for t in range(1, n_s + 1)]
 
 
@@ -165,7 +165,10 @@ def harmless() -> list[Shape]:
             Shape(f"keys of one epoch, power {e}", _keys(e, 450), 1024, 1200, 2.0, Role.PS, 4, 1800)
             for e in (0.5, 0.7, 1.0)
         ),
-        *(Shape(f"end by itself, {s} s", _saturating(300, 1200, s), 1536, 5 * s + 600) for s in (20, 60, 150)),
+        *(
+            Shape(f"end by itself, {s} s", _saturating(300, 1200, s), 1536, 5 * s + 600)
+            for s in (20, 60, 150)
+        ),
         *(Shape(f"end by itself, {s} s", _saturating(300, 1200, s), 1536, 3600) for s in (300, 600, 1200)),
         Shape("end by itself, noise", _saturating(300, 1200, 600), 1536, 3000, 20.0),
     ]

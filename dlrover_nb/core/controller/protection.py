@@ -1,8 +1,7 @@
 """Memory that a job's nodes need: derived from OOM kills and from forecasts.
 
 A kill is certain evidence: the role needs more than it had, for the rest of the job. A forecast takes effect
-when the probability of a kill before the end is above a threshold, and is dropped only when it has fallen to
-half of it, so that a fluctuating probability does not open and close proposals. A need that the user has
+where a role is judged to fill up, and is dropped when that is withdrawn. A need that the user has
 rejected is not proposed again until it has grown by a fifth, or until a node was killed because of it.
 
 What nodes hold at most (`memory.right_size`) is kept beyond a change of plan, as the end of the job stays the
@@ -10,11 +9,11 @@ same, until the next plan has been measured. It lowers a request only where noth
 the size of batches that follows the number of workers, not a user who refused, not a kill of the last half
 hour, and never below what an earlier kill has taught.
 
-Forecasts are made every half minute at first and less often as a plan runs on (a tenth of its time, ten
-minutes at the most): memory that has grown slowly for hours is not expected to jump. Where it does, the
-forecasts for views tell, which are made every few seconds: a limit that would be reached before the next
-forecast, or before growth has lasted long enough to be a trend, is acted upon at once. Rejected: acting upon
-every one of those forecasts; with thousands of them in a job, some would find growth by chance.
+Whether a role fills up is judged with each forecast, those for views included (`memory.judgement`), and a
+change of that is acted upon at once. How much memory it needs is forecast anew every half minute at first and
+less often as a plan runs on (a tenth of its time, ten minutes at the most). Only a role whose memory is
+judged to stay may get less, and never less than what was judged too little before: so the same memory cannot
+be given and taken back in turn.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class Protection:
         return self._is_news or at_s >= self._forecast_s
 
     def hasten(self, at_s: float) -> None:
-        """Make a forecast due where roles fill up by the one just published that did not before, or no longer."""
+        """Make a forecast due where other roles fill up, by the one that was just published, than before."""
         if self._measured.filling != self._forecast.keys():
             self._forecast_s = at_s
 
@@ -135,7 +134,9 @@ class Protection:
         for role in needed:
             self._short_mib[role] = max(self._short_mib.get(role, 0), lines[role].limit_mib)
             self._uses.pop(role, None)
-        own = {role: MemoryNeed(role, mib, mib, _format_forecast(lines[role])) for role, mib in needed.items()}
+        own = {
+            role: MemoryNeed(role, mib, mib, _format_forecast(lines[role])) for role, mib in needed.items()
+        }
         self._forecast = {r: n for r, n in (before | own).items() if r in self._measured.filling}
 
     def observe(self, at_s: float) -> None:

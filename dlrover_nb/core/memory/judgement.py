@@ -1,7 +1,7 @@
 """Whether a role's memory fills up: one judgement for alarms, views and smaller requests.
 
-A forecast says where growth leads if it goes on. Whether it goes on is another question, which no fit answers:
-a start, the first tooth of a saw and a leak are the same straight line until one of them ends. Two things are
+A forecast says where growth leads if it goes on. Whether it does is another question, which no fit answers: a
+start, the first tooth of a saw and a leak are the same straight line until one of them ends. Two things are
 asked besides, both of the reports alone (`records`): do they set records, steadily, at a pace that leads to
 the limit before the end? And since when, compared to what is left?
 
@@ -9,8 +9,9 @@ A climb that has lasted T goes on for F more with a chance of T / (T + F) where 
 long climbs last (Gott, Nature 363, 1993). So young growth counts once F <= `LEFT` T. Growth that has lasted
 `LASTING_S`, longer than starts and teeth do, is a leak or new keys: it counts where the limit is no farther
 ahead than what was seen, and beyond that where the forecast is sure of it and stays so. Waiting costs nothing
-meanwhile, as the limit is far. `LEFT` is the margin of a smaller request (`right_size`): a climb from
-nothing to the level for which a request was made never alarms.
+meanwhile, as the limit is far. `LEFT` is less than the margin of a smaller request (`right_size`): a climb
+from nothing to the level for which a request was made never alarms. A start that ends closer to its limit is
+an alarm, and should be: no more is left for what no report has shown.
 
 The answer is one of three courses: memory fills up, it stays, or neither is sure. Alarms are made of the
 first, smaller requests of the second only, so that "may be full" and "give less memory" exclude each other.
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 LASTING_S = 360.0
-LEFT = 0.2  # of the time that growth has lasted, until the limit
-# Probability of a full node that is farther ahead than growth has lasted, and for how long forecasts must have
-# said so: of a straight line, and of a law that bends, as one that ends looks like one that goes on for long.
+LEFT = 1 / 6  # of the time that growth has lasted, until the limit
+# Probability of a full node that is farther ahead than growth has lasted, and for how long forecasts must say
+# so: of a straight line, and of a law that bends, as one that ends looks like one that goes on for long.
 SURE, SURE_S = 0.95, 60.0
 SURE_OF_BEND, SURE_OF_BEND_S = 0.99, 180.0
 STRAIGHT = "linear"
@@ -101,7 +102,7 @@ class WorkCourse:
 
 
 def work_course(reports: Sequence[Report], samples_per_s: float, evidence_s: float) -> WorkCourse:
-    """Return reports, oldest first, over the work done; over time where the speed is 0, as it is not known."""
+    """Return reports, oldest first, over the work done; over time where the speed is not known (0)."""
     at_s = np.array([report.at_s for report in reports])
     work = np.array([report.n_sample for report in reports]) / samples_per_s if samples_per_s > 0 else at_s
     memory_mib = np.array([report.memory_mib for report in reports])

@@ -3,10 +3,11 @@
 The time until now is cut into `N_PART` equal parts. In growth, the highest level of each part exceeds all
 levels before. For levels that are drawn from anything, or return again and again (noise, spikes, the teeth of
 a collector), each order of the parts is as likely as any other, and this one has a chance of 1 in
-(`N_PART` + 1)! = 720: records as a test of trend, which assumes no distribution (Foster and Stuart, JRSS B 16,
-1954). And no part may bring less than `LEAST_SHARE` of the mean rise: a step, or a start that is over, has
-brought all of it in one part. A leak under a saw-tooth, and stairs, pass as soon as each part has a tooth or
-a step.
+(`N_PART` + 1)! = 720: records as a test of trend, which assumes no distribution (Foster and Stuart, J. R.
+Stat. Soc. B 16, 1954). And no part may bring less than `LEAST_SHARE` of the mean rise: a step, or a start
+that is over, has brought all of it in one part. A leak under a saw-tooth, and stairs, pass as soon as each
+part has a tooth or a step. Levels count from as long before as the span is: a tooth's last peak lies right
+before it.
 
 Rejected: Mann-Kendall and other tests of slopes (a step has a slope, and so has a tooth), all earlier reports
 as the level to exceed (a leak after a release would be seen only above what was released).
@@ -27,7 +28,7 @@ N_PART = 5
 N_LEVEL = 8  # of a part: each the mean of its reports, as single ones scatter
 LEAST_SHARE = 0.25  # of the mean rise of a part
 LEAST_REPORTS = 2 * N_PART
-LOOK_BACK = 3.0  # times as long before, as far as levels count that must be exceeded
+LOOK_BACK = 1.0  # times as long before: the levels that must be exceeded
 LONGER = 1.15  # from one span to the next that is tried
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 
 from dlrover_nb.core.controller.measurement import MAX_RAISE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
@@ -30,6 +31,7 @@ def run(
     ps_mib=lambda _: 100.0,
     paused=(),
     checkpoint_every_s=10**9,
+    each_s=lambda _: None,
 ) -> Measurement:
     spec = replace(JobSpec("clicks", plan=PLAN), n_epoch=epochs, batch_size=500)
     found = Measurement(ControllerSettings(), spec, total)
@@ -46,6 +48,7 @@ def run(
         found.add(report("s0", Role.PS, at_s, ps_mib(n_done)), at_s)
         found.add(report("s1", Role.PS, at_s, 50.0), at_s)
         found.publish_memory(at_s)
+        each_s(found)
     return found
 
 
@@ -132,6 +135,52 @@ def test_growth_of_the_first_epoch_ends_with_it():
 def test_what_a_process_loads_at_its_start_is_no_growth():
     started = run(120, ps_mib=lambda n: 100.0 + min(350.0, 12 * n / RATE))
     assert line(started, Role.PS).oom_probability < 0.05
+
+
+def of_second(course):
+    """Return the memory of a PS by the second."""
+    return lambda n: course(n / RATE)
+
+
+HARMLESS = {
+    "start": lambda t: 100 + 300 * min(t / 40, 1),
+    "teeth": lambda t: 200 + 200 * (t % 60) / 60,
+    "step": lambda t: 200 if t < 300 else 300,
+    "step near the limit": lambda t: 200 if t < 300 else 480,
+    "ends by itself": lambda t: 400 - 300 * 0.5 ** (t / 150),
+    "spikes": lambda t: 400 if t % 90 < 2 else 200,
+}
+
+
+@for_each("course", HARMLESS)
+def test_nothing_is_said_of_harmless_memory(course):
+    n_named = 0
+
+    def look(found):
+        nonlocal n_named
+        n_named += bool(found.filling) or any(
+            line.full_in_s is not None or (line.oom_probability or 0.0) >= 0.05
+            for line in found.published_memory
+        )
+
+    found = run(720, ps_mib=of_second(HARMLESS[course]), each_s=look)
+    assert n_named == 0
+    assert Role.WORKER in found.staying
+
+
+def test_a_need_that_is_withdrawn_is_not_back_before_memory_has_grown_again():
+    alarms = [False]
+
+    def look(found):
+        if alarms[-1] != bool(found.filling):
+            alarms.append(bool(found.filling))
+
+    def in_two_parts(t):
+        return 100 + 0.7 * min(t, 380) + 0.8 * max(t - 1000, 0)
+
+    found = run(1175, ps_mib=of_second(in_two_parts), each_s=look)
+    assert alarms == [False, True, False, True]
+    assert found.filling == {Role.PS}
 
 
 def test_a_slow_leak_is_seen_across_the_pauses_of_checkpoints():
