@@ -32,8 +32,6 @@ class AlertRules:
     ----------
     oom_within_s
         A node's memory is full within this time, by more than even odds.
-    oom_for_s
-        That forecast has held for so long, or less than so long is left: growth that ends soon is none.
     straggler_for_s
         A node that is slow over the monitor's short window alone (transient) has been so for this long; a
         persistent straggler begins an alert at once. It ends when nobody is found slow.
@@ -58,7 +56,6 @@ class AlertRules:
     """
 
     oom_within_s: float = 3600.0
-    oom_for_s: float = 300.0
     straggler_for_s: float = 120.0
     stall_iterations: float = 50.0
     stall_least_s: float = 120.0
