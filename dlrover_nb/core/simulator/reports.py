@@ -101,7 +101,7 @@ def worker_sample(
     """Return a worker's report on what it trained since its last one."""
     window_s = at_s - node.reported_s
     n_iter = int(n_sample / rate.batch)
-    iter_s = window_s / n_iter if n_iter else window_s * rate.batch / n_sample if n_sample else 0.0
+    iter_s = window_s * rate.batch / n_sample if n_sample else 0.0
     if rate.late_s:
         n_iter, iter_s = int(window_s / rate.late_s), rate.late_s
     return NodeSample(
