@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.memory.laws import AS_NOW
-from dlrover_nb.core.memory.records import grown_for
+from dlrover_nb.core.memory.records import growth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,8 +73,8 @@ class Judgement:
     evidence_s
         Reports from then on are evidence: those before led to an alarm that was withdrawn.
     likely_s, sure_s, unlikely_s
-        Since when each forecast found a full node likely, sure, or not worth an alarm; None: the last one
-        did not.
+        Since when each forecast found a full node likely, sure, or not even likely; None: the last one did
+        not.
     """
 
     course: Course = Course.UNDECIDED
@@ -121,7 +121,7 @@ def judged(
     course
         All reports of the present plan.
     likely
-        Probability from which a full node is an alarm; one is withdrawn below half of it.
+        Probability from which a full node is an alarm.
     """
     now = _timed(before, line, at_s, likely)
     if line.full_in_s == 0:
@@ -169,7 +169,7 @@ def _timed(before: Judgement, line: MemoryLine, at_s: float, likely: float) -> J
         before,
         likely_s=_since(before.likely_s, at_s, chance is not None and chance >= likely),
         sure_s=_since(before.sure_s, at_s, chance is not None and chance >= sure),
-        unlikely_s=_since(before.unlikely_s, at_s, chance is not None and chance < likely / 2),
+        unlikely_s=_since(before.unlikely_s, at_s, chance is not None and chance < likely),
     )
 
 
@@ -185,11 +185,16 @@ def _lasted(since_s: float | None, at_s: float) -> float:
 
 def _grows(now: Judgement, line: MemoryLine, course: WorkCourse, at_s: float) -> bool:
     """Whether memory has set records for long enough, for what is left to the limit."""
-    pace = _least_pace(line)
-    grown_s = grown_for(course.work_s, course.memory_mib, begin=course.begin, least_pace=pace)
+    least_pace = _least_pace(line)
+    grown = growth(course.work_s, course.memory_mib, begin=course.begin, least_pace=least_pace)
+    if grown.lasted == 0:
+        return False
     full_in_s = inf if line.full_in_s is None else line.full_in_s
+    soon_s = (line.limit_mib - line.now_mib) / grown.pace  # no law tells more of a climb that has just begun
+    if min(full_in_s, soon_s) <= LEFT * grown.lasted:
+        return True
     is_sure = _lasted(now.sure_s, at_s) >= (SURE_S if line.law == STRAIGHT else SURE_OF_BEND_S)
-    return full_in_s <= LEFT * grown_s or (grown_s >= LASTING_S and (is_sure or full_in_s <= grown_s))
+    return grown.lasted >= LASTING_S and (is_sure or full_in_s <= grown.lasted)
 
 
 def _least_pace(line: MemoryLine) -> float:

@@ -15,6 +15,7 @@ as the level to exceed (a leak after a release would be seen only above what was
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,8 +33,16 @@ LOOK_BACK = 1.0  # times as long before: the levels that must be exceeded
 LONGER = 1.15  # from one span to the next that is tried
 
 
-def grown_for(at: Floats, level: Floats, *, begin: int = 0, least_pace: float = 0.0) -> float:
-    """Return the longest span until now over which records were set, steadily; 0 where there is none.
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Growth until now: for how long, and how much per unit of that; 0 where there is none."""
+
+    lasted: float = 0.0
+    pace: float = 0.0
+
+
+def growth(at: Floats, level: Floats, *, begin: int = 0, least_pace: float = 0.0) -> Growth:
+    """Return the growth over the longest span until now in which records were set, steadily.
 
     Parameters
     ----------
@@ -48,10 +57,11 @@ def grown_for(at: Floats, level: Floats, *, begin: int = 0, least_pace: float = 
     """
     span = float(at[-1] - at[min(begin, len(at) - 1)])
     while span > 0 and len(at) - np.searchsorted(at, at[-1] - span) >= LEAST_REPORTS:
-        if _pace(at, level, span) > least_pace:
-            return span
+        pace = _pace(at, level, span)
+        if pace > least_pace:
+            return Growth(span, pace)
         span /= LONGER
-    return 0.0
+    return Growth()
 
 
 def _pace(at: Floats, level: Floats, span: float) -> float:

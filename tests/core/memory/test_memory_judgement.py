@@ -108,7 +108,7 @@ def test_a_full_node_is_an_alarm_at_once():
 def test_an_alarm_stands_while_a_forecast_loses_it_and_is_withdrawn_when_all_do():
     lost = line(0.0)
     assert after([(0.0, lost), (WITHDRAWN_S - 1, lost)], FULL).course is Course.FILLS
-    again = [(0.0, lost), (WITHDRAWN_S - 1, line(LIKELY / 2)), (WITHDRAWN_S, lost)]
+    again = [(0.0, lost), (WITHDRAWN_S - 1, line(LIKELY)), (WITHDRAWN_S, lost)]
     assert after(again, FULL).course is Course.FILLS
     assert after([(0.0, lost), (WITHDRAWN_S, lost)], FULL).course is Course.UNDECIDED
 

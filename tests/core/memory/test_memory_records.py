@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.memory.records import LEAST_REPORTS, LONGER, LOOK_BACK, grown_for
+from dlrover_nb.core.memory.records import LEAST_REPORTS, LONGER, LOOK_BACK, growth
 
 N_S = 600
+
+
+def grown_for(at, level, **how):
+    return growth(at, level, **how).lasted
 
 
 def seconds(n: int = N_S):
@@ -19,7 +23,9 @@ def seconds(n: int = N_S):
 @settings(deadline=None, max_examples=40)
 @given(rate=st.floats(1e-3, 100), start=st.floats(0, 1e4), n=st.integers(LEAST_REPORTS, N_S))
 def test_a_line_has_grown_since_its_first_report(rate, start, n):
-    assert grown_for(seconds(n), start + rate * seconds(n)) == n - 1
+    found = growth(seconds(n), start + rate * seconds(n))
+    assert found.lasted == n - 1
+    assert found.pace == pytest.approx(rate, rel=0.15)
 
 
 @settings(deadline=None, max_examples=40)
