@@ -21,6 +21,10 @@ _PURPOSE = {
     ProposalKind.EXPLORE: "It is a trial, to learn which plans are better.",
     ProposalKind.PROTECT: "It keeps nodes from running out of memory.",
 }
+_PURPOSE_THEN = {
+    ProposalKind.EXPLORE: "It was a trial, to learn which plans are better.",
+    ProposalKind.PROTECT: "It was to keep nodes from running out of memory.",
+}
 _CLOSED = {
     ProposalStatus.SUPERSEDED: "a better proposal has replaced it",
     ProposalStatus.EXPIRED: "it was withdrawn",
@@ -40,10 +44,11 @@ def what(x: Subject) -> Answer:
     name = Quote("proposal", p.id)
     if x.is_open:
         said = say("{proposal} proposes {change}: {plan}.", name, change, plan)
-        return Answer(Question.WHAT, (said, *([say(_PURPOSE[p.kind])] if p.kind in _PURPOSE else ())))
-    fate, *items = _fate(x, p)
-    said = say(f"{{proposal}} proposed {{change}}: {{plan}}; {fate}.", name, change, plan, *items)
-    return Answer(Question.WHAT, (said,))
+    else:
+        fate, *items = _fate(x, p)
+        said = say(f"{{proposal}} proposed {{change}}: {{plan}}; {fate}.", name, change, plan, *items)
+    purpose = (_PURPOSE if x.is_open else _PURPOSE_THEN).get(p.kind)
+    return Answer(Question.WHAT, (said,) if purpose is None else (said, say(purpose)))
 
 
 def _runs(x: Subject, plan: Quote) -> Sentence:
