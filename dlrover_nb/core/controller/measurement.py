@@ -299,15 +299,13 @@ class Measurement:
     @property
     def filling(self) -> frozenset[Role]:
         """Roles whose nodes run out of memory, by the last judgement."""
-        return self._of(Course.FILLS)
+        return frozenset(role for role, each in self._judgements.items() if each.course is Course.FILLS)
 
     @property
     def staying(self) -> frozenset[Role]:
-        """Roles whose nodes have enough memory to the end, by the last judgement."""
-        return self._of(Course.STAYS)
-
-    def _of(self, course: Course) -> frozenset[Role]:
-        return frozenset(role for role, each in self._judgements.items() if each.course is course)
+        """Roles whose memory no judgement expects to grow to the limit, or none was made of yet."""
+        growing = {role for role, each in self._judgements.items() if each.course is not Course.STAYS}
+        return frozenset(Role) - growing
 
     def _memory_lines(self) -> tuple[MemoryLine, ...]:
         """Return the forecasts; until the plan is steady, by the speed of the last reports.

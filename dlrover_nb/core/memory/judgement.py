@@ -131,7 +131,7 @@ def judged(
         return replace(now, course=Course.UNDECIDED, evidence_s=at_s) if is_over else now
     if now.likely_s is not None and (_grows(now, line, course, at_s) or _varies(now, line, course, at_s)):
         return replace(now, course=Course.FILLS)
-    stays = line.oom_probability is not None and line.oom_probability < UNLIKELY
+    stays = (line.oom_probability or 0.0) < UNLIKELY  # too few reports for a forecast show no growth either
     return replace(now, course=Course.STAYS if stays else Course.UNDECIDED)
 
 

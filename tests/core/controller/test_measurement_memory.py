@@ -168,11 +168,19 @@ def test_nothing_is_said_of_harmless_memory(course):
     assert Role.WORKER in found.staying
 
 
-def test_memory_that_grows_on_after_a_rest_is_a_need_before_it_is_full():
+def test_a_need_that_is_withdrawn_is_not_back_before_memory_has_grown_again():
+    alarms = [False]
+
+    def look(found):
+        if alarms[-1] != bool(found.filling):
+            alarms.append(bool(found.filling))
+
     def in_two_parts(t):
         return 100 + 0.7 * min(t, 380) + 0.8 * max(t - 1000, 0)
 
-    assert run(1175, ps_mib=of_second(in_two_parts)).filling == {Role.PS}
+    found = run(1175, ps_mib=of_second(in_two_parts), each_s=look)
+    assert alarms == [False, True, False, True]
+    assert found.filling == {Role.PS}
 
 
 def test_a_slow_leak_is_seen_across_the_pauses_of_checkpoints():
