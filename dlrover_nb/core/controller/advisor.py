@@ -269,9 +269,10 @@ class Advisor:
 
     def _propose(self, advice: Advice, analysis: Analysis, at_s: float) -> Remember:
         logger.info("%s: proposes %s: %s", self._state.name, advice.candidate.plan.short, advice.why)
-        spec, left = self._state.spec, self._state.money_to_end
-        note = over_budget(advice.candidate.cost_per_hour, spec)
-        note = note or over_rest(advice.candidate, advice.kind, left, spec)
+        candidate, spec, left = advice.candidate, self._state.spec, self._state.money_to_end
+        note = over_budget(candidate.cost_per_hour, spec)
+        if advice.kind is not ProposalKind.PROTECT:
+            note = note or over_rest(candidate, analysis.current, left, spec.prices.currency)
         self._unexplained = None
         return self._book.add(advice, analysis.current, at_s, note=note)
 

@@ -176,10 +176,13 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
     if not now.pins.allows(plan):
         return Refusal("pins", f"the plan conflicts with the pins ({now.pins})")
     over = over_budget(proposal.candidate.cost_per_hour, now.spec)
-    over = over or over_rest(proposal.candidate, proposal.kind, now.money_left, now.spec)
+    protects = proposal.kind is ProposalKind.PROTECT
+    if not over and not protects:  # a job that loses nodes gets less for the rest
+        currency = now.spec.prices.currency
+        over = over_rest(proposal.candidate, proposal.baseline, now.money_left, currency)
     if over:
         return Refusal("budget", over)
-    if proposal.kind is ProposalKind.PROTECT or not now.pins.allows(now.plan):
+    if protects or not now.pins.allows(now.plan):
         return None
     if not now.quota.allows(plan):
         return Refusal("quota", f"other jobs leave {now.quota}, the plan takes {plan.total_cpu:g} cores")
@@ -200,17 +203,15 @@ def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
     return ""
 
 
-def over_rest(candidate: Candidate, kind: ProposalKind, money_left: float | None, spec: JobSpec) -> str:
+def over_rest(candidate: Candidate, before: Candidate, money_left: float | None, currency: str) -> str:
     """Say that a plan costs more until the end than is left of the total budget; empty if it does not.
 
-    More memory for a node at risk is not refused: a job that loses nodes gets less for the rest, and the
-    limit stops it all the same.
+    One that costs less than the plan before it is not refused: it trains more for the rest.
     """
     until_end = candidate.end_cost
-    if until_end is None or money_left is None or until_end <= money_left or kind is ProposalKind.PROTECT:
+    if until_end is None or money_left is None or until_end <= max(money_left, before.end_cost or 0.0):
         return ""
-    money = f"{until_end:.4g} {spec.prices.currency}"
-    return f"it costs {money} until the end, more than is left of the total budget"
+    return f"it costs {until_end:.4g} {currency} until the end, more than is left of the total budget"
 
 
 def limits(now: AutoContext, settings: AutoSettings) -> Limits:

@@ -96,9 +96,9 @@ class Limits:
     budget_per_hour
         The most that a plan may cost; one of unknown price is not advised either. None: no budget.
     within_total
-        Whether a plan must end the job within what is left of its total budget. What is left stands in the
-        situation, as it changes with every second, and limits that change would void each answer to a
-        question (`controller.reviews`).
+        Whether a plan must end the job within what is left of its total budget, or for less money than the
+        present plan. What is left stands in the situation, as it changes with every second, and limits that
+        change would void each answer to a question (`controller.reviews`).
     returns
         Plans that were replaced by better ones, with the gain that is required to return to them.
     step
@@ -116,14 +116,20 @@ class Limits:
     min_gain: float = inf
     within_total: bool = False
 
-    def affords(self, candidate: Candidate, money_left: float | None) -> bool:
-        """Whether a plan keeps to both budgets, by its price and its predicted end."""
+    def affords(self, candidate: Candidate, most_until_end: float | None) -> bool:
+        """Whether a plan keeps to both budgets, by its price and its predicted end.
+
+        Parameters
+        ----------
+        most_until_end
+            `Analysis.most_until_end`.
+        """
         price, until_end = candidate.cost_per_hour, candidate.end_cost
         if self.budget_per_hour is not None and (price is None or price > self.budget_per_hour):
             return False
-        if not self.within_total or until_end is None or money_left is None:
+        if not self.within_total or until_end is None or most_until_end is None:
             return True
-        return until_end <= money_left
+        return until_end <= most_until_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +273,8 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
     if limits.budget_per_hour is not None and now.cost_per_hour != 0:  # nothing costs anything: all within
         is_priced = now.cost_per_hour is not None  # then `cost` is money for every plan, else for none
         within = within & (analysis.cost <= limits.budget_per_hour) & is_priced
-    money_left = analysis.situation.money_left
-    if limits.within_total and money_left is not None and analysis.in_budget is not None:
-        within = within & (analysis.end_cost <= money_left)
+    if limits.within_total and analysis.most_until_end is not None and analysis.in_budget is not None:
+        within = within & (analysis.end_cost <= analysis.most_until_end)
     rescues = _rescues(analysis)
     for plan, least in limits.returns.items():
         faster = analysis.predictions.surely_over(now.prediction) >= 1 + least
@@ -356,9 +361,10 @@ def _endangers(analysis: Analysis, settings: PlannerSettings) -> bool:
 def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:
     """Return the plan that deadline or budget need where the present one misses them; None where it does not.
 
-    The cheapest of those that meet both (the fastest where speed is the objective), or where none does, the
-    most probable one. Of a budget alone it must be more probable than not: a change that only moves the end
-    is the user's choice, which `BudgetOutlook` names.
+    The cheapest of those that meet both, or where none does, the most probable one. It is the fastest where
+    speed is the objective, and for a budget alone: each that meets it is paid for, and from a slower one
+    advice would climb back step by step, each change for money. Of a budget alone it must be more probable
+    than not: a change that only moves the end is the user's choice, which `BudgetOutlook` names.
     """
     s, now, chance = analysis.situation, analysis.current, analysis.chance
     index = np.flatnonzero(free)
@@ -368,7 +374,7 @@ def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:
         return None
     meeting = index[chance[index] >= s.deadline_chance]
     if len(meeting):
-        is_speed = s.spec.objective is Objective.SPEED
+        is_speed = s.spec.objective is Objective.SPEED or analysis.in_time is None
         order = -analysis.predictions.mean_low[meeting] if is_speed else analysis.cost[meeting]
         best = meeting[int(np.lexsort((-chance[meeting], order))[0])]
     else:

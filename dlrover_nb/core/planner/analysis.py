@@ -166,6 +166,15 @@ class Analysis:
         """Money until the end of the job with each plan, where `in_budget` is known: shape (n_plans,)."""
         return end_cost(self.situation, self.cost, self.finish_s)
 
+    @property
+    def most_until_end(self) -> float | None:
+        """The money that a plan may take until the end: the rest of the total budget.
+
+        Where the present plan takes more, any that takes less than it is better. None: no limit, or no end.
+        """
+        left, now = self.situation.money_left, self.current.end_cost
+        return None if left is None or now is None else max(left, now)
+
     @cached_property
     def budget(self) -> BudgetForecast | None:
         """What the rest of the total budget does; None without a limit, or a known end."""

@@ -68,10 +68,10 @@ class _Frame:
         most = limits.step * self.analysis.situation.plan.total_cpu
         if plan.total_cpu > most + 1e-9 or not limits.quota.allows(plan):
             return False
-        money_left = self.analysis.situation.money_left
-        if limits.budget_per_hour is None and money_left is None:
+        most_until_end = self.analysis.most_until_end
+        if limits.budget_per_hour is None and most_until_end is None:
             return True
-        return limits.affords(self.analysis.candidate(plan), money_left)
+        return limits.affords(self.analysis.candidate(plan), most_until_end)
 
 
 def raise_use(

@@ -98,12 +98,21 @@ def test_advice_that_meets_a_budget_is_never_left_for_a_plan_that_misses_it(left
 
 @settings(deadline=None, max_examples=30)
 @given(MONEY, SEEDS)
-def test_auto_mode_is_advised_no_plan_that_costs_more_until_the_end_than_is_left(left, seed):
+def test_auto_mode_is_advised_no_plan_that_costs_more_until_the_end_than_is_left_or_than_now(left, seed):
     found = within(left, seed)
     advice = advise(
         found, SPEED, rejected_plans={}, may_explore=True, limits=Limits(within_total=True, min_gain=0.03)
     )
-    assert advice is None or advice.candidate.end_cost <= left
+    assert advice is None or advice.candidate.end_cost <= max(left, found.current.end_cost)
+
+
+def test_where_no_plan_ends_within_the_rest_auto_mode_may_take_one_that_trains_more_for_it():
+    now = plan(8, 1, 0.5)
+    found = within(0.3 * cheapest(), now=now)
+    assert found.end_cost.min() > found.situation.money_left
+    limits = Limits(within_total=True, min_gain=0.03)
+    advice = advise(found, SPEED, rejected_plans={}, may_explore=True, limits=limits)
+    assert advice.candidate.end_cost < found.current.end_cost
 
 
 def test_of_plans_in_time_the_deadline_names_one_that_the_rest_pays_for():

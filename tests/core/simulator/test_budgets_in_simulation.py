@@ -51,13 +51,13 @@ def test_a_job_spends_its_budget_and_little_more_and_says_so(seed):
 
 
 @pytest.mark.more
-def test_auto_mode_ends_within_a_budget_that_a_cheaper_plan_keeps_to():
-    kept = 0
-    for seed in range(6):
-        job, _ = sampled(seed)
-        _, alone = run(replace(job, spec=replace(job.spec, mode=Mode.AUTO)), seed)
-        limit = 1.02 * alone.spent
-        sim, controller = run(replace(job, spec=replace(job.spec, mode=Mode.AUTO, budget_total=limit)), seed)
-        kept += sim.phase is JobPhase.SUCCEEDED
-        assert controller.spent <= limit * 1.02
-    assert kept >= 4  # the others stop at the limit, which is 2 % above what they cost alone
+@pytest.mark.parametrize("seed", range(6))
+def test_auto_mode_ends_within_what_the_job_takes_without_a_limit_and_little_more(seed):
+    """Five percent: at two, one pause for a plan that finds no room beside the present one is too much."""
+    job, _ = sampled(seed)
+    auto = replace(job.spec, mode=Mode.AUTO)
+    _, alone = run(replace(job, spec=auto), seed)
+    limit = 1.05 * alone.spent
+    sim, controller = run(replace(job, spec=replace(auto, budget_total=limit)), seed)
+    assert sim.phase is JobPhase.SUCCEEDED
+    assert controller.spent <= limit
