@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from math import inf, log
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.quality_log import QualityLog
-from dlrover_nb.core.controller.startup import N_LOOK, n_starting
+from dlrover_nb.core.controller.startup import RunStart
 from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import (
@@ -83,8 +83,8 @@ class Measurement:
         self._use = UseLog(settings.settle_s, spec.link_gbit_per_s)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
         self._older = OlderWindows()
-        self._run: list[ProfileSample] = []  # the first windows of the running plan since it was changed to
-        self._starting_s: set[float] = set()  # times of kept windows in which nodes still started
+        self._run = RunStart()  # of the running plan, since it was changed to
+        self._starting_s: set[float] = set()  # times of windows in which nodes still started
         self._memory = {role: MemorySeries() for role in Role}
         self._last_mib = {role: LastReports() for role in Role}
         self._parameter_mib = LastReports()
@@ -113,7 +113,7 @@ class Measurement:
         self._use.restart(plan, at_s)
         if plan is None or plan == self._remembered:
             return
-        before, self._remembered, self._run = self._remembered, plan, []
+        before, self._remembered, self._run = self._remembered, plan, RunStart()
         for role in Role:
             if before is None or before.role(role) != plan.role(role):
                 self._begin_memory(role)
@@ -209,12 +209,9 @@ class Measurement:
 
     def _note_start(self, window: ProfileSample) -> None:
         """Judge anew which of the first windows of the run are its nodes' start."""
-        if len(self._run) >= N_LOOK:
-            return
-        self._run.append(window)
-        n = n_starting([log(w.plan_samples_per_s) for w in self._run])
-        self._starting_s.difference_update(w.at_s for w in self._run[n:])
-        self._starting_s.update(w.at_s for w in self._run[:n])
+        if self._run.add(window):
+            self._starting_s.difference_update(w.at_s for w in self._run.started)
+            self._starting_s.update(w.at_s for w in self._run.windows[: self._run.n])
 
     def _started(self, windows: Iterable[ProfileSample]) -> list[ProfileSample]:
         """Return the windows without those in which nodes still started."""
