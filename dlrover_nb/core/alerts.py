@@ -89,6 +89,7 @@ def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tup
         _deadline(snapshot, rules),
         _host(snapshot, rules),
         _proposal(snapshot, rules),
+        _blocked(snapshot),
         _failed(snapshot),
     )
 
@@ -102,6 +103,7 @@ OF_A_RUNNING_JOB = (
     AlertKind.DEADLINE,
     AlertKind.HOST,
     AlertKind.PROPOSAL,
+    AlertKind.BLOCKED,
 )
 
 
@@ -299,6 +301,11 @@ def _proposal(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     text = f"{oldest.id} ({what}) has waited for {duration(waits_s)}: {oldest.why}"
     is_late = waits_s >= rules.proposal_waits_s
     return Finding(AlertKind.PROPOSAL, is_bad=is_late, is_good=False, text=text, subject=oldest.id)
+
+
+def _blocked(snapshot: JobSnapshot) -> Finding:
+    is_blocked = snapshot.phase is JobPhase.BLOCKED
+    return Finding(AlertKind.BLOCKED, is_blocked, not is_blocked, text=snapshot.message)
 
 
 def _failed(snapshot: JobSnapshot) -> Finding:

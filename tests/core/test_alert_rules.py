@@ -288,6 +288,14 @@ def test_a_proposal_that_waits_is_told_of_and_another_one_anew():
     assert changes(ABOUT, [alert], [answered], NOW_S) == ((alert,), ())
 
 
+def test_a_job_that_waits_for_a_person_alone_says_so_until_somebody_decides():
+    waits = replace(snapshot(), phase=JobPhase.BLOCKED, message="1 of 9 shards are all that is left: skip it")
+    finding = found(AlertKind.BLOCKED, waits)
+    assert (finding.is_bad, finding.text) == (True, waits.message)
+    assert found(AlertKind.BLOCKED, replace(waits, phase=JobPhase.TRAINING)).is_good
+    assert found(AlertKind.BLOCKED, replace(waits, phase=JobPhase.STOPPED)).is_good
+
+
 def test_an_action_against_a_straggler_that_waits_is_told_of_as_a_proposal_is():
     late = snapshot(at_s=NOW_S + 10_000, proposals=(), mitigations=(mitigation(),))
     finding = found(AlertKind.PROPOSAL, late)

@@ -145,9 +145,11 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
 
 
 def _check_ready(now: DecisionContext, what: str) -> None:
-    if now.phase is JobPhase.EVALUATING or not now.is_running:
+    if not now.phase.trains or not now.is_running:
         state = (
-            "is evaluating, training is over"
+            "waits for a decision about shards in quarantine; decide about these first (%dlrover shards)"
+            if now.phase is JobPhase.BLOCKED
+            else "is evaluating, training is over"
             if now.is_running
             else "is still starting; decide once it trains"
         )

@@ -71,8 +71,8 @@ class JobState:
 
     @property
     def is_over(self) -> bool:
-        """Whether training is over, so that no change of plan is possible."""
-        return self.phase.is_final or self.phase is JobPhase.EVALUATING
+        """Whether no rows are left to train now, so that no change of plan is possible."""
+        return not self.phase.trains
 
     def enter(self, phase: JobPhase) -> None:
         """Enter a phase."""

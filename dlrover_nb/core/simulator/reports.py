@@ -64,7 +64,8 @@ class RunRate:
     def threads(self, cpu: float) -> float:
         """Return how many cores a worker that has `cpu` of them uses in its own work, on average.
 
-        It computes with all of them. What else it does takes the same time on any number of cores: one does it.
+        It computes with all of them. What else it does takes the same time on any number of cores: one does
+        it.
         """
         works_s = self.split.compute_s + self.split.other_s
         computes = self.split.compute_s / works_s if self.split.compute_s else 1.0

@@ -19,6 +19,7 @@ class AlertKind(StrEnum):
     DEADLINE = "deadline at risk"
     HOST = "host is busy"
     PROPOSAL = "proposal waits"
+    BLOCKED = "rows wait for a decision"
     SECOND_PERSON = "second person wanted"
     MASTER_LOST = "master lost"
     FAILED = "job failed"

@@ -45,6 +45,7 @@ class JobPhase(StrEnum):
     TRAINING = "training"
     RESCALING = "rescaling"
     EVALUATING = "evaluating"
+    BLOCKED = "blocked"  # nothing is left but what waits for a person's decision
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -53,6 +54,11 @@ class JobPhase(StrEnum):
     def is_final(self) -> bool:
         """Whether the job has ended."""
         return self in {JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED}
+
+    @property
+    def trains(self) -> bool:
+        """Whether rows are trained or will be, so that plans are compared and changed."""
+        return self in {JobPhase.STARTING, JobPhase.TRAINING, JobPhase.RESCALING}
 
 
 class DataFormat(StrEnum):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Proposal, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.why.values import Unit, Value
 
 if TYPE_CHECKING:
@@ -48,8 +47,7 @@ class Subject:
     @property
     def is_over(self) -> bool:
         """Whether the job trains no more, so that nothing is planned."""
-        phase = self.snapshot.phase
-        return phase.is_final or phase is JobPhase.EVALUATING
+        return not self.snapshot.phase.trains
 
     @property
     def present(self) -> Candidate | None:
