@@ -11,6 +11,7 @@ from dlrover_nb.api.views import Note, PlansView, ShardsView, StatusView, WhatIf
 from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.why import question_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -115,31 +116,35 @@ class Job(Results):
 
         return goals_view(goals, self.handle.with_short_timeout.snapshot())
 
-    def why(self, proposal: str | None = None) -> WhyView:
+    def why(self, proposal: str | None = None, *, question: str | int | None = None) -> WhyView:
         """Say why a plan is proposed, or why none is, and what would change that.
 
         Parameters
         ----------
         proposal
             Its id, such as ``"p3"``; None: the open one, and where none is, the plan that runs.
+        question
+            Number or word of one of the nine questions, such as 6 or ``"why-not"``; None: all are answered.
 
         Returns
         -------
         WhyView
-            The constraints that bind, the effect of one more step along each axis, the measurements behind
-            it, and the nearest change of a number that would change the advice; ``.explanation`` is the
-            record.
+            The answers to nine questions, the constraints that bind, the effect of one more step along each
+            axis, and the measurements behind it; ``.answers`` and ``.explanation`` are the records.
 
         Raises
         ------
         NotFoundError
             When there is no proposal of that id.
+        InvalidValueError
+            When there is no such question.
 
         Examples
         --------
-        >>> job.why("p1")
+        >>> job.why("p1", question="sure")
         """
-        return WhyView(self.handle.explain(proposal), self.handle.snapshot())
+        asked = None if question is None else question_of(str(question))
+        return WhyView(self.handle.explain(proposal), self.handle.snapshot(), asked)
 
     def whatif(
         self,

@@ -347,6 +347,31 @@ class Steering(Tabular):
             raise InvalidValueError(f"unknown mode {mode!r}; known: {', '.join(Mode)}")
         return self._decided(self.handle.set_mode(Mode(mode), why=why))
 
+    def budget(self, total: float | None, *, why: str = "") -> DecisionView:
+        """Set the most that the job may spend in total, in the currency of its prices.
+
+        When it is spent, the job saves a checkpoint and stops.
+
+        Parameters
+        ----------
+        total
+            The limit, with what was spent already; None: no limit.
+        why
+            Reason, kept with the decision.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not more than what was spent, or a price of the job is unknown.
+        StaleDecisionError
+            When the job is being stopped already, as its budget is spent.
+
+        Examples
+        --------
+        >>> job.budget(40, why="worth two more passes")
+        """
+        return self._decided(self.handle.limit_budget(total, why=why))
+
     def _plan(self, plan: ResourcePlan | None, sizes: Sizes) -> ResourcePlan:
         if plan is None:
             check_given(sizes)

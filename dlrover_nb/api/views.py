@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError, NotFoundError
+from dlrover_nb.core.structs.deadline import span_words
 from dlrover_nb.core.structs.default_bounds import bounds_words
+from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.why import answers
 from dlrover_nb.widgets import history, logs, plans, scores, status, why
 from dlrover_nb.widgets.blocks import Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.charts import CHARTS
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import DataSchema
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.why import Answer, Question
     from dlrover_nb.widgets.blocks import Block
     from dlrover_nb.widgets.rows.tables import Tables
 
@@ -158,14 +162,20 @@ class WhyView(Shown):
 
     explanation: Explanation
     snapshot: JobSnapshot
+    question: Question | None = None  # None: all
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answers to all questions, or to the one that was asked."""
+        return answers(self.explanation, self.snapshot, self.question)
 
     def view(self) -> View:
         """Return the content."""
-        return why.why_view(self.explanation, self.snapshot)
+        return why.why_view(self.explanation, self.snapshot, self.question)
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.why(self.explanation)
+        return results.why(self.explanation, self.answers)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -314,13 +324,27 @@ class SubmittedView(Shown):
         """Return the content."""
         lines = (f"{self.spec.plan}; mode {self.spec.mode}", self._bounds, self.follow)
         taken = () if self.schema is None else schema_blocks(self.schema)
-        paragraphs = (*(Paragraph(line) for line in lines if line), *self._deadline())
+        paragraphs = (*(Paragraph(line) for line in lines if line), *self._budget(), *self._deadline())
         readable = [Paragraph(text, Tone.WARNING) for text in [self.spec.exchange.warning] if text]
         return View(f"Submitted {self.spec.name}", (*paragraphs, *readable, *taken))
 
     def tables(self) -> Tables:
         """Return it as data."""
         return results.submitted(self.spec, self.schema)
+
+    def _budget(self) -> tuple[Paragraph, ...]:
+        """Say how long the total budget lasts with the first plan; nothing without one."""
+        spec, plan = self.spec, self.spec.plan
+        per_hour = spec.prices.per_hour(plan.total_cpu, plan.total_memory_mib)
+        if spec.budget_total is None or per_hour is None or per_hour + fixed_per_hour(spec) == 0:
+            return ()
+        cost = per_hour + fixed_per_hour(spec)
+        lasts = span_words(spec.budget_total / cost * 3600)
+        limit = f"{spec.budget_total:,.6g} {spec.prices.currency}"
+        before = spec.start_from is not None and spec.start_from.rows
+        less = ", less what its rows have cost so far" if before else ""
+        words = f"it lasts {lasts} with this plan, at {cost:.4g} an hour{spec.prices.note}{less}"
+        return (Paragraph(f"Total budget {limit}: {words}"),)
 
     def _deadline(self) -> tuple[Paragraph, ...]:
         """Say what can be promised of the deadline, as a warning where no plan meets it."""

@@ -59,13 +59,10 @@ class JobMemory:
     ----------
     progress_at_s, n_sample_done
         When it last got on, and how far it was; None: it has not been read.
-    filling_since_s
-        Since when a node's memory is forecast to become full; None: it is not.
     """
 
     progress_at_s: float | None = None
     n_sample_done: int = -1
-    filling_since_s: float | None = None
 
 
 def remembered(before: JobMemory, snapshot: JobSnapshot) -> JobMemory:
@@ -75,10 +72,7 @@ def remembered(before: JobMemory, snapshot: JobSnapshot) -> JobMemory:
     if not _should_get_on(snapshot) or snapshot.train.n_sample_done != before.n_sample_done:
         at_s = snapshot.at_s
     known = [each for each in (at_s, before.progress_at_s) if each is not None]
-    since_s = snapshot.at_s if before.filling_since_s is None else before.filling_since_s
-    is_filling = any(line.full_in_s is not None for line in snapshot.memory)
-    progress_at_s = max(known, default=snapshot.at_s)
-    return JobMemory(progress_at_s, snapshot.train.n_sample_done, since_s if is_filling else None)
+    return JobMemory(max(known, default=snapshot.at_s), snapshot.train.n_sample_done)
 
 
 def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tuple[Finding, ...]:
@@ -87,14 +81,16 @@ def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tup
         over = (Finding(kind, is_bad=False, is_good=True) for kind in OF_A_RUNNING_JOB)
         return (*over, _failed(snapshot))
     return (
-        _oom(snapshot, memory, rules),
+        _oom(snapshot, rules),
         _straggler(snapshot, rules),
         _stall(snapshot, memory, rules),
         _budget(snapshot, rules),
+        _total_budget(snapshot, rules),
         _deadline(snapshot, rules),
         _host(snapshot, rules),
         _proposal(snapshot, rules),
         _damage(snapshot),
+        _blocked(snapshot),
         _failed(snapshot),
     )
 
@@ -104,10 +100,12 @@ OF_A_RUNNING_JOB = (
     AlertKind.STRAGGLER,
     AlertKind.STALL,
     AlertKind.BUDGET,
+    AlertKind.BUDGET_TOTAL,
     AlertKind.DEADLINE,
     AlertKind.HOST,
     AlertKind.PROPOSAL,
     AlertKind.DAMAGE,
+    AlertKind.BLOCKED,
 )
 
 
@@ -158,20 +156,19 @@ def duration(seconds: float) -> str:
 # the rules
 
 
-def _oom(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> Finding:
+def _oom(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    """Return what the rule says of memory; a forecast names a time only once it is judged to come true."""
     filling = [line for line in snapshot.memory if line.full_in_s is not None]
     if not filling:
         return Finding(AlertKind.OOM, is_bad=False, is_good=True)
     line = min(filling, key=lambda each: each.full_in_s or 0.0)
     full_in_s = line.full_in_s or 0.0
-    lasted_s = snapshot.at_s - (snapshot.at_s if memory.filling_since_s is None else memory.filling_since_s)
-    is_sure = lasted_s >= rules.oom_for_s or full_in_s < rules.oom_for_s
     text = (
         f"a {line.role} with {line.now_mib:,.0f} of {line.limit_mib:,} MiB is full in {duration(full_in_s)}"
     )
     return Finding(
         AlertKind.OOM,
-        is_bad=full_in_s < rules.oom_within_s and is_sure,
+        is_bad=full_in_s < rules.oom_within_s,
         is_good=full_in_s > rules.oom_within_s * (1 + rules.hysteresis),
         text=text,
     )
@@ -242,6 +239,19 @@ def _budget(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     )
 
 
+def _total_budget(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
+    outlook = snapshot.budget
+    if outlook is None:
+        return Finding(AlertKind.BUDGET_TOTAL, is_bad=False, is_good=True)
+    limit = rules.budget_total_share
+    return Finding(
+        AlertKind.BUDGET_TOTAL,
+        is_bad=outlook.share >= limit > 0,
+        is_good=outlook.share < limit * (1 - rules.hysteresis),
+        text=outlook.words,
+    )
+
+
 def spent_per_hour(snapshot: JobSnapshot) -> float | None:
     """Return the mean cost per hour since the first plan ran; None: not known."""
     starts = [marker.at_s for marker in snapshot.markers]
@@ -299,6 +309,11 @@ def _damage(snapshot: JobSnapshot) -> Finding:
     """Return what is said of damaged files: as long as the master runs that found them."""
     is_bad = bool(snapshot.damage)
     return Finding(AlertKind.DAMAGE, is_bad, not is_bad, text=snapshot.damage)
+
+
+def _blocked(snapshot: JobSnapshot) -> Finding:
+    is_blocked = snapshot.phase is JobPhase.BLOCKED
+    return Finding(AlertKind.BLOCKED, is_blocked, not is_blocked, text=snapshot.message)
 
 
 def _failed(snapshot: JobSnapshot) -> Finding:

@@ -63,7 +63,7 @@ def command_of(form: Form, *, now: JobSnapshot | None = None) -> Command:
     ----------
     form
         Its fields: ``job``, ``action``, ``reason``, ``key``, and by the action ``proposal``, ``version``,
-        `PLAN_FIELDS`, ``mode``, ``decision``, ``shard``, and those of `action_request`.
+        `PLAN_FIELDS`, ``mode``, ``budget``, ``decision``, ``shard``, and those of `action_request`.
     now
         The job, which alone knows what takes its latest change back and which nodes it has; None: the action
         needs none of that.
@@ -112,6 +112,7 @@ _DECISIONS = {
     Action.OVERRIDE: Verdict.OVERRIDE,
     Action.SCALE: Verdict.SCALE,
     Action.MODE: Verdict.MODE,
+    Action.BUDGET: Verdict.BUDGET,
     Action.MITIGATE: Verdict.MITIGATE,
     Action.UNDO: None,
 }
@@ -129,7 +130,9 @@ def action_of(form: Form) -> Action:
     return Action(name)
 
 
-def _decision(action: Action, form: Form, why: str, now: JobSnapshot | None) -> Decision:
+def _decision(  # noqa: PLR0911 - one case per kind of decision
+    action: Action, form: Form, why: str, now: JobSnapshot | None
+) -> Decision:
     seen, verdict = form.get("version", ""), _DECISIONS[action]
     match verdict:
         case None:
@@ -143,6 +146,8 @@ def _decision(action: Action, form: Form, why: str, now: JobSnapshot | None) -> 
             return Decision(verdict, "", 0.0, why=why, seen=seen, action=_against_stragglers(form, now))
         case Verdict.MODE:
             return Decision(verdict, "", 0.0, mode=_mode(form), why=why, seen=seen)
+        case Verdict.BUDGET:
+            return Decision(verdict, "", 0.0, budget_total=_budget(form), why=why, seen=seen)
         case _:
             return Decision(verdict, "", 0.0, plan=plan_of(form), why=why, seen=seen)
 
@@ -168,6 +173,11 @@ def plan_of(form: Form) -> ResourcePlan:
         RolePlan(whole(form, "worker"), number(form, "worker_cpu"), whole(form, "worker_memory")),
         RolePlan(whole(form, "ps"), number(form, "ps_cpu"), whole(form, "ps_memory")),
     )
+
+
+def _budget(form: Form) -> float | None:
+    """Return the total budget of a form; None: the field is empty, for no limit."""
+    return number(form, "budget") if form.get("budget", "").strip() else None
 
 
 def _mode(form: Form) -> Mode:

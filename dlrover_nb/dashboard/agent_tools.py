@@ -26,6 +26,7 @@ from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.commands import Asker, Entry, decide
 from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.why import question_of, reply_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,10 +180,15 @@ class AgentTools:
             "mitigations": plain(snapshot.mitigations),
         }
 
-    def explain(self, job: str, proposal: str) -> Told:
-        """Return why a plan is proposed, or why none is."""
-        told: Told = plain(self._job(job).explain(proposal or None))
-        return told
+    def explain(self, job: str, proposal: str, question: str) -> Told:
+        """Return the answers to all questions about a plan with what they rest on, or to one alone."""
+        asked, handle = question_of(question) if question else None, self._job(job)
+        explanation = handle.explain(proposal or None)
+        reply: Told = plain(reply_to(explanation, handle.snapshot(), asked))
+        if asked is not None:
+            return reply
+        told: Told = plain(explanation)
+        return told | {"answers": reply["answers"]}
 
     def what_if(self, job: str, sizes: dict[str, float | None]) -> Told:
         """Return the predicted effect of another plan."""

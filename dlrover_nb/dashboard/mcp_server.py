@@ -18,6 +18,7 @@ from dlrover_nb import __version__
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.resources import CPU_STEP, MOST_CPU, MOST_MEMORY_MIB, MOST_NODES
+from dlrover_nb.core.why import Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,13 @@ Count = Annotated[int | None, Field(ge=1, le=MOST_NODES, description="Nodes; nul
 Cpu = Annotated[float | None, Field(ge=CPU_STEP, le=MOST_CPU, description="Cores of each; null: as now.")]
 Memory = Annotated[int | None, Field(ge=64, le=MOST_MEMORY_MIB, description="MiB of each; null: as now.")]
 Proposal = Annotated[str, Field(max_length=16, description="Id, such as p3 or m1.")]
+Asked = Annotated[
+    str,
+    Field(
+        max_length=16,
+        description=f"One of {', '.join(Question)}, or its number; empty: all are answered.",
+    ),
+]
 Reason = Annotated[str, Field(min_length=1, max_length=1000, description="For who decides.")]
 Node = Annotated[str | None, Field(min_length=1, max_length=128, description="Name of a node, or null.")]
 Batches = Annotated[
@@ -105,9 +113,9 @@ def _about_jobs(tools: AgentTools) -> tuple[Callable[..., Told], ...]:
         """Tell which nodes of a job are slow, and which actions were proposed and done against that."""
         return tools.stragglers(job)
 
-    def explain(job: Job, proposal: Proposal = "") -> Told:
+    def explain(job: Job, proposal: Proposal = "", question: Asked = "") -> Told:
         """Tell why a plan is proposed, or why none is, and what would change that."""
-        return tools.explain(job, proposal)
+        return tools.explain(job, proposal, question)
 
     def what_if(  # noqa: PLR0913, PLR0917 - the sizes of a plan, as clients name them
         job: Job,

@@ -126,6 +126,16 @@ def _named(text: str, shape: str, example: str) -> tuple[str, str]:
     return name, value
 
 
+def money_or_off(text: str) -> float | None:
+    """Return an amount of money; None of ``off``, for no limit."""
+    if text == "off":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an amount of money, or off, got {text!r}") from None
+
+
 def number(text: str) -> float:
     """Return a number."""
     try:

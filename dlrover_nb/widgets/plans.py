@@ -110,6 +110,7 @@ def gain_facts(
         *_cost_facts(new, old, money),
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
         *deadline_facts(new, old),
+        *budget_facts(new, old),
         ("transition", transition_words(new.transition_s)),
         *((("because", new.reason),) if new.reason else ()),
     )
@@ -121,6 +122,16 @@ def deadline_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[
         return ()
     before = "" if old is None or old.in_time is None else f"{percent(old.in_time)} to "
     return (("by the deadline", f"{before}{percent(new.in_time)} probable, {margin_words(new.margin_s)}"),)
+
+
+def budget_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[str, str], ...]:
+    """Return what a plan costs until the end, and how probable the rest of the total budget is enough."""
+    if new.in_budget is None or new.end_cost is None:
+        return ()
+    before = "" if old is None or old.in_budget is None else f"{percent(old.in_budget)} to "
+    cost = "" if old is None or old.end_cost is None else f"{old.end_cost:,.4g} to "
+    words = f"{before}{percent(new.in_budget)} probable, {cost}{new.end_cost:,.4g} until the end"
+    return (("within the budget", words),)
 
 
 def band_words(predicted: Prediction) -> str:
@@ -347,17 +358,25 @@ def decision_view(
 def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnapshot) -> str:
     """Describe the progress of a decision from facts alone: never 'done' before the plan runs."""
     is_heard = decision.id in {known.id for known in snapshot.decisions}
-    if not is_heard and (proposal is not None or decision.verdict in {Verdict.MODE, Verdict.PIN}):
+    settings = {Verdict.MODE, Verdict.PIN, Verdict.BUDGET}
+    if not is_heard and (proposal is not None or decision.verdict in settings):
         return "the next report of the job shows the result"
     if acted := mitigations.state_words(decision, snapshot):
         return acted
-    if decision.verdict is Verdict.MODE:
-        return f"the job is in {snapshot.mode} mode"
-    if decision.verdict is Verdict.PIN:
-        return f"pinned now: {snapshot.pins}"
+    if decision.verdict in settings:
+        return _setting_words(decision.verdict, snapshot)
     if proposal is not None:
         return f"proposal {proposal.id} is {status_words(proposal, snapshot)}"
     return _own_plan_words(decision, snapshot, is_heard=is_heard)
+
+
+def _setting_words(verdict: Verdict, snapshot: JobSnapshot) -> str:
+    """Describe what holds now of a setting that a decision changed."""
+    if verdict is Verdict.MODE:
+        return f"the job is in {snapshot.mode} mode"
+    if verdict is Verdict.PIN:
+        return f"pinned now: {snapshot.pins}"
+    return "the job has no limit now" if snapshot.budget is None else f"budget now: {snapshot.budget.words}"
 
 
 def _own_plan_words(decision: Decision, snapshot: JobSnapshot, *, is_heard: bool) -> str:

@@ -26,7 +26,7 @@ from dlrover_nb.widgets.plans import (
     state_words,
     status_words,
 )
-from dlrover_nb.widgets.status import change_words, host_words, kind_words, rate_words
+from dlrover_nb.widgets.status import budget_words, change_words, host_words, kind_words, rate_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions import Decision, Proposal
@@ -204,6 +204,11 @@ def undo_words(snapshot: JobSnapshot) -> str:
     said = f"{undo_label(snapshot)} ({done.words if done else 'made earlier'})"
     if back.action is not None:
         return f"{said} does this: {back.action.words}."
+    if back.verdict is Verdict.BUDGET:
+        limit = (
+            "no total budget" if back.budget_total is None else f"a total budget of {back.budget_total:,.6g}"
+        )
+        return f"{said} goes back to {limit}."
     to = back.plan.short if back.plan else f"{back.mode} mode" if back.mode else f"pinned: {back.pins}"
     return f"{said} goes back to {to}."
 
@@ -240,6 +245,7 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
         f"plan {plan}",
         f"{snapshot.mode} mode",
         *_deadline_words(snapshot),
+        *_budget_words(snapshot),
         f"as of {units.clock(snapshot.at_s)}",
     )
     text = " &middot; ".join(map(escape, items))
@@ -250,7 +256,7 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     head = f'<div><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
     if snapshot.phase.is_final:
         return head
-    return head + _host_html(snapshot) + _waits_html(snapshot) + _slow_html(snapshot)
+    return head + _budget_html(snapshot) + _host_html(snapshot) + _waits_html(snapshot) + _slow_html(snapshot)
 
 
 def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
@@ -259,6 +265,20 @@ def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
     if told is None or snapshot.phase.is_final:
         return ()
     return (f"deadline {told.words}",)
+
+
+def _budget_words(snapshot: JobSnapshot) -> tuple[str, ...]:
+    """Return what is spent of the total budget, in few words."""
+    told = snapshot.budget
+    return () if told is None else (f"budget {told.spent_words}",)
+
+
+def _budget_html(snapshot: JobSnapshot) -> str:
+    """Say what the rest of the budget buys, once most of it is spent or it will not be enough."""
+    told = snapshot.budget
+    if told is None or told.is_enough or not (told.is_near or told.now is not None):
+        return ""
+    return block_html(Paragraph(f"Budget: {budget_words(snapshot)}", Tone.WARNING))
 
 
 def _host_html(snapshot: JobSnapshot) -> str:

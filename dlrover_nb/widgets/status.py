@@ -132,8 +132,7 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("fit", fit_words(snapshot.fit)),
         ("evaluation", evaluation_words(snapshot)),
     ]
-    if snapshot.spec.due_s(snapshot.started_at_s) is not None:
-        facts.insert(6, ("deadline", deadline_words(snapshot)))
+    facts[6:6] = _limit_facts(snapshot)
     if words := host_words(snapshot):
         facts.insert(5, ("host", words))
     if snapshot.reported is not None:
@@ -152,6 +151,13 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     if snapshot.n_refused_client:
         facts.append(("refused", f"{snapshot.n_refused_client:,} connections without the job's key"))
     return tuple(facts)
+
+
+def _limit_facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
+    """Return what is left of the total budget and of the time until the deadline, where there are any."""
+    budget = [] if snapshot.budget is None else [("budget", budget_words(snapshot))]
+    has_deadline = snapshot.spec.due_s(snapshot.started_at_s) is not None
+    return budget + ([("deadline", deadline_words(snapshot))] if has_deadline else [])
 
 
 def reported_words(snapshot: JobSnapshot, told: TrainerStatus) -> str:
@@ -180,6 +186,14 @@ def deadline_words(snapshot: JobSnapshot) -> str:
     if snapshot.deadline is None:
         return f"{units.clock(due_s)}; nothing is known of the job's speed yet"
     return f"{units.clock(due_s)}, {snapshot.deadline.words}"
+
+
+def budget_words(snapshot: JobSnapshot) -> str:
+    """Say what is spent of the total budget, and what the rest buys; of an ended job, what it spent."""
+    if snapshot.budget is None:
+        return "no limit"
+    words = snapshot.budget.spent_words if snapshot.phase.is_final else snapshot.budget.words
+    return f"{words}{snapshot.spec.prices.note}"
 
 
 def rate_words(snapshot: JobSnapshot) -> str:

@@ -1,8 +1,8 @@
-"""Why a plan, and what if another: the answers of `core.structs.questions` as views.
+"""Why a plan, and what if another: the answers of `core.why` and of `core.structs.questions` as views.
 
-A recommendation needs its reasons. So the view shows the binding constraint, the effect of one step along
-each axis, the measurements behind the numbers, and the smallest change of one number that would change the
-recommendation.
+A recommendation needs its reasons. So the view begins with the answers to nine questions, short and in the
+order in which people ask them; below stand what they rest on: the binding constraint, the effect of one step
+along each axis, the parts of an iteration, and the measurements.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.pareto.reasons import PHRASES
+from dlrover_nb.core.structs.decisions import HOST, REST
+from dlrover_nb.core.why import answers
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
@@ -18,6 +21,7 @@ from dlrover_nb.widgets.plans import (
     PREDICTED_NOW,
     WHEN_PROPOSED,
     band_words,
+    budget_facts,
     currency,
     deadline_facts,
     gain_facts,
@@ -28,29 +32,41 @@ from dlrover_nb.widgets.restarts import restart_facts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.decisions import Candidate, TermShare
     from dlrover_nb.core.structs.questions import Explanation, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot
+    from dlrover_nb.core.why import Question
 
 FINISH = "finish in"
 FAR = 4.0  # times the cores of the largest plan on the front
 POSSIBLE = ("possible",)
+LEAST_REST = 0.005  # of an iteration: less is shown as none
+_PART_WORDS = {REST: PHRASES[REST], HOST: "other work on the host"}
 UNTOLD = "the plans measured so far do not separate these parts."
 UNKNOWN = "No prediction yet: the fit waits for steady samples."
 
 
-def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
-    """Return why a plan is recommended, or why none is, and what would change that."""
-    e, money = explanation, currency(snapshot)
-    blocks: list[Block] = [Paragraph(e.why), *_gain_blocks(e, snapshot)]
+def why_view(explanation: Explanation, snapshot: JobSnapshot, question: Question | None = None) -> View:
+    """Return the answers to the nine questions about a plan and what they rest on, or one answer alone."""
+    replies = answers(explanation, snapshot, question)
+    title = _why_title(explanation, snapshot)
+    if question is not None:
+        return View(title, tuple(Paragraph(f"{each.question.asks} {each.words}") for each in replies))
+    told = Facts(tuple((f"{each.question.number} {each.question.asks}", each.words) for each in replies))
+    return View(title, (told, *_grounds(explanation, snapshot)))
+
+
+def _grounds(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return what the answers rest on: constraints, next steps, parts of an iteration, measurements."""
+    money = currency(snapshot)
+    blocks: list[Block] = [Paragraph(e.why)] if e.proposal is None else []
+    blocks += _gain_blocks(e, snapshot)
     if e.bottleneck:
         blocks.append(Paragraph(e.bottleneck))
-    if e.flip is not None:
-        blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
     if e.marginals:
         blocks += marginal_blocks(e.marginals, money, ended=snapshot.phase.is_final)
-    blocks += [*_runner_up_blocks(e, money), *_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
+    blocks += [*_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
     if snapshot.began_from is not None:
         blocks.append(Paragraph(f"The job began from {snapshot.began_from}.", Tone.HINT))
     blocks += host_blocks(snapshot.nodes)
@@ -60,7 +76,7 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot) -> View:
         blocks.append(evidence_table(e.evidence))
     if snapshot.curves:
         blocks.append(CHARTS["curve"].static(snapshot, None))
-    return View(_why_title(e, snapshot), tuple(blocks))
+    return tuple(blocks)
 
 
 def _why_title(e: Explanation, snapshot: JobSnapshot) -> str:
@@ -111,6 +127,7 @@ def candidate_facts(
         ("per million samples", units.money(c.cost_per_million, money) + money.note),
         (FINISH, units.duration(c.finish_s)),
         *deadline_facts(c),
+        *budget_facts(c),
         *((("because", c.reason),) if c.reason else ()),
     )
 
@@ -180,17 +197,6 @@ def _signed(value: float | None) -> str:
     return f"{'+' if value >= 0 else '-'}{units.number(abs(value))}"
 
 
-def _runner_up_blocks(e: Explanation, money: units.Currency) -> tuple[Block, ...]:
-    if e.runner_up is None:
-        return ()
-    c = e.runner_up
-    words = (
-        f"Next best: {c.plan.short} at {units.rate(c.prediction.samples_per_s)}, "
-        f"{units.money(c.cost_per_hour, money, per='h')}{money.note}"
-    )
-    return (Paragraph(f"{words}. {e.runner_up_why}" if e.runner_up_why else f"{words}."),)
-
-
 def _probe_blocks(e: Explanation) -> tuple[Block, ...]:
     if e.probe is None or e.probe.plan == e.plan:
         return ()
@@ -202,17 +208,25 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
     if candidate is None or not candidate.breakdown:
         return ()
     known = {c.term for c in fit.coefficients if c.identified} if fit else set()
-    parts = [(t.term, t.seconds, t.share) for t in candidate.breakdown if t.term in known]
+    known |= {HOST, *({REST} if known else ())}
+    parts = [
+        (_PART_WORDS.get(t.term, t.term), t.seconds, t.share) for t in _felt(candidate) if t.term in known
+    ]
     rest = [t for t in candidate.breakdown if t.term not in known]
     if rest:
-        names = ", ".join(t.term for t in rest)
+        names = ", ".join(t.term for t in rest if t.term != REST)
         parts.append((names, sum(t.seconds for t in rest), sum(t.share for t in rest)))
     if len(rest) == len(candidate.breakdown) > 1:
-        total = units.duration(parts[0][1])
+        total = units.duration(parts[-1][1])
         return (Paragraph(f"An iteration is predicted to take {total}. Only this sum is known: {UNTOLD}"),)
     rows = tuple((name, units.duration(seconds), units.percent(share)) for name, seconds, share in parts)
     note = f"Of {parts[-1][0]} only the sum is known: {UNTOLD}" if len(rest) > 1 else ""
     return (Table("Predicted parts of an iteration", ("part", "time", "share"), rows, note),)
+
+
+def _felt(candidate: Candidate) -> list[TermShare]:
+    """Return the parts without a rest that is none: of the present plan it is zero."""
+    return [part for part in candidate.breakdown if part.term != REST or abs(part.share) >= LEAST_REST]
 
 
 def evidence_table(evidence: Sequence[Measured]) -> Table:

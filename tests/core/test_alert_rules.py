@@ -24,6 +24,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pricing import cost_per_hour
 from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind, AlertRules
+from dlrover_nb.core.structs.budget import BudgetOutlook
 from dlrover_nb.core.structs.commands import Action, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import ProposalStatus
@@ -67,12 +68,9 @@ def test_no_measure_is_bad_and_good_at_once_and_between_them_nothing_changes(ful
 
 
 def test_memory_that_fills_up_within_the_hour_is_an_alert_with_its_numbers():
-    since = JobMemory(filling_since_s=NOW_S - RULES.oom_for_s)
-    finding = found(AlertKind.OOM, full_in(1800.0), memory=since)
+    finding = found(AlertKind.OOM, full_in(1800.0))
     assert finding.is_bad
     assert "30 min" in finding.text
-    assert not found(AlertKind.OOM, full_in(1800.0)).is_bad  # it has only just begun to look so
-    assert found(AlertKind.OOM, full_in(RULES.oom_for_s - 1)).is_bad
     assert found(AlertKind.OOM, full_in(None)).is_good
 
 
@@ -249,6 +247,20 @@ def test_the_nodes_of_fixed_roles_count_in_what_a_job_costs():
     assert found(AlertKind.BUDGET, replace(told, spec=replace(spec, foreign=external))).is_bad
 
 
+def test_a_total_budget_alerts_from_four_fifths_on_with_what_the_rest_buys():
+    def at(spent, limit=10.0):
+        return replace(snapshot(), budget=BudgetOutlook("quick-start", limit, spent, "USD", 1.0))
+
+    assert found(AlertKind.BUDGET_TOTAL, snapshot()).is_good
+    bad = found(AlertKind.BUDGET_TOTAL, at(8.0))
+    assert bad.is_bad
+    assert "8 of 10 USD spent (80 %); the rest lasts 2.0 h" in bad.text
+    between = found(AlertKind.BUDGET_TOTAL, at(7.5))
+    assert not between.is_bad
+    assert not between.is_good
+    assert found(AlertKind.BUDGET_TOTAL, at(8.0, limit=20.0)).is_good, "a limit that was raised ends it"
+
+
 def test_without_a_price_or_a_budget_no_budget_is_exceeded():
     assert found(AlertKind.BUDGET, snapshot()).is_good
 
@@ -274,6 +286,14 @@ def test_a_proposal_that_waits_is_told_of_and_another_one_anew():
     assert begins.subject == "p3"
     answered = found(AlertKind.PROPOSAL, replace(late, proposals=()))
     assert changes(ABOUT, [alert], [answered], NOW_S) == ((alert,), ())
+
+
+def test_a_job_that_waits_for_a_person_alone_says_so_until_somebody_decides():
+    waits = replace(snapshot(), phase=JobPhase.BLOCKED, message="1 of 9 shards are all that is left: skip it")
+    finding = found(AlertKind.BLOCKED, waits)
+    assert (finding.is_bad, finding.text) == (True, waits.message)
+    assert found(AlertKind.BLOCKED, replace(waits, phase=JobPhase.TRAINING)).is_good
+    assert found(AlertKind.BLOCKED, replace(waits, phase=JobPhase.STOPPED)).is_good
 
 
 def test_an_action_against_a_straggler_that_waits_is_told_of_as_a_proposal_is():

@@ -83,11 +83,12 @@ def test_pins_budget_deadline_and_quota_are_read() -> None:
         "name: x\n"
         "pins: {worker_memory_mib: 24576, ps: 2}\n"
         "budget_per_hour: 1.5\n"
+        "budget_total: 40\n"
         "deadline_s: 7200\n"
         "bounds: {quota_cpu: 8, quota_memory_mib: 65536}\n"
     )
     assert spec.pins == Pins(ps=2, worker_memory_mib=24_576)
-    assert (spec.budget_per_hour, spec.deadline_s) == (1.5, 7200.0)
+    assert (spec.budget_per_hour, spec.budget_total, spec.deadline_s) == (1.5, 40.0, 7200.0)
     assert (spec.bounds.quota_cpu, spec.bounds.quota_memory_mib) == (8.0, 65_536)
 
 
@@ -149,6 +150,12 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ),
         ("name: x\nplan: {ps: {count: 0}}", "plan.ps: node count must be >= 1, got 0"),
         ("name: x\ndata: {holdout: 2}", "data: holdout must be in [0, 1), got 2.0"),
+        ("name: x\nbudget_total: -1", "budget_total must be > 0, got -1"),
+        ("name: x\nbudget_total: lots", "budget_total must be a number, got 'lots'"),
+        (
+            "name: x\nbudget_total: 5\nprices: {cpu_hour: null}",
+            "budget_total needs prices.cpu_hour and prices.gib_hour, got 5 with an unknown price",
+        ),
         ("name: x\nbudget_per_hour: -1", "budget_per_hour must be > 0, got -1"),
         ("name: x\nbudget_per_hour: lots", "budget_per_hour must be a number, got 'lots'"),
         ("name: x\ndeadline_s: .nan", "deadline_s must be > 0, got nan"),

@@ -73,6 +73,8 @@ def test_who_asks_is_never_taken_from_a_form():
 
 def test_a_mode_a_shard_an_end_and_a_stop_become_their_commands():
     assert command_of(BASE | {"action": "mode", "mode": "auto"}).decision.mode is Mode.AUTO
+    assert command_of(BASE | {"action": "budget", "budget": "40.5"}).decision.budget_total == 40.5
+    assert command_of(BASE | {"action": "budget", "budget": ""}).decision.budget_total is None
     assert command_of(BASE | {"action": "retry shard", "shard": "7"}).shard.shard == 7
     assert command_of(BASE | {"action": "skip shard", "shard": "7"}).action is Action.SKIP_SHARD
     assert command_of(BASE | {"action": "finish"}).finish.why == "it is slow"
@@ -124,6 +126,7 @@ def test_an_action_that_the_job_cannot_have_is_refused_with_what_it_has(fields, 
         ({"action": "scale", "worker": "many"}, "worker must be a whole number, got 'many'"),
         ({"action": "scale", "worker": "1", "worker_cpu": "fast"}, "worker_cpu must be a number"),
         ({"action": "mode", "mode": "wild"}, "mode must be one of manual, suggest, auto"),
+        ({"action": "budget", "budget": "lots"}, "budget must be a number, got 'lots'"),
         ({"action": "stop", "job": " "}, "job must be given"),
         ({"action": "stop", "key": "k" * 65}, "key must have at most 64 letters"),
         ({"action": "stop", "reason": "x" * (MOST_REASON + 1)}, "reason must have at most"),

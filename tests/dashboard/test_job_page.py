@@ -86,7 +86,7 @@ def test_a_viewer_finds_everything_but_a_form_that_changes_the_job(server):
 def test_an_operator_finds_the_forms_of_their_role_and_no_end_of_a_job_of_others(server):
     page = read(server, OPERATOR).text
     assert {action for _, actions in forms(page) for action in actions} == {
-        "accept", "reject", "override", "mode", "scale", "mitigate",
+        "accept", "reject", "override", "mode", "budget", "scale", "mitigate",
     }  # fmt: skip
     assert "confirm?" not in page
     assert "action=stop" in read(server, ADMIN).text

@@ -39,6 +39,7 @@ LINES = {
     "reject": "reject ctr",
     "pin": "pin ctr --workers 2",
     "mode": "mode ctr auto",
+    "budget": "budget ctr 40",
     "scale": "scale ctr --workers 2",
     "batches": "batches ctr worker-0=64",
     "mitigate": "mitigate ctr",

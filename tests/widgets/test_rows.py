@@ -42,6 +42,7 @@ from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBat
 from dlrover_nb.core.structs.stragglers import NodeErrors, Pace, Straggler
 from dlrover_nb.core.structs.summary import summarize
 from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+from dlrover_nb.core.why import answers
 from dlrover_nb.widgets.rows import columns, results
 from dlrover_nb.widgets.rows.tables import Columns, Tables, listed
 
@@ -67,7 +68,7 @@ RESULTS: dict[str, Tables] = {
     "status": results.status(SNAPSHOT),
     "submit": results.submitted(SNAPSHOT.spec, SCHEMA),
     "plans": results.plans(SNAPSHOT),
-    "why": results.why(explanation()),
+    "why": results.why(explanation(), answers(explanation(), SNAPSHOT)),
     "whatif": results.whatif([Weighed(b.BETTER_PLAN, None, "no room")]),
     "decision": results.decision(SNAPSHOT.decisions[0], SNAPSHOT),
     "logs": results.logs([LINE]),

@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Me
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.snapshot import ROOM, Coefficient, NodePhase, NodeView
 from dlrover_nb.core.structs.start_from import BeganFrom
+from dlrover_nb.core.why import Question, answers
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.widgets import records
 from dlrover_nb.widgets.blocks import Paragraph, Table
@@ -103,11 +104,25 @@ def test_why_says_what_binds_what_a_step_brings_and_what_would_change_it():
     assert "lies at workers: 2, the bound of the job" in text
     assert "+12,345" in text
     assert "no: a job needs at least 1 PS" in text
-    assert "What would change it: Above 2 cores another plan is better." in text
-    assert "It costs more than it brings." in text
+    assert "8 What would change it? With the x above 2 cores (1 cores now), nothing would be" in text
+    assert "6 Why not another plan? The next best is 3w x 0.5 + 2p x 0.25: " in text
     assert "Next best experiment, 2w x 0.5 + 2p x 0.25: Experiment: trying it removes about 40% of" in text
     assert "7 30,000" not in text
     assert "30,000 7" in text
+
+
+def test_why_begins_with_the_nine_answers_in_their_order():
+    text = why_view(explanation(), b.snapshot()).text()
+    numbers = [line.strip()[0] for line in text.splitlines() if re.match(r" *[1-9] [A-Z].*\?", line)]
+    assert numbers == [*"123456789"]
+    assert text.index("9 What happened before?") < text.index("What the next step would bring")
+
+
+@for_each("question", list(Question))
+def test_one_question_is_answered_alone_in_the_same_words(question):
+    asked, (answer,) = explanation(), answers(explanation(), b.snapshot(), question)
+    view = why_view(asked, b.snapshot(), question)
+    assert [block.text for block in view.blocks] == [f"{question.asks} {answer.words}"]
 
 
 def test_why_without_measurements_does_not_say_that_nothing_binds():
@@ -186,6 +201,24 @@ def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
     assert "Of updates, sync only the sum is known" in one.note
     assert [name for name, *_ in all_of_them.rows] == ["gradients", "updates", "sync"]
     assert not all_of_them.note
+
+
+def test_what_the_plan_does_not_explain_is_a_part_of_its_own():
+    shares = (
+        TermShare("gradients", 0.008, 0.5),
+        TermShare("rest", 0.004, 0.25),
+        TermShare("host", 0.004, 0.25),
+    )
+    fit = replace(b.snapshot().fit, coefficients=(Coefficient("gradients", 1.0, 0.1, identified=True),))
+    (shown,) = parts_blocks(replace(b.candidate(b.BETTER_PLAN), breakdown=shares), fit)
+    assert [row[0] for row in shown.rows] == [
+        "gradients",
+        "not explained by the plan",
+        "other work on the host",
+    ]
+    none = (shares[0], TermShare("rest", 0.0, 0.0))
+    (shown,) = parts_blocks(replace(b.candidate(b.BETTER_PLAN), breakdown=none), fit)
+    assert [row[0] for row in shown.rows] == ["gradients"]
 
 
 def test_the_command_that_what_if_gives_asks_for_exactly_that_plan():

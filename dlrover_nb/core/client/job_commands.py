@@ -121,7 +121,8 @@ class JobCommands:
         ----------
         seen
             Version of the plan that the user saw (`JobSnapshot.version`): a later one refuses the command.
-            Empty: whichever it is now. The same holds of `set_mode` and `pin`.
+            Empty: whichever it is now. The same holds of `set_mode`, `pin` and
+            `limit_budget`.
         """
         return self._decide(self._alive(), Verdict.SCALE, plan=plan, why=why, seen=seen)
 
@@ -184,6 +185,18 @@ class JobCommands:
             When no plan with these pins fits on the machines.
         """
         return self._decide(self._alive(), Verdict.PIN, pins=pins, why=why, seen=seen)
+
+    def limit_budget(self, budget_total: float | None, *, why: str = "", seen: str = "") -> Decision:
+        """Set the most that the job may spend in total; None: no limit.
+
+        Raises
+        ------
+        InvalidValueError
+            When it is not more than what was spent, it is the present limit, or a price is unknown.
+        StaleDecisionError
+            When the job is being stopped already, as its budget is spent.
+        """
+        return self._decide(self._alive(), Verdict.BUDGET, budget_total=budget_total, why=why, seen=seen)
 
     def retry_shard(self, shard: int, *, why: str = "") -> None:
         """Retry a shard that ended its workers, after its rows were repaired.
@@ -252,10 +265,14 @@ class JobCommands:
         mode: Mode | None = None,
         pins: Pins | None = None,
         action: ActionChoice | None = None,
+        budget_total: float | None = None,
         why: str = "",
         seen: str = "",
     ) -> Decision:
-        made = Decision(verdict, "", 0.0, proposal, plan, mode, why, pins=pins, seen=seen, action=action)
+        made = Decision(
+            verdict, "", 0.0, proposal, plan, mode, why,
+            pins=pins, seen=seen, action=action, budget_total=budget_total,
+        )  # fmt: skip
         return self._hand_in(now, made)
 
     def _hand_in(self, now: JobSnapshot, decision: Decision) -> Decision:

@@ -21,6 +21,7 @@ RIGHTS: dict[Action, tuple[AccessRole, AccessRole]] = {
     Action.UNDO: (AccessRole.OPERATOR, AccessRole.OPERATOR),
     Action.MODE: (AccessRole.OPERATOR, AccessRole.OPERATOR),
     Action.PIN: (AccessRole.OPERATOR, AccessRole.OPERATOR),
+    Action.BUDGET: (AccessRole.OPERATOR, AccessRole.OPERATOR),
     Action.MITIGATE: (AccessRole.OPERATOR, AccessRole.OPERATOR),
     Action.RETRY_SHARD: (AccessRole.OPERATOR, AccessRole.OPERATOR),
     Action.SKIP_SHARD: (AccessRole.OPERATOR, AccessRole.OPERATOR),

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget
+from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget, over_rest
 from dlrover_nb.core.planner import (
     PolicyContext,
     break_even_of,
@@ -269,7 +269,11 @@ class Advisor:
 
     def _propose(self, advice: Advice, analysis: Analysis, at_s: float) -> Remember:
         logger.info("%s: proposes %s: %s", self._state.name, advice.candidate.plan.short, advice.why)
-        note, self._unexplained = over_budget(advice.candidate.cost_per_hour, self._state.spec), None
+        candidate, spec, left = advice.candidate, self._state.spec, self._state.money_to_end
+        note = over_budget(candidate.cost_per_hour, spec)
+        if advice.kind is not ProposalKind.PROTECT:
+            note = note or over_rest(candidate, analysis.current, left, spec.prices.currency)
+        self._unexplained = None
         return self._book.add(advice, analysis.current, at_s, note=note)
 
     def _close_open(

@@ -119,6 +119,7 @@ class Analyst:
             memory_use=self._protection.uses(plan, job.spec, pins, at_s),
             stop=stop,
             host=self._measured.host,
+            money_left=self._state.money_to_end,
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

@@ -70,4 +70,5 @@ class AutoMode:
             ran=frozenset(axes_key(marker.plan) for marker in rollouts.markers),
             outcomes=rollouts.outcomes,
             quota=self._state.quota,
+            money_left=self._state.money_to_end,
         )

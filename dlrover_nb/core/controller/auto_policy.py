@@ -3,6 +3,7 @@
 Auto mode acts without supervision, so its conditions are stricter than a user's. It must not:
 
 - break a pin, or spend more per hour than the budget; with a budget, a plan of unknown price is too dear;
+- apply a plan that costs more until the end of the job than is left of its total budget;
 - exceed its quota, where a cluster sets one: other jobs on the same machines use the rest better;
 - change again before the last change has been measured (cool-down), or too often in an hour;
 - oscillate: a plan that a user replaced is returned to only for a gain that grows with each replacement, or
@@ -129,6 +130,8 @@ class AutoContext:
         Of all applied plans, oldest first.
     quota
         What other jobs on the same machines leave to this one.
+    money_left
+        Of the total budget, within which a plan must end the job; None: no limit, or no known end.
     """
 
     at_s: float
@@ -143,6 +146,7 @@ class AutoContext:
     replaced: Mapping[Axes, int] = field(default_factory=dict)
     ran: Collection[Axes] = frozenset()
     experiments: Collection[str] = frozenset()
+    money_left: float | None = None
 
     def return_gain(self, plan: Axes, settings: AutoSettings) -> float:
         """Return the gain that the return to a plan requires."""
@@ -172,9 +176,13 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
     if not now.pins.allows(plan):
         return Refusal("pins", f"the plan conflicts with the pins ({now.pins})")
     over = over_budget(proposal.candidate.cost_per_hour, now.spec)
+    protects = proposal.kind is ProposalKind.PROTECT
+    if not over and not protects:  # a job that loses nodes gets less for the rest
+        currency = now.spec.prices.currency
+        over = over_rest(proposal.candidate, proposal.baseline, now.money_left, currency)
     if over:
         return Refusal("budget", over)
-    if proposal.kind is ProposalKind.PROTECT or not now.pins.allows(now.plan):
+    if protects or not now.pins.allows(now.plan):
         return None
     if not now.quota.allows(plan):
         return Refusal("quota", f"other jobs leave {now.quota}, the plan takes {plan.total_cpu:g} cores")
@@ -195,6 +203,17 @@ def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
     return ""
 
 
+def over_rest(candidate: Candidate, before: Candidate, money_left: float | None, currency: str) -> str:
+    """Say that a plan costs more until the end than is left of the total budget; empty if it does not.
+
+    One that costs less than the plan before it is not refused: it trains more for the rest.
+    """
+    until_end = candidate.end_cost
+    if until_end is None or money_left is None or until_end <= max(money_left, before.end_cost or 0.0):
+        return ""
+    return f"it costs {until_end:.4g} {currency} until the end, more than is left of the total budget"
+
+
 def limits(now: AutoContext, settings: AutoSettings) -> Limits:
     """Return auto mode's limits on advice, so that the search ends at plans that it may apply."""
     few = track(now.outcomes, now.at_s, settings).n < settings.track_first
@@ -204,6 +223,7 @@ def limits(now: AutoContext, settings: AutoSettings) -> Limits:
         step=settings.first_step if few else inf,
         quota=now.quota,
         min_gain=settings.min_gain,
+        within_total=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,9 @@ class DecisionContext:
     under_way: str | None
     changes: tuple[UndoableChange, ...] = ()  # by decisions, oldest first
     is_held: bool = False  # whether it waits in the queue of its cluster: a plan lets it start
+    budget_total: float | None = None  # None: no limit
+    spent: float = 0.0
+    ending: str = ""  # why it is being stopped, as its budget is spent; empty: it is not
 
     @property
     def name(self) -> str:
@@ -96,6 +100,9 @@ def check_decision(
     if decision.verdict is Verdict.PIN:
         _check_pins(decision, now)
         return
+    if decision.verdict is Verdict.BUDGET:
+        _check_budget(decision, now)
+        return
     if decision.verdict is Verdict.MITIGATE or is_mitigation(decision.proposal):
         _check_mitigation(decision, now, actions, nodes)
         return
@@ -138,9 +145,11 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
 
 
 def _check_ready(now: DecisionContext, what: str) -> None:
-    if now.phase is JobPhase.EVALUATING or not now.is_running:
+    if not now.phase.trains or not now.is_running:
         state = (
-            "is evaluating, training is over"
+            "waits for a decision about shards in quarantine; decide about these first (%dlrover shards)"
+            if now.phase is JobPhase.BLOCKED
+            else "is evaluating, training is over"
             if now.is_running
             else "is still starting; decide once it trains"
         )
@@ -155,6 +164,29 @@ def _check_mode(decision: Decision, now: DecisionContext) -> None:
     if decision.mode is now.mode:
         raise InvalidValueError(
             f"mode must differ from now, got {now.mode}, which job {now.name} already has"
+        )
+
+
+def _check_budget(decision: Decision, now: DecisionContext) -> None:
+    limit, prices = decision.budget_total, now.job.spec.prices
+    if now.ending:
+        raise StaleDecisionError(
+            f"job {now.name} must be running for another budget, but it is being stopped: {now.ending}"
+        )
+    if limit == now.budget_total:
+        already = "no limit" if limit is None else f"{limit:,.6g} {prices.currency}"
+        raise InvalidValueError(f"budget_total must differ from now, got {already}, as job {now.name} has it")
+    if limit is None:
+        return
+    if prices.per_hour(1.0, 1.0) is None:
+        raise InvalidValueError(
+            f"a total budget needs both prices of job {now.name}, and one is unknown; submit it with "
+            "prices.cpu_hour and prices.gib_hour"
+        )
+    if not (math.isfinite(limit) and limit > now.spent):
+        raise InvalidValueError(
+            f"budget_total must be more than job {now.name} has spent, {now.spent:,.4g} {prices.currency}, "
+            f"got {limit:,.6g}; set a higher one, or stop the job"
         )
 
 

@@ -24,6 +24,7 @@ from dlrover_nb.core.controller.allotted import Allotted
 from dlrover_nb.core.controller.analyst import Analyst
 from dlrover_nb.core.controller.auto_mode import AutoMode
 from dlrover_nb.core.controller.book import ProposalBook
+from dlrover_nb.core.controller.budget_watch import BudgetWatch
 from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
 from dlrover_nb.core.controller.decision_view import DecisionBrief, DecisionView
 from dlrover_nb.core.controller.given import Given
@@ -47,6 +48,7 @@ from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted, has_room
 from dlrover_nb.core.structs.events import (
     BatchSizesSet,
     Computed,
+    CostChanged,
     Decided,
     Event,
     JobSubmitted,
@@ -131,6 +133,14 @@ class Controller:
             book=self._book,
             policy=policy,
         )
+        self._budget = BudgetWatch(
+            state=self._state,
+            story=self._story,
+            rollouts=self._rollouts,
+            measured=self._measured,
+            analyst=self._analyst,
+            advisor=self._advisor,
+        )
         self.reviews = Reviews(self._state, self._story, self._analyst, self._advisor, self._book)
         self._plans = PlanChanges(
             job.spec.name,
@@ -167,6 +177,7 @@ class Controller:
             plans=self._plans,
             actions=self._actions,
             mitigations=self._mitigations,
+            budget=self._budget,
         )
         self.first_orders = self._submitted(job)
         self._analyst.tell_deadline(self._story, job.at_s)
@@ -184,6 +195,8 @@ class Controller:
         StaleDecisionError, InvalidValueError, CapacityError, NotFoundError
             When a decision is invalid; then nothing has changed.
         """
+        if not isinstance(event, CostChanged):
+            self._budget.pass_time(event.at_s)
         orders = self._dispatch(event)
         self.at_s = at_s = event.at_s
         self._allotted.expire(at_s)
@@ -192,6 +205,7 @@ class Controller:
             self._protection.hasten(at_s)
         if self.reviews.question is None:
             orders += self._decisions.by_itself(at_s)
+        orders += self._budget.review(at_s)
         orders += self._actions.changed(at_s)
         self.reviews.publish()
         self._analyst.tell_deadline(self._story, at_s)
@@ -218,6 +232,9 @@ class Controller:
                 return self._plans.applied(event)
             case PlanFailed():
                 return self._plans.failed(event)
+            case CostChanged():
+                self._budget.cost_changed(event)
+                return ()
             case PhaseChanged():
                 return self._phase_changed(event)
             case NodeOutOfMemory():
@@ -259,11 +276,35 @@ class Controller:
         """The action against stragglers that was ordered and has not ended."""
         return self._mitigations.under_way
 
+    @property
+    def spent(self) -> float:
+        """The money that the job has spent, with the runs whose rows it goes on with."""
+        return self._state.spending.spent
+
+    @property
+    def cost_per_hour(self) -> float:
+        """What its nodes cost now, as last known."""
+        return self._state.spending.per_hour
+
+    @property
+    def ending(self) -> str:
+        """Why the job was ordered to stop, by its budget; empty: it was not."""
+        return self._budget.ending
+
     def brief(self) -> DecisionBrief:
         """Return what a list of jobs shows of the published state, without laying anything out."""
         shown, memory = self._analyst.published, self._measured.published_memory
         opened, undo, measuring = self._book.open, self._undo.undo, self._rollouts.measuring
-        return DecisionBrief(self._state.mode, opened, shown, memory, undo, self._actions.open, measuring)
+        return DecisionBrief(
+            self._state.mode,
+            opened,
+            shown,
+            memory,
+            undo,
+            self._actions.open,
+            measuring,
+            self._budget.outlook,
+        )
 
     @property
     def memory_needs(self) -> tuple[str, ...]:
@@ -300,6 +341,8 @@ class Controller:
             queue=self._state.queue,
             stop=None if shown is None else shown.situation.stop,
             host=self._measured.host,
+            budget=self._budget.outlook,
+            budget_total=self._state.spec.budget_total,
         )
 
     def queries(self) -> PlanQueries:

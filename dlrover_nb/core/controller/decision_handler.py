@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Analyst
     from dlrover_nb.core.controller.auto_mode import AutoMode
     from dlrover_nb.core.controller.book import ProposalBook
+    from dlrover_nb.core.controller.budget_watch import BudgetWatch
     from dlrover_nb.core.controller.job_state import JobState
     from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.mitigation_book import MitigationBook
@@ -52,7 +53,7 @@ class DecisionHandler:
     ----------
     state, story, measured, rollouts, book, undo
         What a decision is checked against and changes.
-    analyst, protection, auto, advisor, plans, mitigations
+    analyst, protection, auto, advisor, plans, mitigations, budget
         The parts that execute it.
     actions
         The actions against stragglers.
@@ -74,11 +75,12 @@ class DecisionHandler:
         plans: PlanChanges,
         actions: MitigationBook,
         mitigations: Mitigations,
+        budget: BudgetWatch,
     ) -> None:
         self._state, self._story, self._measured, self._rollouts = state, story, measured, rollouts
         self._book, self._undo, self._analyst, self._protection = book, undo, analyst, protection
         self._auto, self._advisor, self._plans = auto, advisor, plans
-        self._actions, self._mitigations = actions, mitigations
+        self._actions, self._mitigations, self._budget = actions, mitigations, budget
         self._decisions: list[Decision] = []
         self._last_hint = ""
 
@@ -102,6 +104,9 @@ class DecisionHandler:
             under_way=str(rollout) if rollout else None,
             changes=self._undo.all,
             is_held=state.queue is not None,
+            budget_total=state.spec.budget_total,
+            spent=state.spending.spent,
+            ending=self._budget.ending,
         )
 
     def decided(self, decision: Decision, at_s: float) -> Orders:
@@ -111,14 +116,14 @@ class DecisionHandler:
         decision = replace(decision, id=next_id("d", (known.id for known in self._decisions[-1:])))
         append(self._decisions, decision)
         self._narrate(decision, at_s)
-        mode, pins = self._state.mode, self._state.pins
+        mode, pins, limit = self._state.mode, self._state.pins, self._state.spec.budget_total
         running, is_replacing = self._rollouts.running, self._rollouts.current is not None
         if decision.verdict is Verdict.MITIGATE or is_mitigation(decision.proposal):
             return (Remember(at_s, decision), *self._act(decision, at_s))
         orders = self._obey(decision, at_s)
         is_cancelled = is_replacing and decision.plan is not None and self._rollouts.target == running
         if not is_cancelled:
-            self._undo.made(decision, plan=running, mode=mode, pins=pins)
+            self._undo.made(decision, plan=running, mode=mode, pins=pins, budget_total=limit)
         return (Remember(at_s, decision), *orders)
 
     def by_itself(self, at_s: float) -> Orders:
@@ -185,6 +190,9 @@ class DecisionHandler:
                 return self._change_mode(decision, at_s)
             case Verdict.PIN:
                 return self._change_pins(decision, at_s)
+            case Verdict.BUDGET:
+                self._state.limit_budget(decision.budget_total)
+                return self._advisor.check_open(at_s) + self._budget.limit_changed(at_s)
             case Verdict.REJECT:
                 return self._reject(decision, at_s)
             case Verdict.ACCEPT:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner import Analysis
     from dlrover_nb.core.structs.admission import QueuePlace
     from dlrover_nb.core.structs.bounds import Pins
+    from dlrover_nb.core.structs.budget import BudgetOutlook
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
     from dlrover_nb.core.structs.host_load import HostLoad
@@ -47,6 +48,8 @@ class DecisionView:
     queue: QueuePlace | None = None
     stop: StopForecast | None = None
     host: HostLoad | None = None
+    budget: BudgetOutlook | None = None
+    budget_total: float | None = None  # as it was changed last
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class DecisionBrief:
     undo: Decision | None
     mitigation: Mitigation | None = None
     measuring: str = ""
+    budget: BudgetOutlook | None = None
 
     @property
     def current(self) -> Candidate | None:

@@ -94,7 +94,9 @@ def busy_s(sample: NodeSample) -> float:
     waits_s = split.data_s + split.peers_s + split.idle_s
     if sample.role is Role.WORKER:
         waits_s += split.lookup_s + split.update_s
-    return max(sample.window_s - sample.n_iter * waits_s, 0.0)
+    if split.total_s <= 0:
+        return sample.window_s
+    return max(sample.window_s * (1 - waits_s / split.total_s), 0.0)  # also where an iteration has begun
 
 
 def job_cores(nodes: Collection[HostTally]) -> Mapping[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.controller.spending import Spending
 from dlrover_nb.core.structs.admission import NO_BRAIN, Admission, QueuePlace
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.default_bounds import completed, widened
@@ -33,6 +34,8 @@ class JobState:
         Stage of the job, who decides, what is fixed in every plan, and what other jobs leave free.
     queue
         Where it stands in the queue of its cluster; None: it was admitted.
+    spending
+        What its nodes cost, and have cost.
     """
 
     def __init__(self, job: JobSubmitted) -> None:
@@ -43,6 +46,7 @@ class JobState:
         self.pins: Pins = job.spec.pins
         self.quota = Quota()
         self.queue = NO_BRAIN if job.spec.admission is Admission.QUEUE else None
+        self.spending = Spending(job.at_s, job.spent)
 
     @property
     def spec(self) -> JobSpec:
@@ -55,9 +59,20 @@ class JobState:
         return self.job.spec.name
 
     @property
+    def money_left(self) -> float | None:
+        """What is left of the total budget; None: there is no limit."""
+        limit = self.spec.budget_total
+        return None if limit is None else max(limit - self.spending.spent, 0.0)
+
+    @property
+    def money_to_end(self) -> float | None:
+        """The money within which a plan must end the job; None: no limit, or no known end."""
+        return None if self.job.is_endless else self.money_left
+
+    @property
     def is_over(self) -> bool:
-        """Whether training is over, so that no change of plan is possible."""
-        return self.phase.is_final or self.phase is JobPhase.EVALUATING
+        """Whether no rows are left to train now, so that no change of plan is possible."""
+        return not self.phase.trains
 
     def enter(self, phase: JobPhase) -> None:
         """Enter a phase."""
@@ -68,6 +83,10 @@ class JobState:
     def change_mode(self, mode: Mode) -> None:
         """Set who decides."""
         self.mode = mode
+
+    def limit_budget(self, budget_total: float | None) -> None:
+        """Set the total budget; None: there is no limit."""
+        self.job = replace(self.job, spec=replace(self.spec, budget_total=budget_total))
 
     def pin(self, pins: Pins) -> None:
         """Replace the pins."""

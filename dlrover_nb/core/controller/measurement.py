@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
-from math import inf, log
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.quality_log import QualityLog
-from dlrover_nb.core.controller.startup import N_LOOK, n_starting
+from dlrover_nb.core.controller.startup import RunStart
 from dlrover_nb.core.controller.use_log import UseLog
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.memory import (
     COPIES_WITH_PEERS,
     MIN_SPAN_S,
+    Course,
+    Judgement,
     MemorySeries,
     MemoryUse,
     Outlook,
     Report,
+    judged,
     memory_line,
     most_by_end,
     needed_mib,
+    shown,
+    work_course,
 )
 from dlrover_nb.core.planner import transition_kind
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
@@ -39,17 +44,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import MemoryLine
     from dlrover_nb.core.structs.stopping import StopForecast
 
-PLANNED_SPAN_S = 60.0  # of memory reports before they enlarge a plan: start-up growth is no trend
-LASTING_S = 300.0  # for which a forecast must hold: teeth, spikes and steps look like growth for a while
-AGAIN_S = 10.0  # until a forecast that may wait is made again
-RESERVE_S = 30.0  # before a limit is reached: for another forecast, and nodes with more memory to start
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once
 START_S, START_SHARE = 60.0, 0.5  # of a series: at most so much of it is the start of the nodes
-PUBLISH_S, PUBLISH_SHARE = (
-    2.0,
-    0.2,
-)  # between forecasts for views: at least, and as a share of the plan's time
+PUBLISH_S, PUBLISH_SHARE = 2.0, 0.2  # between forecasts: at least, and as a share of the plan's time
+FULL_SHARE = 1 / 6  # of the time until a node may be full: until the next forecast
 
 
 def without_start(reports: tuple[Report, ...]) -> tuple[Report, ...]:
@@ -57,11 +56,6 @@ def without_start(reports: tuple[Report, ...]) -> tuple[Report, ...]:
     span_s = reports[-1].at_s - reports[0].at_s
     from_s = reports[0].at_s + max(min(START_S, START_SHARE * span_s, span_s - MIN_SPAN_S), 0.0)
     return tuple(report for report in reports if report.at_s >= from_s)
-
-
-def is_full_within(line: MemoryLine, wait_s: float) -> bool:
-    """Whether it would be too late to give nodes more memory after a wait: by then they run out of it."""
-    return line.full_in_s is not None and line.full_in_s < wait_s + RESERVE_S
 
 
 class Measurement:
@@ -89,9 +83,9 @@ class Measurement:
         self._use = UseLog(settings.settle_s, spec.link_gbit_per_s)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
         self._older = OlderWindows()
-        self._run: list[ProfileSample] = []  # the first windows of the running plan since it was changed to
-        self._starting_s: set[float] = set()  # times of kept windows in which nodes still started
-        self._memory: dict[Role, MemorySeries] = {}
+        self._run = RunStart()  # of the running plan, since it was changed to
+        self._starting_s: set[float] = set()  # times of windows in which nodes still started
+        self._memory = {role: MemorySeries() for role in Role}
         self._last_mib = {role: LastReports() for role in Role}
         self._parameter_mib = LastReports()
         self._parameters = MemorySeries()  # of all PS together, under all plans
@@ -101,7 +95,7 @@ class Measurement:
         self._pauses: list[tuple[str, float]] = []
         self._last_speed = LastReports()
         self._published: tuple[MemoryLine, ...] = ()
-        self._likely_since_s: dict[Role, float] = {}  # since when each role is likely to run out of memory
+        self._judgements: dict[Role, Judgement] = {}  # of each role's memory under the present plan
         self._restarted_s, self._publish_s = 0.0, -inf
         self.plan: ResourcePlan | None = None
         self._remembered: ResourcePlan | None = None  # the last plan that was in place
@@ -111,21 +105,27 @@ class Measurement:
         """Record that another plan (None: none) is in place from now on.
 
         After a pause of the same plan its memory goes on where it was: each checkpoint pauses, and a leak of
-        hours would never be seen in what is reported between two of them.
+        hours would never be seen in what is reported between two of them. So does that of a role of which the
+        other plan has as many nodes of the same size.
         """
         self.plan = plan
         self._windows.restart(plan, at_s)
         self._use.restart(plan, at_s)
         if plan is None or plan == self._remembered:
             return
-        self._remembered = plan
-        self._run = []
-        self._last_mib = {role: LastReports() for role in Role}
-        self._parameter_mib = LastReports()
-        self._memory = {role: MemorySeries() for role in Role}
+        before, self._remembered, self._run = self._remembered, plan, RunStart()
+        for role in Role:
+            if before is None or before.role(role) != plan.role(role):
+                self._begin_memory(role)
         self._last_speed = LastReports()
         self._published, self._restarted_s, self._publish_s = (), at_s, -inf
-        self._likely_since_s = {}
+
+    def _begin_memory(self, role: Role) -> None:
+        """Forget the memory of a role's nodes, as there are others or they have another size."""
+        self._last_mib[role], self._memory[role] = LastReports(), MemorySeries()
+        self._judgements.pop(role, None)
+        if role is Role.PS:
+            self._parameter_mib = LastReports()
 
     def resize(self, sizes: Iterable[SetSize], at_s: float) -> None:
         """Record the sizes of all nodes that do not have their role's."""
@@ -142,6 +142,7 @@ class Measurement:
         first = self._n_sample_total // self._n_epoch
         if self._n_sample_done < first <= n_sample_done:  # what grew in it, the keys, grows no longer
             self._memory[Role.PS], self._parameters = MemorySeries(), MemorySeries()
+            self._judgements.pop(Role.PS, None)
         self._n_sample_done = n_sample_done
 
     @property
@@ -208,12 +209,9 @@ class Measurement:
 
     def _note_start(self, window: ProfileSample) -> None:
         """Judge anew which of the first windows of the run are its nodes' start."""
-        if len(self._run) >= N_LOOK:
-            return
-        self._run.append(window)
-        n = n_starting([log(w.plan_samples_per_s) for w in self._run])
-        self._starting_s.difference_update(w.at_s for w in self._run[n:])
-        self._starting_s.update(w.at_s for w in self._run[:n])
+        if self._run.add(window):
+            self._starting_s.difference_update(w.at_s for w in self._run.started)
+            self._starting_s.update(w.at_s for w in self._run.windows[: self._run.n])
 
     def _started(self, windows: Iterable[ProfileSample]) -> list[ProfileSample]:
         """Return the windows without those in which nodes still started."""
@@ -273,17 +271,38 @@ class Measurement:
 
     def forecast_memory(self, at_s: float) -> tuple[MemoryLine, ...]:
         """Forecast the memory of each role that reported under the present plan; publish and return it."""
-        self._published = self._memory_lines()
-        self._likely_since_s = {
-            line.role: self._likely_since_s.get(line.role, at_s)
-            for line in self._published
-            if (line.oom_probability or 0.0) >= self._settings.oom_threshold
-        }
-        if self._published:
+        lines, before = self._memory_lines(), {line.role: line for line in self._published}
+        self._judgements = {line.role: self._judged(line, at_s) for line in lines}
+        self._published = tuple(
+            shown(line, self._judgements[line.role], before.get(line.role)) for line in lines
+        )
+        if lines:
             most_s = max(PUBLISH_S, self._settings.memory_check_s / 2)
-            wait_s = PUBLISH_SHARE * (at_s - self._restarted_s)
+            soonest_s = min((line.full_in_s for line in lines if line.full_in_s is not None), default=inf)
+            wait_s = min(PUBLISH_SHARE * (at_s - self._restarted_s), FULL_SHARE * soonest_s)
             self._publish_s = at_s + min(max(wait_s, PUBLISH_S), most_s)
         return self._published
+
+    def _judged(self, line: MemoryLine, at_s: float) -> Judgement:
+        before = self._judgements.get(line.role, Judgement())
+        course = work_course(self._memory[line.role].reports, self._speed, before.evidence_s)
+        return judged(before, line, course, at_s, likely=self._settings.oom_threshold)
+
+    @property
+    def _speed(self) -> float:
+        """Samples per second of the present plan; until it is steady, by the last reports; 0: not known."""
+        return self.samples_per_s(self._remembered) or sum(self._last_speed.figures.values())
+
+    @property
+    def filling(self) -> frozenset[Role]:
+        """Roles whose nodes run out of memory, by the last judgement."""
+        return frozenset(role for role, each in self._judgements.items() if each.course is Course.FILLS)
+
+    @property
+    def staying(self) -> frozenset[Role]:
+        """Roles whose memory no judgement expects to grow to the limit, or none was made of yet."""
+        growing = {role for role, each in self._judgements.items() if each.course is not Course.STAYS}
+        return frozenset(Role) - growing
 
     def _memory_lines(self) -> tuple[MemoryLine, ...]:
         """Return the forecasts; until the plan is steady, by the speed of the last reports.
@@ -294,7 +313,7 @@ class Measurement:
         plan = self._remembered
         if plan is None:
             return ()
-        speed = self.samples_per_s(plan) or sum(self._last_speed.figures.values())
+        speed = self._speed
         lines = (
             memory_line(
                 role,
@@ -307,21 +326,21 @@ class Measurement:
         )
         return tuple(line for line in lines if line is not None)
 
-    def memory_needs(self, lines: Iterable[MemoryLine], at_s: float) -> tuple[tuple[Role, int], ...]:
-        """Return the memory per node that plans should have, for roles whose need exceeds it."""
+    def memory_needs(self) -> tuple[tuple[Role, int], ...]:
+        """Return the memory per node that plans should have, for roles that run out of theirs."""
         likely = self._settings.oom_threshold
-        needed = ((line, needed_mib(line, likely=likely)) for line in lines)
+        needed = ((line, needed_mib(line, likely=likely)) for line in self._published)
         return tuple(
             (line.role, min(mib, int(line.limit_mib * MAX_RAISE)))
             for line, mib in needed
-            if mib > line.limit_mib and not self._may_wait(line, at_s)
+            if mib > line.limit_mib and line.role in self.filling
         )
 
     def memory_uses(self) -> tuple[MemoryUse, ...]:
         """Return what nodes hold and will hold at most, of roles that were measured for long enough."""
         plan = self._remembered
-        found = () if plan is None else (self._worker_use(plan.worker.count), self._ps_use(plan.ps.count))
-        return tuple(use for use in found if use is not None)
+        uses = () if plan is None else (self._worker_use(plan.worker.count), self._ps_use(plan.ps.count))
+        return tuple(use for use in uses if use is not None)
 
     def _worker_use(self, n_node: int) -> MemoryUse | None:
         reports = self._memory[Role.WORKER].reports
@@ -354,12 +373,6 @@ class Measurement:
         parts = self._parameter_mib.figures.values()
         if len(parts) == n_node and min(parts) > 0:
             self._parameters.add(Report(at_s, self._n_sample_done, sum(parts)))
-
-    def _may_wait(self, line: MemoryLine, at_s: float) -> bool:
-        """Whether growth may be that of a start or a tooth, and the limit is so far that time will tell."""
-        lasted_s = at_s - self._likely_since_s.get(line.role, at_s)
-        rest_s = max(PLANNED_SPAN_S - self._memory[line.role].span_s, LASTING_S - lasted_s)
-        return rest_s > 0 and not is_full_within(line, min(rest_s, AGAIN_S))
 
     def _growth_end(self, role: Role) -> int:
         """Return the samples at which the growth of a role ends.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from dlrover_nb.core.numerics import independent, lag_one
 from dlrover_nb.core.perf.evidence import PRIOR_BETWEEN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import ProfileSample
@@ -100,7 +100,7 @@ class OlderWindows:
         new = sums.plus(window, value) if sums else WindowSums(1, value, 0.0, window, window.at_s)
         self._sums[window.plan] = new
 
-    def compare(self, kept: Sequence[ProfileSample], every: Iterable[Collection[ProfileSample]]) -> bool:
+    def compare(self, kept: Sequence[ProfileSample], every: Collection[Sequence[ProfileSample]]) -> bool:
         """Look for a change of speed among the kept windows of the running plan; return whether there is one.
 
         Parameters
@@ -108,14 +108,15 @@ class OlderWindows:
         every
             The kept windows of each plan: changes older than all of them are in the sums already.
         """
-        others_s = [w.at_s for windows in every for w in windows if w.plan != kept[-1].plan]
-        found = _change([self._log_speed(w) for w in kept], [w.at_s for w in kept], others_s)
-        if found is None:
+        newest = (windows[-1] for windows in every if windows)
+        last_other_s = max((w.at_s for w in newest if w.plan != kept[-1].plan), default=-inf)
+        change = _change([self._log_speed(w) for w in kept], [w.at_s for w in kept], last_other_s)
+        if change is None:
             return False
         for plan, sums in self._sums.items():
-            self._sums[plan] = replace(sums, log_mean=sums.log_mean + found.log_factor)
+            self._sums[plan] = replace(sums, log_mean=sums.log_mean + change.log_factor)
         oldest_s = min(next(iter(windows)).at_s for windows in every if windows)
-        self._changes = [c for c in self._changes if c.until_s >= oldest_s] + [found]
+        self._changes = [c for c in self._changes if c.until_s >= oldest_s] + [change]
         return True
 
     def evidence(
@@ -145,15 +146,13 @@ class OlderWindows:
         return sum(c.log_factor for c in self._changes if at_s <= c.until_s)
 
 
-def _change(
-    values: Sequence[float], times_s: Sequence[float], others_s: Sequence[float]
-) -> SpeedChange | None:
+def _change(values: Sequence[float], times_s: Sequence[float], last_other_s: float) -> SpeedChange | None:
     """Return the change that the newest log speeds of a plan show; None where they do not.
 
-    `times_s` is when each was measured, `others_s` when those of other plans were.
+    `times_s` is when each was measured, `last_other_s` when the last one of another plan was.
     """
     for n_before in (len(values) - n for n in NEWEST if len(values) - n >= LEAST_BEFORE):
-        is_other_run = any(times_s[n_before // 2] < at_s for at_s in others_s)  # most of those before
+        is_other_run = times_s[n_before // 2] < last_other_s  # of most of those before
         if _differ(values[:n_before], values[n_before:], is_other_run=is_other_run):
             break
     else:

@@ -31,7 +31,7 @@ from dlrover_nb.core.planner import (
 )
 from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.offers import NoOffer, Offer
 from dlrover_nb.core.structs.questions import Explanation, Weighed
 
@@ -206,6 +206,8 @@ class PlanQueries:
             marginals=marginals(analysis, told.plan, self.refusal),
             evidence=evidence(analysis, told.plan),
             bottleneck=self._bottleneck(analysis),
+            min_gain=self.settings.min_gain,
+            min_saving=self.settings.min_saving,
         )
         return around if self._is_over else self._with_others(around, proposal, analysis)
 
@@ -285,7 +287,7 @@ class PlanQueries:
 
     @property
     def _is_over(self) -> bool:
-        return self.context.phase.is_final or self.context.phase is JobPhase.EVALUATING
+        return not self.context.phase.trains
 
     def _find(self, name: str | None) -> Proposal | None:
         """Return the proposal of that id, or the open one."""

@@ -1,8 +1,7 @@
 """Memory that a job's nodes need: derived from OOM kills and from forecasts.
 
 A kill is certain evidence: the role needs more than it had, for the rest of the job. A forecast takes effect
-when the probability of a kill before the end is above a threshold, and is dropped only when it has fallen to
-half of it, so that a fluctuating probability does not open and close proposals. A need that the user has
+where a role is judged to fill up, and is dropped when that is withdrawn. A need that the user has
 rejected is not proposed again until it has grown by a fifth, or until a node was killed because of it.
 
 What nodes hold at most (`memory.right_size`) is kept beyond a change of plan, as the end of the job stays the
@@ -10,11 +9,11 @@ same, until the next plan has been measured. It lowers a request only where noth
 the size of batches that follows the number of workers, not a user who refused, not a kill of the last half
 hour, and never below what an earlier kill has taught.
 
-Forecasts are made every half minute at first and less often as a plan runs on (a tenth of its time, ten
-minutes at the most): memory that has grown slowly for hours is not expected to jump. Where it does, the
-forecasts for views tell, which are made every few seconds: a limit that would be reached before the next
-forecast, or before growth has lasted long enough to be a trend, is acted upon at once. Rejected: acting upon
-every one of those forecasts; with thousands of them in a job, some would find growth by chance.
+Whether a role fills up is judged with each forecast, those for views included (`memory.judgement`), and a
+change of that is acted upon at once. How much memory it needs is forecast anew every half minute at first and
+less often as a plan runs on (a tenth of its time, ten minutes at the most). Only a role whose memory is
+judged to stay may get less, and never less than what was judged too little before: so the same memory cannot
+be given and taken back in turn.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.measurement import is_full_within
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.planner import MemoryNeed
 from dlrover_nb.core.structs.resources import Role
@@ -78,6 +76,7 @@ class Protection:
         self._forecast: dict[Role, MemoryNeed] = {}
         self._uses: dict[Role, MemoryUse] = {}
         self._kept: set[Role] = set()  # a user refused less memory
+        self._short_mib: dict[Role, int] = {}  # what was judged to be too little
         self._forecast_s = -inf  # when the next forecast is due
         self._since_s = 0.0
         self._is_news = False
@@ -116,9 +115,8 @@ class Protection:
         return self._is_news or at_s >= self._forecast_s
 
     def hasten(self, at_s: float) -> None:
-        """Make a forecast due where the next one would come too late, by those that were just published."""
-        wait_s = self._forecast_s - at_s
-        if any(is_full_within(line, wait_s) for line in self._measured.published_memory):
+        """Make a forecast due where other roles fill up, by the one that was just published, than before."""
+        if self._measured.filling != self._forecast.keys():
             self._forecast_s = at_s
 
     def advised(self) -> None:
@@ -132,14 +130,14 @@ class Protection:
         wait_s = max(self._settings.memory_check_s, SHARE * (at_s - self._since_s))
         self._forecast_s = at_s + min(wait_s, max(MAX_CHECK_S, self._settings.memory_check_s))
         lines = {line.role: line for line in self._measured.forecast_memory(at_s)}
-        needed = dict(self._measured.memory_needs(lines.values(), at_s))
-        before, self._forecast, self._is_news = self._forecast, {}, True
-        for role, line in lines.items():
-            likely, known = line.oom_probability or 0.0, before.get(role)
-            if role in needed and likely >= self._settings.oom_threshold:
-                self._forecast[role] = MemoryNeed(role, needed[role], needed[role], _format_forecast(line))
-            elif known is not None and likely >= self._settings.oom_threshold / 2:
-                self._forecast[role] = known
+        needed, before, self._is_news = dict(self._measured.memory_needs()), self._forecast, True
+        for role in needed:
+            self._short_mib[role] = max(self._short_mib.get(role, 0), lines[role].limit_mib)
+            self._uses.pop(role, None)
+        own = {
+            role: MemoryNeed(role, mib, mib, _format_forecast(lines[role])) for role, mib in needed.items()
+        }
+        self._forecast = {r: n for r, n in (before | own).items() if r in self._measured.filling}
 
     def observe(self, at_s: float) -> None:
         """Forecast for a new analysis: what nodes need where that is due, and what they hold at most."""
@@ -175,9 +173,11 @@ class Protection:
         """Return the memory below which a role must not go; all that it has, where that stays."""
         kill, own_mib = self._kills.get(role), plan.role(role).memory_mib
         follows = role is Role.WORKER and spec.global_batch is not None
-        if follows or role in self._kept or (kill is not None and at_s < kill.at_s + AFTER_KILL_S):
+        is_sure = role in self._measured.staying
+        was_killed = kill is not None and at_s < kill.at_s + AFTER_KILL_S
+        if follows or role in self._kept or was_killed or not is_sure:
             return own_mib
-        return kill.need_mib if kill is not None else 0
+        return max(kill.need_mib if kill is not None else 0, self._short_mib.get(role, 0))
 
     def least_mib(self, role: Role) -> int:
         """Return the memory that a node of a role had reached when killed; 0 where none was."""

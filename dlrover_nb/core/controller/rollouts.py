@@ -8,7 +8,7 @@ from math import exp, log
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.newest import append
-from dlrover_nb.core.controller.startup import N_LOOK, n_starting
+from dlrover_nb.core.controller.startup import RunStart
 from dlrover_nb.core.planner import axes_key
 from dlrover_nb.core.structs.decisions import Outcome, Prediction, ProposalKind
 from dlrover_nb.core.structs.events import Remember
@@ -42,37 +42,35 @@ class Rollout:
 
 @dataclass(slots=True)
 class _SpeedSums:
-    """Steady windows of one run, and the sums of their log speeds but for those of its beginning."""
+    """Steady windows of one run: its first ones, and sums of the log speeds of the later ones.
 
-    first: list[ProfileSample] = field(default_factory=list)
-    n_later: int = 0
-    log_seen: float = 0.0  # of the later ones: measured, and of the plan without other load
-    log_plan: float = 0.0
+    The sums are all that a snapshot of an older release has, of all windows.
+    """
+
+    n: int = 0
+    log_seen: float = 0.0  # measured
+    log_plan: float = 0.0  # of the plan without other load
+    start: RunStart = field(default_factory=RunStart)
 
     def add(self, window: ProfileSample) -> None:
         """Add a window."""
-        if len(self.first) < N_LOOK:
-            self.first.append(window)
+        if self.start.add(window):
             return
-        self.n_later += 1
+        self.n += 1
         self.log_seen += log(window.samples_per_s)
         self.log_plan += log(window.plan_samples_per_s)
 
     @property
-    def n(self) -> int:
-        """How many windows count."""
-        return len(self._counted) + self.n_later
+    def n_counted(self) -> int:
+        """Windows but those of the nodes' start."""
+        return len(self.start.started) + self.n
 
     @property
     def speeds(self) -> tuple[float, float]:
         """Mean samples per second of those that count: measured, and of the plan without other load."""
-        seen = self.log_seen + sum(log(w.samples_per_s) for w in self._counted)
-        plan = self.log_plan + sum(log(w.plan_samples_per_s) for w in self._counted)
-        return exp(seen / self.n), exp(plan / self.n)
-
-    @property
-    def _counted(self) -> list[ProfileSample]:
-        return self.first[n_starting([log(w.plan_samples_per_s) for w in self.first]) :]
+        seen = self.log_seen + sum(log(w.samples_per_s) for w in self.start.started)
+        plan = self.log_plan + sum(log(w.plan_samples_per_s) for w in self.start.started)
+        return exp(seen / self.n_counted), exp(plan / self.n_counted)
 
 
 @dataclass(slots=True)
@@ -94,7 +92,7 @@ class _Trial:
             predicted=self.rollout.predicted,
             measured_samples_per_s=seen,
             before_samples_per_s=self.rollout.before_samples_per_s,
-            n_sample=self.sums.n,
+            n_sample=self.sums.n_counted,
             applied_at_s=self.applied_at_s,
             pause_s=self.pause_s,
             host_share=max(1 - seen / plan, 0.0),
@@ -200,7 +198,7 @@ class Rollouts:
     def score(self, at_s: float, *, least: int) -> tuple[Remember, ...]:
         """Compare the last change with its prediction, once it has `least` steady windows."""
         trial = self._trial
-        if trial is None or trial.n_scored or trial.sums.n < least:
+        if trial is None or trial.n_scored or trial.sums.n_counted < least:
             return ()
         outcome = trial.outcome()
         trial.n_scored = outcome.n_sample
@@ -212,7 +210,7 @@ class Rollouts:
         """End the measurement of the last change: its outcome is that of all its windows."""
         scored, trial = self.score(at_s, least=least), self._trial
         self._trial = None
-        if trial is None or not trial.n_scored or trial.sums.n == trial.n_scored:
+        if trial is None or not trial.n_scored or trial.sums.n_counted == trial.n_scored:
             return scored
         return (*scored, Remember(at_s, trial.outcome()))
 

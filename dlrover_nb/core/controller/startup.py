@@ -11,16 +11,41 @@ minute, and each experiment pays for it.
 
 from __future__ import annotations
 
-from statistics import fmean, pvariance
+from dataclasses import dataclass, field
+from math import log
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dlrover_nb.core.structs.samples import ProfileSample
+
 N_LOOK = 20  # windows of a run among which its beginning is looked for
 LEAST_REST, LEAST_STEP = 4, 0.02  # windows that must remain, and of log speed: less is no beginning
 Z = 5.0  # standard errors of independent windows; neighbors are alike
 LEAST_SCATTER = 0.005  # of log speed: no two windows are ever alike
+
+
+@dataclass(slots=True)
+class RunStart:
+    """The first windows of one run of a plan, and how many of them are its nodes' start."""
+
+    windows: list[ProfileSample] = field(default_factory=list)
+    n: int = 0
+
+    def add(self, window: ProfileSample) -> bool:
+        """Add a window and judge anew; return False where the run is past its first windows."""
+        if len(self.windows) >= N_LOOK:
+            return False
+        self.windows.append(window)
+        self.n = n_starting([log(w.plan_samples_per_s) for w in self.windows])
+        return True
+
+    @property
+    def started(self) -> list[ProfileSample]:
+        """The first windows in which all nodes had started."""
+        return self.windows[self.n :]
 
 
 def n_starting(log_speeds: Sequence[float]) -> int:
@@ -39,11 +64,16 @@ def n_starting(log_speeds: Sequence[float]) -> int:
     if n == 0:
         return 0
     first, rest = values[:n], values[n:]
-    spread2 = max(pvariance(rest), LEAST_SCATTER**2)
+    spread2 = max(_variance(rest), LEAST_SCATTER**2)
     error = (spread2 * (1 / n + 1 / len(rest))) ** 0.5
     return n if abs(fmean(first) - fmean(rest)) > max(Z * error, LEAST_STEP) else 0
 
 
 def _error2(values: Sequence[float]) -> float:
     """Return the squared standard error of the mean."""
-    return pvariance(values) / len(values)
+    return _variance(values) / len(values)
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values) / len(values)

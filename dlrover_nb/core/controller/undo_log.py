@@ -64,7 +64,15 @@ class UndoLog:
         """Remove changes of a node that has left: nothing of it can be set back."""
         self._all = [change for change in self._all if node not in _named(change.back)]
 
-    def made(self, decision: Decision, *, plan: ResourcePlan, mode: Mode, pins: Pins) -> None:
+    def made(
+        self,
+        decision: Decision,
+        *,
+        plan: ResourcePlan,
+        mode: Mode,
+        pins: Pins,
+        budget_total: float | None = None,
+    ) -> None:
         """Record a decision and the state before it; one without a change of it (REJECT) is left out."""
         match decision.verdict:
             case Verdict.REJECT:
@@ -73,6 +81,10 @@ class UndoLog:
                 back = Decision(Verdict.MODE, "", decision.at_s, mode=mode, undoes=decision.id)
             case Verdict.PIN:
                 back = Decision(Verdict.PIN, "", decision.at_s, pins=pins, undoes=decision.id)
+            case Verdict.BUDGET:
+                back = Decision(
+                    Verdict.BUDGET, "", decision.at_s, budget_total=budget_total, undoes=decision.id
+                )
             case _:
                 back = Decision(Verdict.SCALE, "", decision.at_s, plan=plan, undoes=decision.id)
         append(self._all, UndoableChange(decision, back))

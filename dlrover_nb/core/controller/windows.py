@@ -39,7 +39,8 @@ class _Tally:
     window_s: float = 0.0
     compute_s: float = 0.0
     wait_s: float = 0.0  # for PS
-    total_s: float = 0.0  # of all parts
+    total_s: float = 0.0  # of all parts but idleness
+    iter_s: float = 0.0  # of all parts: the window, but for what of an iteration is under way at its ends
     host: HostTally = field(default_factory=HostTally)
 
     def add(self, sample: NodeSample, cpu: float) -> None:
@@ -52,6 +53,12 @@ class _Tally:
         self.compute_s += n * split.compute_s
         self.wait_s += n * (split.lookup_s + split.update_s)
         self.total_s += n * (split.total_s - split.idle_s)
+        self.iter_s += n * split.total_s
+
+    def lost_s(self, others: float) -> float:
+        """Return how many of the seconds of its iterations others took."""
+        window_s = self.host.window_s
+        return self.host.lost_s(others) * self.iter_s / window_s if window_s > 0 else 0.0
 
 
 class SteadyWindows:
@@ -202,7 +209,7 @@ def _parts(tallies: Collection[_Tally], ps: Collection[HostTally]) -> _Parts:
     own_s = late_s = 0.0
     if total_s > 0 and all(t.host.is_known for t in tallies):
         of_job = job_cores([*(t.host for t in tallies), *ps])
-        lost_s = sum(t.host.lost_s(others_part(t.host, of_job)) for t in tallies)
+        lost_s = sum(t.lost_s(others_part(t.host, of_job)) for t in tallies)
         own_s = min(lost_s, MOST_LOST * (total_s - wait_s))
         late = [p.lost_s(others_part(p, of_job)) / p.busy_s for p in ps if p.is_known and p.busy_s > 0]
         late_s = wait_s * min(fmean(late), MOST_LOST) if late else 0.0

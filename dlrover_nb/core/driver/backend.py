@@ -55,6 +55,14 @@ class NodeExited:
     failed: bool = False
     succeeded: bool = False
 
+    @property
+    def by_its_work(self) -> bool:
+        """Whether its own work may have ended it: a crash, a kill, memory. That is evidence against rows.
+
+        An eviction, a preemption, a lost machine, a stop or a start that failed says nothing of what it did.
+        """
+        return self.failed or self.was_killed or self.out_of_memory
+
 
 @dataclass(frozen=True, slots=True)
 class NodeAllotted:

@@ -16,7 +16,7 @@ from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.structs.actions import MitigationChoice
-from dlrover_nb.core.structs.events import Mitigate, MitigationEnded, Remember, Scale
+from dlrover_nb.core.structs.events import EndJob, Mitigate, MitigationEnded, Remember, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +46,8 @@ class OrderExecutor(Generic[ActionT]):
     mitigate
         Returns the master's orders for an action against stragglers; `InvalidValueError` or
         `StaleDecisionError` where it cannot be done now.
+    stop
+        Returns the master's orders to save a checkpoint and end the job, by its reason.
     now_s
         Returns the time.
     """
@@ -59,11 +61,12 @@ class OrderExecutor(Generic[ActionT]):
         set_target: Callable[[ResourcePlan], tuple[ActionT | Emit, ...]],
         choose: Callable[[BatchChoice], tuple[ActionT | Emit, ...]],
         mitigate: Callable[[MitigationChoice, float], tuple[ActionT | Emit, ...]],
+        stop: Callable[[str], tuple[ActionT | Emit, ...]],
         now_s: Callable[[], float],
     ) -> None:
         self._write_ahead, self._perform = write_ahead, perform
         self._record, self._set_target, self._choose = record, set_target, choose
-        self._mitigate, self._now_s = mitigate, now_s
+        self._mitigate, self._stop, self._now_s = mitigate, stop, now_s
         self._queue: deque[ActionT | Emit] = deque()
         self._is_busy = False
 
@@ -111,6 +114,8 @@ class OrderExecutor(Generic[ActionT]):
                     self.carry_out(self._set_target(target))
                 case Mitigate(choice):
                     self._apply(choice)
+                case EndJob(why):
+                    self.carry_out(self._stop(why))
                 case Remember():
                     pass  # recorded already
                 case _ as never:

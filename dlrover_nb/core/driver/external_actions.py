@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.trained import Trained
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.clock import Clock
@@ -80,9 +80,11 @@ class ExternalActions:
         The master that decides, the backend, and the clock.
     calls
         Calls of programs, which wait for their answers.
+    spent
+        Returns the money that the job has spent, which its checkpoint holds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of a job, all but two by keyword
         self,
         job: JobFile,
         folder: Path,
@@ -91,8 +93,9 @@ class ExternalActions:
         backend: ExternalBackend,
         calls: ServiceQueue,
         clock: Clock,
+        spent: Callable[[], float],
     ) -> None:
-        self._job, self._folder, self._calls = job, folder, calls
+        self._job, self._folder, self._calls, self._spent = job, folder, calls, spent
         self._master, self._backend, self._clock = master, backend, clock
 
     def perform(self, action: ExternalAction) -> tuple[ExternalOrder, ...]:
@@ -122,7 +125,7 @@ class ExternalActions:
         trained = Trained(spec.model, data, self._job.features)
         try:
             CheckpointFolder(self._folder, spec.checkpoint_url, trained=trained).write(
-                replace(manifest, at_s=self._clock.now_s())
+                replace(manifest, at_s=self._clock.now_s(), spent=self._spent())
             )
         except CheckpointError as error:
             logger.warning("job %s: its model is not kept: %s", spec.name, error)

@@ -96,6 +96,7 @@ class ExternalInputs:
             succeeded=exited.succeeded,
             retryable=exited.retryable,
             out_of_memory=exited.out_of_memory,
+            by_its_work=exited.by_its_work,
             error=ending.error,
         )
         return orders

@@ -218,7 +218,13 @@ def _parts(
     master, logs, inputs = composed
     master.memory = run_name(job.spec.name, around.folder)
     actions = ExternalActions(
-        job, around.folder, master=master, backend=backend, calls=around.calls, clock=around.clock
+        job,
+        around.folder,
+        master=master,
+        backend=backend,
+        calls=around.calls,
+        clock=around.clock,
+        spent=lambda: recorded.controller.spent,
     )
     return Parts(
         spec=job.spec,
@@ -247,4 +253,5 @@ def _submitted(parts: Parts[ExternalAction]) -> JobSubmitted:
         dense_bytes=UNKNOWN_SIZE,
         embedding_dim=UNKNOWN_SIZE,
         defers=True,
+        spent=0.0 if parts.began_from is None else parts.began_from.spent,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.structs.resources import Role
@@ -143,7 +144,9 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
     now = mean_loss(nodes, at_s)
     return JobSnapshot(
         at_s=at_s,
-        spec=spec,
+        spec=spec
+        if view.budget_total == spec.budget_total
+        else replace(spec, budget_total=view.budget_total),
         capacity=capacity,
         phase=master.phase,
         message=master.message if view.queue is None else view.queue.words,
@@ -191,4 +194,5 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         stop=view.stop,
         host=view.host,
         damage=damage,
+        budget=view.budget,
     )

@@ -31,11 +31,20 @@ from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.structs.budget import STOPPED_BY, per_hour
 from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.events import Decided, PhaseChanged, Remember, RoomChanged, Ticked, quota_changed
+from dlrover_nb.core.structs.events import (
+    CostChanged,
+    Decided,
+    PhaseChanged,
+    Remember,
+    RoomChanged,
+    Ticked,
+    quota_changed,
+)
 from dlrover_nb.core.structs.fixed_roles import capacity_left
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.summary import holding, summarize
 from dlrover_nb.core.telemetry import thinned
 
 if TYPE_CHECKING:
@@ -91,6 +100,7 @@ class JobLoop(Generic[ActionT]):
             set_target=lambda plan: parts.master.set_target(plan, parts.clock.now_s()),
             choose=lambda choice: parts.master.choose(choice, parts.clock.now_s()),
             mitigate=parts.master.mitigate,
+            stop=lambda why: parts.master.stop(STOPPED_BY, why, parts.clock.now_s()),
             now_s=parts.clock.now_s,
         )
         self._commands = CommandQueue(
@@ -110,6 +120,7 @@ class JobLoop(Generic[ActionT]):
         )
         self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
         self._broken = self._denied = ""
+        self._cost_per_hour: float | None = None  # as the controller was told last
         self._ticked_at_s = self._second_at_s = self._published_at_s = self._now_s()
         self._published = PublishedState(self._master, self._recorded.controller, self._snapshot)
         self._loading: threading.Thread | None = None
@@ -276,6 +287,7 @@ class JobLoop(Generic[ActionT]):
         self._second_at_s = at_s
         self._executor.carry_out(self._master.set_waiting(self._backend.waiting(), at_s))
         self._note_denied(at_s)
+        self._note_cost(at_s)
         self._executor.emit(Ticked(at_s))
         self._record_job(at_s)
         self._persistence.keep()
@@ -296,6 +308,14 @@ class JobLoop(Generic[ActionT]):
         told = denied or "what was missing is allowed again"
         self._denied = denied
         self._executor.emit(PhaseChanged(at_s, self._master.phase, told))
+
+    def _note_cost(self, at_s: float) -> None:
+        """Tell what the nodes that are up cost, where that has changed; nothing while a price is unknown."""
+        nodes = holding(self._master.nodes)
+        cost = per_hour(self._spec.prices, ((node.cpu, node.memory_mib) for node in nodes))
+        if cost is not None and cost != self._cost_per_hour:
+            self._cost_per_hour = cost
+            self._executor.emit(CostChanged(at_s, cost))
 
     def _check_capacity(self, at_s: float) -> None:
         change = self._watcher.check(at_s, is_running=self._master.running is not None)
@@ -399,7 +419,9 @@ def opened(
         Open resources; the loop takes them over.
     """
     orders = first(parts.clock.now_s())
-    if not parts.recorded.is_submitted:
+    if parts.recorded.is_submitted:
+        parts.recorded.emit(CostChanged(parts.clock.now_s(), None))
+    else:
         parts.recorded.emit(fact)
     if (plan := parts.recorded.controller.under_way) is not None:  # a master may have died between the two
         orders += parts.master.set_target(plan, parts.clock.now_s())
@@ -408,5 +430,7 @@ def opened(
     if parts.damage:
         logger.warning("job %s: %s", parts.spec.name, parts.damage)
         orders += (Emit(PhaseChanged(parts.clock.now_s(), parts.master.phase, parts.damage)),)
+    if why := parts.recorded.controller.ending:  # as above
+        orders += parts.master.stop(STOPPED_BY, why, parts.clock.now_s())
     parts.persistence.begin()
     return JobLoop(parts, orders, held.pop_all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.driver.backend import ResizingBackend
@@ -24,7 +25,7 @@ from dlrover_nb.core.runtime.write_ahead_log import WriteAheadLog
 from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from dlrover_nb.core.clock import Clock
@@ -78,6 +79,8 @@ class OwnActions:
         The job and its run folder.
     master, backend, socket, checkpoints, clock
         The master that decides, the backend, the nodes' socket, the thread of checkpoints, and the clock.
+    spent
+        Returns the money that the job has spent, which each checkpoint holds for a job that goes on with it.
     """
 
     def __init__(  # noqa: PLR0913 - parts of a job, all but two by keyword
@@ -90,10 +93,11 @@ class OwnActions:
         socket: MasterSocket,
         checkpoints: CheckpointThread,
         clock: Clock,
+        spent: Callable[[], float],
     ) -> None:
         self._job, self._folder, self._clock = job, folder, clock
         self._master, self._backend, self._socket = master, backend, socket
-        self._checkpoints = checkpoints
+        self._checkpoints, self._spent = checkpoints, spent
         self._resizer = backend if isinstance(backend, ResizingBackend) else None
         self._resizes: bool | None = None  # as the master was told
 
@@ -109,7 +113,9 @@ class OwnActions:
                     self._resizer.resize_node(node, (cpu, memory_mib))
             case Send(node, message):
                 self._socket.send(node, message)
-            case PrepareCheckpoint() | WriteManifest() | DropCheckpoint() | SweepCheckpoints():
+            case WriteManifest(manifest):
+                self._checkpoints.do(WriteManifest(replace(manifest, spent=self._spent())))
+            case PrepareCheckpoint() | DropCheckpoint() | SweepCheckpoints():
                 self._checkpoints.do(action)
             case _ as never:
                 assert_never(never)

@@ -88,6 +88,7 @@ class WireInputs:
             retryable=exited.retryable,
             was_killed=exited.was_killed,
             out_of_memory=exited.out_of_memory,
+            by_its_work=exited.by_its_work,
             error=told.error,
         )
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.rundir.origin import Origin
     from dlrover_nb.core.runtime.recovery_record import StateRecord
     from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
 
@@ -169,7 +170,7 @@ def begin(
         write_job(folder, job)
         master, recorded = _master(job, setup, capacity, origin), _recorded(job.spec, setup, held)
         parts = _parts(_Run(job, capacity, master, socket, recorded, _logs(job, setup)), setup, held)
-        return opened(parts, submitted(plan, capacity, clock.now_s(), folder=str(folder)), master.start, held)
+        return opened(parts, _fact(plan, job, capacity, setup), master.start, held)
 
 
 def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> OwnJob:
@@ -216,8 +217,14 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         )
         traits = traits_of(job.spec, job.features, folder, cluster=setup.cluster)
         plan = InitialPlan(job.spec, traits, None, "")
-        fact = submitted(plan, capacity, setup.clock.now_s(), folder=str(folder))
+        fact = _fact(plan, job, capacity, setup)
         return opened(parts, fact, lambda at_s: master.resume(record, kept, at_s), held)
+
+
+def _fact(plan: InitialPlan, job: JobFile, capacity: Capacity, setup: RunSetup) -> JobSubmitted:
+    fact = submitted(plan, capacity, setup.clock.now_s(), folder=str(setup.folder))
+    spent = 0.0 if job.began_from is None else job.began_from.spent
+    return replace(fact, spent=spent, is_endless=job.features.is_stream)
 
 
 def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> None:
@@ -322,6 +329,7 @@ def _parts(run: _Run, setup: RunSetup, held: contextlib.ExitStack) -> Parts[Acti
         socket=run.socket,
         checkpoints=checkpoints,
         clock=clock,
+        spent=lambda: run.recorded.controller.spent,
     )
     return Parts(
         spec=job.spec,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.state import ExternalState
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.shards import QuarantinedShard, UserChoice
+    from dlrover_nb.core.structs.shards import UserChoice
 
 
 def apply_choice(state: ExternalState, choice: UserChoice) -> str:
@@ -82,15 +82,6 @@ def adjust_batches(state: ExternalState, choice: MitigationChoice) -> str:
     state.batch_sizes = tuple(sorted(sizes.items()))
     state.batch_times = tuple((node, times.get(node, 1)) for node in sorted(sizes))
     return f"{choice.by} decided to {choice.action.words}" + (f": {choice.why}" if choice.why else "")
-
-
-def in_quarantine(job: str, shard: QuarantinedShard) -> str:
-    """Return the message about a shard that was isolated."""
-    command, number = f"%dlrover shards {job}", shard.shard
-    return (
-        f"{shard}: it is in quarantine, and the job cannot finish without it; repair the data and use "
-        f"{command} --retry {number}, or go on without it: --skip {number}"
-    )
 
 
 def _set_batch_sizes(state: ExternalState, choice: BatchChoice) -> str:

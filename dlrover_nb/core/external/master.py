@@ -37,6 +37,7 @@ from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.services import WorldLater
+from dlrover_nb.core.structs.shards import in_quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,6 +146,7 @@ class ExternalMaster(LossState):
         succeeded: bool = False,
         retryable: bool = True,
         out_of_memory: bool = False,
+        by_its_work: bool = False,
         error: ProgramError | None = None,
     ) -> tuple[ExternalOrder, ...]:
         """Handle the exit of a node, reported by the backend, with the error of its program, if it failed."""
@@ -157,7 +159,7 @@ class ExternalMaster(LossState):
             self._release(node)
         else:
             told = "it ended before the job did" if succeeded else why
-            self._lost(known, told, at_s, retryable=retryable, error=error)
+            self._lost(known, told, at_s, retryable=retryable, by_its_work=by_its_work, error=error)
             if out_of_memory:
                 self._feed(known, at_s)
         return self._settle(at_s)
@@ -333,7 +335,7 @@ class ExternalMaster(LossState):
                 self.emit(PlanApplied(at_s, self.target, pause_s))
             self._applied, self._change_since_s = self.target, None
         if self._is_in_place:
-            self._set_phase(JobPhase.TRAINING, at_s)
+            self._note_training(at_s)
         elif self._applied is not None:
             self._set_phase(JobPhase.RESCALING, at_s)
 
@@ -344,12 +346,13 @@ class ExternalMaster(LossState):
         at_s: float,
         *,
         retryable: bool = True,
+        by_its_work: bool = False,
         error: ProgramError | None = None,
     ) -> None:
         if self.phase.is_final:
             return
         was_member, before = node.id in self._members, self.quarantined
-        self._release(node.id, killed=True)
+        self._release(node.id, killed=by_its_work)
         self._stop_node(node)
         if self._stop is not None:
             return  # it is not replaced, however it ended
@@ -366,7 +369,7 @@ class ExternalMaster(LossState):
         budget.record(at_s, has_worked=node.has_worked, n_sample_done=n_done)
         if isolated := [each for each in self.quarantined if each not in before]:
             budget.forgive(len(isolated[0].killed), n_sample_done=n_done)
-            self._note(choices.in_quarantine(self.name, isolated[0]), at_s)
+            self._note(in_quarantine(self.name, isolated[0]), at_s)
             return
         if budget.exhausted(at_s, n_planned):
             told = f"{node.role} nodes keep failing; the last one, {node.id}: {why}"

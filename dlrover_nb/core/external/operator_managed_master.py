@@ -94,7 +94,7 @@ class OperatorManagedMaster(ExternalMaster):
                 self.emit(PlanApplied(at_s, self.target, pause_s))
             self._applied, self._change_since_s = self.target, None
         if self._is_in_place:
-            self._set_phase(JobPhase.TRAINING, at_s)
+            self._note_training(at_s)
         elif self._applied is not None and self._change_since_s is not None:
             self._set_phase(JobPhase.RESCALING, at_s)
 

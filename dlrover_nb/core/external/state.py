@@ -27,7 +27,7 @@ from dlrover_nb.core.structs.events import (
 from dlrover_nb.core.structs.external import CHIEF, Counting, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.shards import ShardCounts, why_waits
 
 if TYPE_CHECKING:
     from dlrover_nb.core.external.node_set import ExternalNode
@@ -329,6 +329,11 @@ class ExternalState:
         assert self._applied is not None
         self.emit(PlanFailed(at_s, self.target, why))
         self._aim(self._applied, at_s, is_fallback=True)
+
+    def _note_training(self, at_s: float) -> None:
+        """Note that all nodes are in place: the job trains, or waits for a person's decision about rows."""
+        blocked = why_waits(self.name, self.train_counts, self.quarantined)
+        self._set_phase(JobPhase.BLOCKED if blocked else JobPhase.TRAINING, at_s, blocked)
 
     def _end(self, phase: JobPhase, message: str, at_s: float) -> None:
         if self.phase.is_final:

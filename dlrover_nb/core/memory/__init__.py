@@ -9,6 +9,7 @@ on it. Rejected: a forecast of each embedding table by its keys; no node reports
 from __future__ import annotations
 
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
+from dlrover_nb.core.memory.judgement import Course, Judgement, judged, shown, work_course
 from dlrover_nb.core.memory.line import MIN_SPAN_S, Outlook, after_oom_mib, memory_line, needed_mib
 from dlrover_nb.core.memory.right_size import COPIES_WITH_PEERS, MemoryUse, most_by_end
 from dlrover_nb.core.memory.series import MemorySeries, Report
@@ -17,6 +18,8 @@ __all__ = [
     "COPIES_WITH_PEERS",
     "MIN_SPAN_S",
     "Band",
+    "Course",
+    "Judgement",
     "MemoryForecast",
     "MemorySeries",
     "MemoryUse",
@@ -24,7 +27,10 @@ __all__ = [
     "Report",
     "after_oom_mib",
     "forecast",
+    "judged",
     "memory_line",
     "most_by_end",
     "needed_mib",
+    "shown",
+    "work_course",
 ]

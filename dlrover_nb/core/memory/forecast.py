@@ -49,6 +49,9 @@ LOOK_SPANS = 4.0  # length of the forecast, in spans of the reports, where the e
 N_FAN = 24
 RECENT = (1 / 4, 1 / 16)  # shares of the reports that are checked for recent growth
 MIN_STRETCH = 24
+LARGE = 0.25  # of the largest step between blocks: a part of it, as one may begin within a block
+STANDS_OUT = 6.0  # times the range of all levels since
+LEAST_SINCE = 1 / 3  # of the blocks
 _Z = 1.645  # of the 90 % interval of a normal
 _JUST_AHEAD = np.array([1.0, 1.001])
 _NODES = (np.arange(25) + 0.5) / 25  # quantiles that represent a course's level
@@ -187,7 +190,24 @@ def _stretch(x: Floats, y: Floats, start: float) -> _Stretch | None:
         lately = choose_growth(recent.data, floor=EXACT) if recent is not None else None
         if recent is not None and lately is not None:
             return _Stretch(recent, lately)
-    return _Stretch(whole, choice)
+    return _since_step(x, y, whole, start) or _Stretch(whole, choice)
+
+
+def _since_step(x: Floats, y: Floats, whole: _Reports, start: float) -> _Stretch | None:
+    """Return the reports since the last step, and their level; None where they do not lie still since.
+
+    A walk has many steps of one size: memory that moved once, by far more than ever since, is no walk.
+    """
+    data = whole.data
+    moved = np.abs(np.diff(data.y))
+    first = int(np.flatnonzero(moved >= LARGE * moved.max())[-1]) + 1
+    since = data.y[first:]
+    if len(since) < LEAST_SINCE * len(data) or moved.max() < STANDS_OUT * np.ptp(since):
+        return None
+    begin = start + float(data.u[first]) * whole.scale
+    after = x >= begin
+    reports = _reports(x[after], y[after], begin)
+    return None if reports is None else _Stretch(reports, choose(reports.data, floor=EXACT))
 
 
 def _teeth(crest: Crest, x: Floats, start: float) -> _Stretch | None:

@@ -65,10 +65,13 @@ def _logarithmic(u: Floats, scale: Floats) -> Floats:
     return np.log1p(u / scale)
 
 
+# of a curve that ends: so close that a series lies between no two of them, up to ends far ahead
+_SCALES = tuple(np.round(0.03 * 1.12 ** np.arange(44), 4).tolist())
+
 LAWS = (
     Law("linear", _linear, (1.0,)),  # c + a*n
     Law("power", _power, tuple(np.round(np.arange(0.15, 0.976, 0.025), 3).tolist())),  # c + a*n^b
-    Law("saturating", _saturating, (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)),  # c + a*(1 - exp(-n/b))
+    Law("saturating", _saturating, _SCALES),  # c + a*(1 - exp(-n/b))
     Law("logarithmic", _logarithmic, (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)),  # c + a*log(1 + n/b)
 )
 

@@ -34,7 +34,7 @@ class Wishes:
     budget_per_hour
         The most money per hour; None means no limit.
     in_time
-        The wanted probability to finish by the deadline, where there is one.
+        The wanted probability to finish by the deadline and within the total budget, where there are any.
     """
 
     budget_per_hour: float | None = None
@@ -83,6 +83,7 @@ def named_picks(
         "knee": _knee(candidates),
         "fastest": len(candidates) - 1,
         "fastest in budget": _fastest_in_budget(candidates, asked.budget_per_hour),
+        "fastest in total budget": _fastest_in_total(candidates, asked.in_time),
         "cheapest as fast as now": _cheapest_as_fast(candidates, current),
         "cheapest that meets the deadline": _cheapest_in_time(candidates, asked.in_time),
     }
@@ -130,12 +131,18 @@ def _fastest_in_budget(candidates: Sequence[Candidate], budget_per_hour: float |
     return max((i for i, price in prices if price is not None and price <= budget_per_hour), default=None)
 
 
+def _fastest_in_total(candidates: Sequence[Candidate], wanted: float) -> int | None:
+    """Return the last plan that ends within the total budget; None without one."""
+    chances = ((i, c.in_budget) for i, c in enumerate(candidates))
+    return max((i for i, chance in chances if chance is not None and chance >= wanted), default=None)
+
+
 def _cheapest_as_fast(candidates: Sequence[Candidate], current: Candidate) -> int | None:
     enough = AS_FAST * current.prediction.samples_per_s
     return next((i for i, c in enumerate(candidates) if c.prediction.samples_per_s >= enough), None)
 
 
 def _cheapest_in_time(candidates: Sequence[Candidate], wanted: float) -> int | None:
-    """Return the first plan that ends in time with the wanted probability; None without a deadline."""
-    chances = ((i, c.in_time) for i, c in enumerate(candidates))
+    """Return the first plan that ends in time, and within the total budget; None without a deadline."""
+    chances = ((i, c.chance) for i, c in enumerate(candidates) if c.in_time is not None)
     return next((i for i, chance in chances if chance is not None and chance >= wanted), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.decisions import HOST, REST
 from dlrover_nb.core.structs.resources import Role, diff
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ PHRASES = {
     "ring": "passing gradients around the ring",
     "hops": "latency of the ring, which each worker adds to",
     "gather": "gathering embedding rows of the other workers",
-    "host": "waiting for processors that other work on the host uses",
+    HOST: "waiting for processors that other work on the host uses",
+    REST: "not explained by the plan",
 }
 FELT = 0.02  # of an iteration: smaller changes get no reason
 
@@ -63,23 +65,49 @@ def reason(
     change = change_words(before[0], after[0])
     if change == "no change":
         return "This is the current plan."
-    cuts = [(a.seconds - b.seconds, a, b) for a, b in zip(before[1], after[1], strict=True)]
-    saved, term, shorter = max(cuts, key=lambda cut: cut[0])
+    saved, term, shorter = max(_cuts(before[1], after[1]), key=lambda cut: cut[0])
     total_before, total_after = (sum(t.seconds for t in side[1]) for side in (before, after))
     lead = f"{change[0].upper()}{change[1:]}"
-    longer = total_after / total_before - 1
+    longer, rest = total_after / total_before - 1, (_rest(after[1]) - _rest(before[1])) / total_before
     if saved > FELT * total_before and term.term in identified:
-        left = shorter.seconds / term.seconds
-        return f"{term.share:.0%} of an iteration is {PHRASES[term.term]}; {change} {_shorten(left)}."
+        part = f"{term.share:.0%} of an iteration is {PHRASES[term.term]}"
+        left = _left(shorter.seconds / term.seconds)
+        return f"{part}; with {change} that takes {left}{_rest_words(rest)}."
     if longer < -FELT:
-        return f"{lead}: an iteration takes {_longer(longer)}; which part of it changes is not measured yet."
+        is_rest = bool(identified) and -rest > FELT and -rest >= saved / total_before
+        part = (
+            "that is not explained by the plan" if is_rest else "which part of it changes is not measured yet"
+        )
+        return f"{lead}: an iteration takes {_longer(longer)}; {part}."
     if after[0].worker.count > before[0].worker.count:
         return f"{lead} side by side, while an iteration takes {_longer(longer)}."
     return f"{lead}: an iteration takes {_longer(longer)}."
 
 
-def _shorten(left: float) -> str:
-    return "halve it" if abs(left - 0.5) < 0.03 else f"shorten it by {1 - left:.0%}"
+def _cuts(
+    before: tuple[TermShare, ...], after: tuple[TermShare, ...]
+) -> list[tuple[float, TermShare, TermShare]]:
+    """Return by how many seconds each part becomes shorter, with the part before and after."""
+    pairs = zip(before, after, strict=True)
+    return [(b.seconds - a.seconds, b, a) for b, a in pairs if b.term != REST]
+
+
+def _rest(breakdown: tuple[TermShare, ...]) -> float:
+    """Return the seconds that no term explains; negative: the iteration is shorter than its terms."""
+    return sum(part.seconds for part in breakdown if part.term == REST)
+
+
+def _rest_words(rest: float) -> str:
+    """Say which part of the present iteration is saved or added beside what the plan changes."""
+    if abs(rest) < FELT:
+        return ""
+    side = f"{rest:.0%} longer than that" if rest > 0 else f"another {-rest:.0%} shorter"
+    return f"; an iteration is {side}, not explained by the plan"
+
+
+def _left(left: float) -> str:
+    """Say how long something takes that took a given part longer."""
+    return "half as long" if abs(left - 0.5) < 0.03 else f"{1 - left:.0%} less time"
 
 
 def _longer(longer: float) -> str:

@@ -112,13 +112,18 @@ def next_experiment(
 
 
 def _trust(model: ThroughputModel) -> float:
-    """Return which part of the promised value counts, by the trials since the best plan was found."""
+    """Return which part of the promised value counts, by the trials since a better plan was found.
+
+    Better is what is surely faster than any plan before: among plans that are alike, chance alone would name
+    another one the best again and again.
+    """
     known = model.evidence_
-    if not len(known):
-        return 1.0
-    sure = np.log(known.axes[:, 0]) + np.log(known.batch_size) - known.log_iter - known.mean_half_width
-    n_vain = int((known.first_at_s > known.first_at_s[np.argmax(sure)]).sum())
-    return float(0.5 ** (n_vain / N_VAIN))
+    log_speed = np.log(known.axes[:, 0]) + np.log(known.batch_size) - known.log_iter
+    best, n_vain = -np.inf, -1
+    for i in np.argsort(known.first_at_s, kind="stable"):
+        n_vain = 0 if log_speed[i] - known.mean_half_width[i] > best else n_vain + 1
+        best = max(best, log_speed[i])
+    return float(0.5 ** (max(n_vain, 0) / N_VAIN))
 
 
 def plausible_worth(model: ThroughputModel, batch_of: BatchOf, plans: Options, now: Present) -> Array:

@@ -31,7 +31,6 @@ from dlrover_nb.core.perf.smooth import smooth
 from dlrover_nb.core.perf.terms import TERMS, all_columns, axes_of
 from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.decisions import Prediction, TermShare
 from dlrover_nb.core.structs.past import FitSummary, TermKnowledge
 
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.prior import Prior
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Samples
+    from dlrover_nb.core.structs.decisions import Prediction
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import FitReport
 
@@ -206,33 +206,15 @@ class ThroughputModel:
         self._check_fitted()
         return self._log_times(axes, batch_size)[0]
 
-    def breakdown(self, plan: ResourcePlan, batch_size: float) -> tuple[TermShare, ...]:
-        """Split the plan's T_iter into its terms; seconds sum to the predicted T_iter."""
-        axes = axes_of([plan])
-        return self.breakdowns(axes, batch_size, self.predict(axes, batch_size).samples_per_s)[0]
+    def term_seconds(self, axes: Array, batch_size: Array | float) -> Array:
+        """Return the seconds of each of `terms_` at plans by the coefficients: shape (n_plans, n_term).
 
-    def breakdowns(
-        self, axes: Array, batch_size: Array | float, samples_per_s: Array
-    ) -> tuple[tuple[TermShare, ...], ...]:
-        """Split T_iter of plans whose throughput is predicted already into terms, plan by plan.
-
-        Parameters
-        ----------
-        axes
-            ndarray of shape (n_plans, 4), as `terms.axes_of` makes it.
-        samples_per_s
-            ndarray of shape (n_plans,): the seconds of a plan sum to w*m over it.
+        Their sum is T_iter by the equations alone: neither a measurement nor the correction near measured
+        plans is in it (`planner.parts` says what they leave unexplained).
         """
         self._check_fitted()
         index = [TERMS.index(term) for term in self.terms_]
-        seconds = (self.columns(axes, batch_size) * self.coefficients_)[:, index]
-        total = seconds.sum(axis=1, keepdims=True)
-        shares = np.divide(seconds, total, out=np.full_like(seconds, 1 / len(index)), where=total > 0)
-        iter_s = axes[:, 0] * batch_size / samples_per_s
-        return tuple(
-            tuple(map(TermShare, self.terms_, (row * own_s).tolist(), row.tolist()))
-            for row, own_s in zip(shares, iter_s, strict=True)
-        )
+        return np.asarray((self.columns(axes, batch_size) * self.coefficients_)[:, index])
 
     def columns(self, axes: Array, batch_size: Array | float) -> Array:
         """Return the columns of `TERMS` of plans: ndarray of shape (n_plans, 12)."""

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
 IDENTIFIED_SD = 0.2  # of a term's share: above it the data does not determine the share
 FELT_SHARE = 0.02  # of an iteration: a further term below it is not named
+_FURTHER_WORDS = {
+    "contention": "workers wait for what they share, such as cores and the network",
+    "barrier": "workers wait for the slowest of them",
+    "dense": "a PS needs time for dense parameters, whatever the batch",
+    "connections": "each further PS costs a worker time",
+    "gather": "workers gather the embedding rows of the others",
+}
 _AXIS_WORDS = ("the number of workers", "the number of PS", "CPU per worker", "CPU per PS")
 
 
@@ -157,8 +164,8 @@ def _known(fit: Fitted) -> str:
     known = dict(zip(TERMS, fit.identified, strict=True))
     unknown = [term for term in fit.terms if not known[term]]
     if not unknown:
-        return "they determine all terms of the iteration."
-    return f"they do not yet determine the share of {_join(unknown)}{_because(fit)}."
+        return "they show how long each part of an iteration takes."
+    return f"they do not show yet how long {_join(unknown)} take{'s' * (len(unknown) == 1)}{_because(fit)}."
 
 
 def _because(fit: Fitted) -> str:
@@ -183,7 +190,7 @@ def _beyond_first(fit: Fitted) -> str:
     further = [term for term in fit.terms if term not in fit.family.terms]
     if not further or not len(fit.held_out):
         return ""
-    return f" The speeds also show {_join(further)}, which {fit.family.name} leave out."
+    return f" The speeds also show that {_join([_FURTHER_WORDS[term] for term in further])}."
 
 
 def _join(words: Sequence[str]) -> str:

@@ -77,6 +77,11 @@ class PlannerSettings:
 Axes = tuple[int, int, float, float]  # workers, PS, cores of each: a plan but for its memory
 
 
+LEAST_IN_BUDGET = (
+    0.5  # chance of a plan that is proposed for a total budget, where none reaches the wanted one
+)
+
+
 def axes_key(plan: ResourcePlan) -> Axes:
     """Return what determines the speed of a plan: all but its memory."""
     return (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
@@ -90,6 +95,10 @@ class Limits:
     ----------
     budget_per_hour
         The most that a plan may cost; one of unknown price is not advised either. None: no budget.
+    within_total
+        Whether a plan must end the job within what is left of its total budget, or for less money than the
+        present plan. What is left stands in the situation, as it changes with every second, and limits that
+        change would void each answer to a question (`controller.reviews`).
     returns
         Plans that were replaced by better ones, with the gain that is required to return to them.
     step
@@ -105,6 +114,22 @@ class Limits:
     step: float = inf
     quota: Quota = field(default_factory=Quota)
     min_gain: float = inf
+    within_total: bool = False
+
+    def affords(self, candidate: Candidate, most_until_end: float | None) -> bool:
+        """Whether a plan keeps to both budgets, by its price and its predicted end.
+
+        Parameters
+        ----------
+        most_until_end
+            `Analysis.most_until_end`.
+        """
+        price, until_end = candidate.cost_per_hour, candidate.end_cost
+        if self.budget_per_hour is not None and (price is None or price > self.budget_per_hour):
+            return False
+        if not self.within_total or until_end is None or most_until_end is None:
+            return True
+        return until_end <= most_until_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +191,7 @@ def smaller_request(
     if found.plan == now.plan or found.plan in rejected_plans or not Frame.of(s).holds(found.plan):
         return None
     saving = 1 - found.cost / now.cost
-    if saving < settings.min_saving or (found.in_time or 1.0) < min(now.in_time or 0.0, s.deadline_chance):
+    if saving < settings.min_saving or (found.chance or 1.0) < min(now.chance or 0.0, s.deadline_chance):
         return None
     why = f"{memory_words(s, found.plan)} That saves {saving:.0%} of what the plan costs, at the same speed."
     return Advice(ProposalKind.IMPROVE, found, why)
@@ -248,6 +273,8 @@ def _within(analysis: Analysis, limits: Limits) -> NDArray[np.bool_]:
     if limits.budget_per_hour is not None and now.cost_per_hour != 0:  # nothing costs anything: all within
         is_priced = now.cost_per_hour is not None  # then `cost` is money for every plan, else for none
         within = within & (analysis.cost <= limits.budget_per_hour) & is_priced
+    if limits.within_total and analysis.most_until_end is not None and analysis.in_budget is not None:
+        within = within & (analysis.end_cost <= analysis.most_until_end)
     rescues = _rescues(analysis)
     for plan, least in limits.returns.items():
         faster = analysis.predictions.surely_over(now.prediction) >= 1 + least
@@ -307,49 +334,53 @@ def _improvement(
 
 
 def _meets(analysis: Analysis) -> NDArray[np.bool_]:
-    """Return which plans reach the wanted chance to finish by the deadline; all without one."""
-    chance = analysis.in_time
+    """Return which plans reach the wanted chance to meet deadline and budget; all without either."""
+    chance = analysis.chance
     wanted = analysis.situation.deadline_chance
     return np.ones(len(analysis.space), dtype=bool) if chance is None else np.asarray(chance >= wanted)
 
 
 def _rescues(analysis: Analysis) -> NDArray[np.bool_]:
-    """Return which plans make the deadline so much more probable that changing back to one is right."""
-    chance, now = analysis.in_time, analysis.current.in_time
+    """Return which plans make deadline or budget so much more probable that changing back is right."""
+    chance, now = analysis.chance, analysis.current.chance
     if chance is None or now is None:
         return np.zeros(len(analysis.space), dtype=bool)
     return np.asarray(chance >= now + RESCUE)
 
 
 def _endangers(analysis: Analysis, settings: PlannerSettings) -> bool:
-    """Whether an experiment that fails, and the way back, could cost the deadline that is met now."""
-    s, now, due = analysis.situation, analysis.current, analysis.situation.due
-    if due is None or now.in_time is None or now.in_time < s.deadline_chance:
+    """Whether an experiment that fails, and the way back, could cost a deadline or budget that is met now."""
+    s, now = analysis.situation, analysis.current
+    if now.chance is None or now.chance < s.deadline_chance:
         return False
     lost_s = settings.experiment_s + 2 * MOVE_PAUSE_S[s.spec.migration]
-    after = chances(now.prediction, lost_s, due)
-    return bool(after < s.deadline_chance)
+    limits = (due for due in (s.due, s.paid_for(now.cost_per_hour)) if due is not None)
+    return any(bool(chances(now.prediction, lost_s, due) < s.deadline_chance) for due in limits)
 
 
 def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:
-    """Return the plan that the deadline needs where the present one is too slow; None where it is not.
+    """Return the plan that deadline or budget need where the present one misses them; None where it does not.
 
-    The cheapest of those that meet it (the fastest where speed is the objective), or where none does, the
-    most probable one.
+    The cheapest of those that meet both, or where none does, the most probable one. It is the fastest where
+    speed is the objective, and for a budget alone: each that meets it is paid for, and from a slower one
+    advice would climb back step by step, each change for money. Of a budget alone it must be more probable
+    than not: a change that only moves the end is the user's choice, which `BudgetOutlook` names.
     """
-    s, now, chance = analysis.situation, analysis.current, analysis.in_time
+    s, now, chance = analysis.situation, analysis.current, analysis.chance
     index = np.flatnonzero(free)
-    if chance is None or now.in_time is None or now.in_time >= s.deadline_chance or not len(index):
+    if chance is None or now.chance is None or now.chance >= s.deadline_chance or not len(index):
+        return None
+    if analysis.in_time is None and not len(index := index[chance[index] >= LEAST_IN_BUDGET]):
         return None
     meeting = index[chance[index] >= s.deadline_chance]
     if len(meeting):
-        is_speed = s.spec.objective is Objective.SPEED
+        is_speed = s.spec.objective is Objective.SPEED or analysis.in_time is None
         order = -analysis.predictions.mean_low[meeting] if is_speed else analysis.cost[meeting]
         best = meeting[int(np.lexsort((-chance[meeting], order))[0])]
     else:
         best = index[most_probable(chance[index], analysis.finish_s[index])]
     found = analysis.candidate(analysis.space.plan(int(best)))
-    is_better = chance[best] >= now.in_time + ALIKE or analysis.finish_s[best] < (1 - ALIKE) * (
+    is_better = chance[best] >= now.chance + ALIKE or analysis.finish_s[best] < (1 - ALIKE) * (
         now.finish_s or 0
     )
     if not len(meeting) and not is_better:
@@ -363,15 +394,22 @@ def _rescue_why(found: Candidate, now: Candidate, wanted: float, *, n: int) -> s
         if n
         else f"No plan reaches {percent(wanted)}: this is the most probable one."
     )
-    chance, before = percent(found.in_time or 0.0), percent(now.in_time or 0.0)
+    chance, before = percent(found.chance or 0.0), percent(now.chance or 0.0)
+    if now.in_budget is not None and now.in_budget == now.chance:
+        ends = f"{found.end_cost:,.4g} until the end, {now.end_cost:,.4g} now"
+        return f"For the total budget: {chance} probable to be enough ({ends}), {before} now. {which}"
     margin = margin_words(found.margin_s or 0.0)
-    return f"For the deadline: {chance} probable to be met ({margin}), {before} now. {which}"
+    meets = f"This plan meets the deadline with {chance} probability ({margin})"
+    return f"{meets}, the present one with {before}. {which}"
 
 
 def _in_time_words(candidate: Candidate) -> str:
-    if candidate.in_time is None:
-        return ""
-    return f" It meets the deadline with {percent(candidate.in_time)} probability."
+    deadline = budget = ""
+    if candidate.in_time is not None:
+        deadline = f" It meets the deadline with {percent(candidate.in_time)} probability."
+    if candidate.in_budget is not None:
+        budget = f" It ends within the total budget with {percent(candidate.in_budget)} probability."
+    return deadline + budget
 
 
 def _fastest(analysis: Analysis, sure: NDArray[np.bool_]) -> Candidate | None:
@@ -395,8 +433,8 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
 def _back_why(candidate: Candidate, now: Candidate) -> str:
     speed, before = now.prediction.samples_per_s, candidate.prediction.samples_per_s
     return (
-        f"Back to the best measured plan: its mean is {before:,.0f} samples/s, that of the present one "
-        f"{speed:,.0f}, and it is the surer of the two."
+        f"Back to the best measured plan: it trains {before:,.0f} samples/s in the mean, the present one "
+        f"{speed:,.0f}, and that is known better."
     )
 
 

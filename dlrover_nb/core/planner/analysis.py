@@ -15,7 +15,8 @@ from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_l
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.batch import batch_sizes, exchange, mini_batch
-from dlrover_nb.core.planner.completion import Completion
+from dlrover_nb.core.planner.budget import BudgetForecast, budget_forecast
+from dlrover_nb.core.planner.completion import Completion, end_cost
 from dlrover_nb.core.planner.deadline import RESCUE, chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
 from dlrover_nb.core.planner.right_size import sizes
@@ -148,6 +149,43 @@ class Analysis:
         return chances(self.predictions, self.completion.pauses(self.space), due)
 
     @cached_property
+    def in_budget(self) -> Array | None:
+        """Probability of each plan that the rest of the total budget is enough; None without a limit."""
+        paid = self.situation.paid_for(self.cost)
+        return None if paid is None else chances(self.predictions, self.completion.pauses(self.space), paid)
+
+    @cached_property
+    def chance(self) -> Array | None:
+        """Probability of each plan to finish by the deadline and within the budget; None without either."""
+        if self.in_time is None or self.in_budget is None:
+            return self.in_budget if self.in_time is None else self.in_time
+        return np.minimum(self.in_time, self.in_budget)
+
+    @property
+    def end_cost(self) -> Array:
+        """Money until the end of the job with each plan, where `in_budget` is known: shape (n_plans,)."""
+        return end_cost(self.situation, self.cost, self.finish_s)
+
+    @property
+    def most_until_end(self) -> float | None:
+        """The money that a plan may take until the end: the rest of the total budget.
+
+        Where the present plan takes more, any that takes less than it is better. None: no limit, or no end.
+        """
+        left, now = self.situation.money_left, self.current.end_cost
+        return None if left is None or now is None else max(left, now)
+
+    @cached_property
+    def budget(self) -> BudgetForecast | None:
+        """What the rest of the total budget does; None without a limit, or a known end."""
+        if self.in_budget is None:
+            return None
+        s, now = self.situation, self.current
+        return budget_forecast(
+            s, now, self.in_budget, self.end_cost, lambda row: self.candidate(self.space.plan(row))
+        )
+
+    @cached_property
     def deadline(self) -> DeadlineOutlook | None:
         """What can be promised of the deadline; None without one."""
         s = self.situation
@@ -178,7 +216,7 @@ class Analysis:
 
     def _best_in_time(self, chance: Array) -> int:
         """Return the cheapest plan in time, or the most probable one; within the budget where possible."""
-        affordable = np.flatnonzero(self._is_affordable)
+        affordable = np.flatnonzero(self._is_affordable & self._is_paid_for)
         index = affordable if len(affordable) else np.arange(len(chance))
         return self._cheapest_in_time(chance, index)
 
@@ -195,6 +233,13 @@ class Analysis:
         if budget is None or self.current.cost_per_hour is None:
             return np.ones(len(self.space), dtype=bool)
         return np.asarray(self.cost <= budget)
+
+    @property
+    def _is_paid_for(self) -> NDArray[np.bool_]:
+        """Which plans the rest of the total budget is enough for; all where there is no limit."""
+        if self.in_budget is None:
+            return np.ones(len(self.space), dtype=bool)
+        return np.asarray(self.in_budget >= self.situation.deadline_chance)
 
     @property
     def _least_budget(self) -> int | None:

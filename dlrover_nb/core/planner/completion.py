@@ -7,7 +7,7 @@ the present plan are computed once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
+from dlrover_nb.core.planner.parts import parts, with_host
 from dlrover_nb.core.planner.predict import predict_here
-from dlrover_nb.core.planner.situation import Situation, gains, transitions_s
+from dlrover_nb.core.planner.situation import HOUR_S, Situation, gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
+from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 Row = tuple[float, ...]  # w, p, lambda_w, lambda_p
+CostT = TypeVar("CostT", float, "Array")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,13 @@ class Completion:
     now: Prediction = field(init=False)
     now_breakdown: tuple[TermShare, ...] = field(init=False)
     identified: frozenset[str] = field(init=False)
+    _present: tuple[Array, float] = field(init=False)  # terms and T_iter of the present plan
 
     def __post_init__(self) -> None:
         now = axes_of([self.situation.plan])
         object.__setattr__(self, "now", self.predict(now)[0])
+        seconds = self.model.term_seconds(now, batch_sizes(self.situation.spec, now))[0]
+        object.__setattr__(self, "_present", (seconds, float(self._iter_s(now, [self.now])[0])))
         object.__setattr__(self, "now_breakdown", self._breakdowns(now, [self.now])[0])
         known = (c.term for c in self.model.report_.coefficients if c.identified)
         object.__setattr__(self, "identified", frozenset(known))
@@ -100,24 +106,22 @@ class Completion:
         self, axes: Array, predictions: Sequence[Prediction]
     ) -> tuple[tuple[TermShare, ...], ...]:
         """Return the parts of an iteration of each plan; what other work on the host takes comes last."""
-        speed = np.array([p.samples_per_s / p.host for p in predictions])
-        breakdowns = self.model.breakdowns(axes, batch_sizes(self.situation.spec, axes), speed)
+        seconds = self.model.term_seconds(axes, batch_sizes(self.situation.spec, axes))
+        own = parts(self.model.terms_, seconds, self._iter_s(axes, predictions), self._present)
         load = self.situation.host
         if load is None or not load.is_felt:
-            return breakdowns
-        return tuple(_with_host(terms, p.host) for terms, p in zip(breakdowns, predictions, strict=True))
+            return own
+        return tuple(with_host(terms, p.host) for terms, p in zip(own, predictions, strict=True))
+
+    def _iter_s(self, axes: Array, predictions: Sequence[Prediction]) -> Array:
+        """Return T_iter of plans on a host without other load: shape (n_plans,)."""
+        speed = np.array([p.samples_per_s / p.host for p in predictions])
+        return np.asarray(axes[:, 0] * batch_sizes(self.situation.spec, axes) / speed)  # (eq. 1)
 
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
         why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
         return replace(bare, breakdown=breakdown, reason=why)
-
-
-def _with_host(terms: tuple[TermShare, ...], host: float) -> tuple[TermShare, ...]:
-    """Return the terms of an iteration on a host that gives this part of its speed."""
-    total_s = sum(term.seconds for term in terms) / host
-    own = (replace(term, share=term.seconds / total_s) for term in terms)
-    return (*own, TermShare("host", (1 - host) * total_s, 1 - host))
 
 
 def bare_candidate(
@@ -126,6 +130,7 @@ def bare_candidate(
     """Return a plan as a candidate without what is slow to compute: its breakdown and its reason."""
     cost = pricing.cost_per_hour(plan, situation.spec.prices)
     finish_s, due = situation.n_sample_left / prediction.samples_per_s + pause_s, situation.due
+    paid = situation.paid_for(cost)
     return Candidate(
         plan=plan,
         prediction=prediction,
@@ -138,8 +143,15 @@ def bare_candidate(
         breakdown=(),
         reason="",
         in_time=None if due is None else float(chances(prediction, pause_s, due)),
-        margin_s=None if due is None else due.left_s - finish_s,
+        margin_s=None if situation.deadline_left_s is None else situation.deadline_left_s - finish_s,
+        in_budget=None if paid is None else float(chances(prediction, pause_s, paid)),
+        end_cost=None if paid is None or cost is None else end_cost(situation, cost, finish_s),
     )
+
+
+def end_cost(situation: Situation, cost_per_hour: CostT, finish_s: CostT) -> CostT:
+    """Return the money until the end of the job, its fixed nodes included."""
+    return (cost_per_hour + fixed_per_hour(situation.spec)) * finish_s / HOUR_S
 
 
 def scaled(predictions: Predictions, axes: Array, factors: Mapping[Row, float]) -> Predictions:

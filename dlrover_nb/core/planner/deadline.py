@@ -1,4 +1,4 @@
-"""Whether a plan finishes by the job's deadline: how probable that is, and what can be promised.
+"""Whether a plan finishes by the job's deadline, or within its total budget: how probable that is.
 
 What is left to train is known and a pause is predicted, so a plan meets the deadline when it trains at least
 ``samples left / (seconds left - pause)``. Its mean throughput is log-normal with the fit's 90 % band of the
@@ -8,6 +8,8 @@ a deadline, and where none does, the most probable one (`planner.advice`).
 
 A job that may stop early has as much left as its evaluations predict (`deadline.remaining`): the doubt in
 that adds to the one in the speed. It is never less probable than if the job trained all its passes.
+
+What is left of a total budget is a deadline of each plan: the time for which it pays for the plan.
 
 Rejected: the predicted finish against the deadline. It promises a plan that is late every second time.
 """
@@ -39,6 +41,8 @@ RESCUE = 0.1  # a gain of chance that outweighs rules which keep auto mode from 
 class Due:
     """What a job has left to do, and until when: samples, and seconds (negative: the deadline has passed).
 
+    The seconds may be those of each plan: what is left of a budget lasts longer with a cheaper one.
+
     Parameters
     ----------
     n_more, n_less
@@ -48,7 +52,7 @@ class Due:
     """
 
     n_sample_left: int
-    left_s: float
+    left_s: float | Array
     n_more: int = 0
     n_less: int = 0
     all_left: int | None = None
@@ -76,9 +80,9 @@ def chances(predictions: Predictions | Prediction, pause_s: Array | float, due: 
         Seconds without training until the plan runs.
     """
     centre = np.asarray(predictions.samples_per_s, dtype=np.float64)
-    time_s = due.left_s - np.asarray(pause_s, dtype=np.float64)
+    time_s = np.broadcast_to(due.left_s - np.asarray(pause_s, dtype=np.float64), centre.shape)
     if due.n_sample_left <= 0:
-        return np.broadcast_to(np.float64(due.left_s >= 0), centre.shape)
+        return np.broadcast_to(np.float64(np.asarray(due.left_s) >= 0), centre.shape)
     with np.errstate(over="ignore"):  # of next to no time: no finite speed is enough
         needed = np.divide(due.n_sample_left, time_s, out=np.full(centre.shape, np.inf), where=time_s > 0)
     ahead = np.log(centre) - np.log(needed)
@@ -114,7 +118,7 @@ def most_probable(chance: Array, finish_s: Array) -> int:
 
 
 def rescues_deadline(candidate: Candidate, now: Candidate) -> bool:
-    """Whether a plan makes the deadline so much more probable that other gains do not count."""
-    if candidate.in_time is None or now.in_time is None:
+    """Whether a plan makes deadline and budget so much more probable that other gains do not count."""
+    if candidate.chance is None or now.chance is None:
         return False
-    return candidate.in_time >= now.in_time + RESCUE
+    return candidate.chance >= now.chance + RESCUE

@@ -89,6 +89,7 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
         f"other jobs, which leave it {quota}", larger, plan, lambda c: not quota.allows(c.plan)
     )
     found += _budget(analysis, candidate, larger)
+    found += _total_budget(analysis, candidate, larger)
     found += _deadline(analysis, candidate, smaller)
     words = (
         f"memory: each {role} needs {mib} MiB, by the measurements so far" for role, mib in needs.items()
@@ -153,8 +154,9 @@ def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
 
 
 def _exceeded(analysis: Analysis, candidate: Candidate) -> list[str]:
-    """Return which of budget and deadline a plan exceeds."""
-    return [*_budget(analysis, candidate, ()), *_deadline(analysis, candidate, ())]
+    """Return which of budgets and deadline a plan exceeds."""
+    budgets = (*_budget(analysis, candidate, ()), *_total_budget(analysis, candidate, ()))
+    return [*budgets, *_deadline(analysis, candidate, ())]
 
 
 def _not_worth(analysis: Analysis, candidate: Candidate, min_gain: float) -> str:
@@ -266,6 +268,21 @@ def _budget(analysis: Analysis, candidate: Candidate, larger: Sequence[Candidate
         candidate.plan,
         lambda c: c.cost_per_hour is not None and c.cost_per_hour > budget,
     )
+
+
+def _total_budget(analysis: Analysis, candidate: Candidate, larger: Sequence[Candidate]) -> list[str]:
+    s, chance, wanted = analysis.situation, candidate.in_budget, analysis.situation.deadline_chance
+    if s.money_left is None or chance is None or candidate.end_cost is None:
+        return []
+    limit = f"{s.spec.budget_total:g} {s.spec.prices.currency}"
+    ends = (
+        f"total budget of {limit}, of which {s.money_left:.4g} are left: "
+        f"the plan costs {candidate.end_cost:.4g} until the end, {percent(chance)} probable to be within it"
+    )
+    if chance < wanted:
+        return [f"{ends}; {percent(wanted)} is wanted"]
+    dearer = [change_words(candidate.plan, c.plan) for c in larger if (c.in_budget or 0.0) < wanted]
+    return [f"{ends}; below {percent(wanted)} with {' or '.join(dearer)}"] if dearer else []
 
 
 def _deadline(analysis: Analysis, candidate: Candidate, smaller: Sequence[Candidate]) -> list[str]:

@@ -68,10 +68,10 @@ class _Frame:
         most = limits.step * self.analysis.situation.plan.total_cpu
         if plan.total_cpu > most + 1e-9 or not limits.quota.allows(plan):
             return False
-        if limits.budget_per_hour is None:
+        most_until_end = self.analysis.most_until_end
+        if limits.budget_per_hour is None and most_until_end is None:
             return True
-        price = self.analysis.candidate(plan).cost_per_hour
-        return price is not None and price <= limits.budget_per_hour
+        return limits.affords(self.analysis.candidate(plan), most_until_end)
 
 
 def raise_use(

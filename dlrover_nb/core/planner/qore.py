@@ -165,7 +165,7 @@ def _shapes(analysis: Analysis, aim: Aim) -> tuple[Candidate, ...]:
 
 def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, aim: Aim) -> float:
     s, now = analysis.situation, analysis.current
-    if limits is not None and not _within(found, limits, s.plan):
+    if limits is not None and not _within(found, limits, analysis):
         return -np.inf
     resources = found.plan.effort / now.plan.effort
     if aim is Aim.FASTER:
@@ -175,11 +175,11 @@ def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, aim: A
     return fitness(max(missing, late), resources, grows=aim is Aim.IN_TIME)
 
 
-def _within(found: Candidate, limits: Limits, now: ResourcePlan) -> bool:
-    if found.plan.total_cpu > limits.step * now.total_cpu + 1e-9 or not limits.quota.allows(found.plan):
+def _within(found: Candidate, limits: Limits, analysis: Analysis) -> bool:
+    most = limits.step * analysis.situation.plan.total_cpu
+    if found.plan.total_cpu > most + 1e-9 or not limits.quota.allows(found.plan):
         return False
-    price = found.cost_per_hour
-    return limits.budget_per_hour is None or (price is not None and price <= limits.budget_per_hour)
+    return limits.affords(found, analysis.most_until_end)
 
 
 def _plan(analysis: Analysis, change: Change, *, grows: bool) -> ResourcePlan | None:

@@ -11,6 +11,7 @@ import numpy as np
 from dlrover_nb.core.planner.deadline import Due
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.job import Migration
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, ScalePlan, diff
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 DEADLINE_CHANCE = 0.9
+HOUR_S = 3600.0
 HORIZON_S = 3600.0  # longest time over which a transition is paid off (Eq. 8)
 WORKERS_PAUSE_S = 0.5  # until transitions of this job have been measured
 MOVE_PAUSE_S = {Migration.SEAMLESS: 0.5, Migration.RESTART: 6.0}
@@ -54,6 +56,7 @@ class Situation:
     memory_use: tuple[MemoryUse, ...] = ()  # of roles whose memory may be lowered
     stop: StopForecast | None = None  # of a job that may stop early: then `n_sample_left` is by it
     host: HostLoad | None = None  # what other work on its hosts leaves to the job; None: not known
+    money_left: float | None = None  # of the total budget, to end within; None: no limit, or no known end
 
     def __post_init__(self) -> None:
         bounds = completed(self.spec.bounds, self.capacity, self.spec.plan)
@@ -62,13 +65,24 @@ class Situation:
     @property
     def due(self) -> Due | None:
         """What is left to do and until when; None without a deadline."""
-        if self.deadline_left_s is None:
+        return None if self.deadline_left_s is None else self._until(self.deadline_left_s)
+
+    def paid_for(self, cost_per_hour: Array | float | None) -> Due | None:
+        """Return what is left to do, and for how long the total budget pays for plans of these prices.
+
+        None without a limit, or where nothing costs anything.
+        """
+        if self.money_left is None or self.spec.prices.is_free or cost_per_hour is None:
             return None
+        per_hour = np.asarray(cost_per_hour, dtype=np.float64) + fixed_per_hour(self.spec)
+        return self._until(self.money_left / per_hour * HOUR_S)
+
+    def _until(self, left_s: float | Array) -> Due:
         stop = self.stop
         if stop is None or stop.why_not:
-            return Due(self.n_sample_left, self.deadline_left_s)
+            return Due(self.n_sample_left, left_s)
         all_left = max(stop.n_total - stop.n_done, self.n_sample_left)
-        return Due(self.n_sample_left, self.deadline_left_s, stop.n_more, stop.n_less, all_left)
+        return Due(self.n_sample_left, left_s, stop.n_more, stop.n_less, all_left)
 
     @property
     def beside(self) -> ResourcePlan | None:

@@ -78,9 +78,21 @@ def origin_of(spec: JobSpec, features: FeatureSpec, *, folder: Path | None = Non
     manifest = replace(found.manifest, number=ORIGIN, ledger=account, trained=None)
     if folder is not None and not spec.checkpoint_url:
         manifest = replace(manifest, files=_named_here(manifest.files, folder))
-    began = BeganFrom(found.place, manifest.at_s, n_sample_of(account))
+    began = BeganFrom(found.place, manifest.at_s, n_sample_of(account), manifest.spent if start.rows else 0.0)
+    _check_budget(spec, began)
     none_in_memory = (None,) * len(manifest.files)
     return Origin(RestorableCheckpoint(manifest, none_in_memory, is_on_disk=True), features, began)
+
+
+def _check_budget(spec: JobSpec, began: BeganFrom) -> None:
+    """Refuse a job that goes on with rows for which its whole budget was spent before."""
+    limit, currency = spec.budget_total, spec.prices.currency
+    if limit is not None and limit <= began.spent:
+        raise InvalidValueError(
+            f"budget_total must be more than {began.place} had spent on the rows that job {spec.name} goes "
+            f"on with, {began.spent:,.4g} {currency}, got {limit:,.6g}; set a higher one, or leave "
+            "--from-rows out to train all rows with a budget of their own"
+        )
 
 
 def _account(spec: JobSpec, features: FeatureSpec, found: FoundCheckpoint) -> LedgerCheckpoint:

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.cpu_waits import Starvation
 from dlrover_nb.core.runtime.heartbeat import HeartbeatThread
 from dlrover_nb.core.runtime.limits import Enforced
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
@@ -104,6 +105,7 @@ class Agent:
         self._hello: Hello | None = None
         self._must_say_hello = False
         self._n_step, self._doing = 0, ""
+        self._starvation: tuple[int, Starvation] | None = None  # since a step that did not end in time
         self._without_master_s = GONE_AFTER_HEARTBEATS * config.spec.heartbeat_timeout_s
         self._lock = threading.RLock()  # of the socket to the master, its connection and what is unsent
         self._heartbeat = HeartbeatThread(self._beat, REPORT_EVERY_S)
@@ -177,8 +179,17 @@ class Agent:
             is_due = (
                 self._report_at_s is not None and self._clock.now_s() > self._report_at_s + REPORT_EVERY_S
             )
-            if is_due and self._disconnected_since_s is None:
-                self._send_now(encode(Alive(self._config.node, self._n_step, self._doing), ()))
+            if not is_due:
+                return
+            starved_s = self._starved_s()
+            if self._disconnected_since_s is None:
+                self._send_now(encode(Alive(self._config.node, self._n_step, self._doing, starved_s), ()))
+
+    def _starved_s(self) -> float:
+        """Return for how long the step at hand got no processor, counted from its first late heartbeat."""
+        if self._starvation is None or self._starvation[0] != self._n_step:
+            self._starvation = self._n_step, Starvation()
+        return self._starvation[1].longest_s
 
     def _send_now(self, frames: list[Any]) -> None:
         try:

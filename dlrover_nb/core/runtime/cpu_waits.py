@@ -26,8 +26,9 @@ import psutil
 from dlrover_nb.core.runtime.limits import ROOT, own_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+TASKS = Path("/proc/self/task")
 _NS = 1e-9
 _US = 1e-6
 
@@ -63,11 +64,11 @@ class CpuWaits:
     def __init__(
         self,
         root: Path = ROOT,
-        tasks: Path = Path("/proc/self/task"),
+        tasks: Path = TASKS,
         cpu_times: Callable[[], NamedTuple] = psutil.cpu_times,
     ) -> None:
         self._root, self._tasks, self._cpu_times = root, tasks, cpu_times
-        self._waited_ns = self._read_threads()
+        self._waited_ns = _read_waits(self._tasks)
         self._throttled_s = self._read_throttled()
         self._host, self._own_s = self._read_host(), time.process_time()
 
@@ -77,7 +78,7 @@ class CpuWaits:
         A thread that ended meanwhile takes its last waits with it.
         """
         before, before_s, host, own_s = self._waited_ns, self._throttled_s, self._host, self._own_s
-        self._waited_ns, self._throttled_s = self._read_threads(), self._read_throttled()
+        self._waited_ns, self._throttled_s = _read_waits(self._tasks), self._read_throttled()
         self._host, self._own_s = self._read_host(), time.process_time()
         if self._waited_ns is None or before is None or self._throttled_s is None or before_s is None:
             return None
@@ -87,16 +88,6 @@ class CpuWaits:
         own_part = min((self._own_s - own_s) / busy_s, 1.0) if busy_s > 0 else 0.0
         starved_s = max(waited_ns * _NS - throttled_s, 0.0) + own_part * stolen_s
         return CpuWait(throttled_s, starved_s, busy_s + stolen_s)
-
-    def _read_threads(self) -> dict[str, int] | None:
-        waited: dict[str, int] = {}
-        try:
-            for thread in self._tasks.iterdir():
-                with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has just ended
-                    waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
-        except (OSError, ValueError, IndexError):
-            return None
-        return waited or None
 
     def _read_throttled(self) -> float | None:
         try:
@@ -115,3 +106,35 @@ class CpuWaits:
         no_process = ("idle", "iowait", "guest", "guest_nice", "steal")  # guests are in user already
         busy_s = sum(value for name, value in times.items() if name not in no_process)
         return _HostTimes(float(busy_s), float(times.get("steal", 0.0)))
+
+
+class Starvation:
+    """Counts for how long a thread of this process could run and got no processor, quotas included.
+
+    Parameters
+    ----------
+    tasks
+        The folder of this process's threads.
+    """
+
+    def __init__(self, tasks: Path = TASKS) -> None:
+        self._tasks, self._began_ns = tasks, _read_waits(tasks)
+
+    @property
+    def longest_s(self) -> float:
+        """Of the thread that waited longest since the beginning; 0 where the kernel does not tell."""
+        if self._began_ns is None or (now_ns := _read_waits(self._tasks)) is None:
+            return 0.0
+        return max(ns - self._began_ns.get(thread, 0) for thread, ns in now_ns.items()) * _NS
+
+
+def _read_waits(tasks: Path) -> Mapping[str, int] | None:
+    """Return the ns that each thread waited for a processor so far; None where the kernel does not tell."""
+    waited: dict[str, int] = {}
+    try:
+        for thread in tasks.iterdir():
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has just ended
+                waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return waited or None

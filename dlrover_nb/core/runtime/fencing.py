@@ -8,6 +8,9 @@ A PS that is lost takes its group along, whose epoch nobody serves any more. A r
 answer and ends; a new one, under a new name, was started in its place.
 
 A worker whose process is known to have ended needs no fence: its shards are free at once.
+
+That a worker was silent says nothing of its rows: the machine may have been busy. They are suspected only
+where its process is seen to have crashed by itself (`sharding.deaths`).
 """
 
 from __future__ import annotations
@@ -41,15 +44,15 @@ def on_forgotten(state: JobState, ps: Node, worker: str) -> None:
     )
 
 
-def on_gone(state: JobState, worker: str, at_s: float) -> None:
-    """Take back the shards of a worker whose process has ended after all."""
-    _open(state, [each for each in state.fences if each.worker == worker], at_s)
+def on_gone(state: JobState, worker: str, at_s: float, *, crashed: bool) -> None:
+    """Take back the shards of a worker whose process has ended after all; whether it `crashed` by itself."""
+    _open(state, [each for each in state.fences if each.worker == worker], at_s, crashed=crashed)
 
 
 def advance(state: JobState, at_s: float) -> None:
     """Take back the shards of workers that every PS of their group refuses."""
     if state.fences:
-        _open(state, [each for each in state.fences if not _missing(state, each)], at_s)
+        _open(state, [each for each in state.fences if not _missing(state, each)], at_s, crashed=False)
 
 
 def repeat(state: JobState) -> None:
@@ -66,11 +69,11 @@ def _missing(state: JobState, fence: Fence) -> tuple[Node, ...]:
     return tuple(ps for ps in state.group_nodes if ps.id not in fence.confirmed)
 
 
-def _open(state: JobState, fences: list[Fence], at_s: float) -> None:
+def _open(state: JobState, fences: list[Fence], at_s: float, *, crashed: bool) -> None:
     state.fences = tuple(each for each in state.fences if each not in fences)
     for fence in fences:
         n_done, before = state.n_sample_done, quarantine.isolated(state)
-        state.take_back(fence.worker, killed=True)
+        state.take_back(fence.worker, killed=crashed)
         if isolated := quarantine.describe_new(state, before):
             state.restarts[Role.WORKER].forgive(MAX_DEATHS, n_sample_done=n_done)
             state.note(isolated, at_s)

@@ -44,6 +44,7 @@ PAUSE_LIMIT_S = 60.0  # for one iteration
 DISK_LIMIT_S = 300.0  # to save all parts; to load without progress; for one piece of either
 SWITCH_LIMIT_S = 60.0  # for the last parameters of a move
 PLAN_LIMIT_S = 120.0  # without any node coming a step further
+STARVED_LIMIT_S = 300.0  # that a node may get no processor, beside the usual limit
 RESIZE_LIMIT_S = 60.0  # for one node to get another size in place; the backend gives up before
 STOP_LIMIT_S = 20.0
 ROOM_PATIENCE_S = 5.0  # that capacity which was just released takes to reach a new node
@@ -58,6 +59,7 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
     node.last_message_s = at_s
     if isinstance(message, Alive):
         has_progressed, node.n_step, node.doing = message.n_step != node.n_step, message.n_step, message.doing
+        _note_starved(state, node, 0.0 if has_progressed else message.starved_s, at_s)
     else:
         has_progressed = True
         node.doing = message.doing if isinstance(message, Report) else node.doing
@@ -104,6 +106,7 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
     *,
     retryable: bool = True,
     may_live: bool = False,
+    by_its_work: bool = False,
     error: ProgramError | None = None,
 ) -> None:
     """Take back the shards of a lost node, and replace it within the restart budget.
@@ -114,6 +117,8 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
         False when a new node would fail in the same way.
     may_live
         Whether its process may still run: its shards are taken back when PS refuse it.
+    by_its_work
+        Whether the rows at hand may be the reason (`sharding.deaths`).
     error
         The error of its program; None: its program is not known to have failed.
     """
@@ -124,7 +129,7 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
         fencing.begin(state, node, why, at_s)
     else:
         state.remove_node(node, at_s, why, is_retryable=retryable)
-        state.take_back(node.id, killed=True)
+        state.take_back(node.id, killed=by_its_work)
     isolated = quarantine.describe_new(state, before)
     ps_group.ps_lost(state, node.id, at_s)
     if was_leaving:
@@ -165,6 +170,20 @@ def _emit_loss(state: JobState, text: str, at_s: float) -> None:
     update_phase(state, at_s)
     if state.phase is before:
         state.note(text, at_s)
+
+
+def _note_starved(state: JobState, node: Node, starved_s: float, at_s: float) -> None:
+    """Record how long a node got no processor; say so once, when it would be given up without this."""
+    before_s, node.starved_s = node.starved_s, starved_s
+    limit_s, stuck_s = state.spec.heartbeat_timeout_s, at_s - node.progressed_s
+    is_news = before_s < limit_s / 2 <= starved_s
+    if is_news and not state.is_ended:
+        where = f" on {node.machine or node.host}" if node.machine or node.host else ""
+        state.note(
+            f"{node.id} got no processor for {starved_s:.0f} of {stuck_s:.0f} s: other work{where} has them, "
+            "and it is given more time",
+            at_s,
+        )
 
 
 def _excuse_absence(state: JobState, at_s: float) -> None:
@@ -301,8 +320,11 @@ def _hung(state: JobState, node: Node, at_s: float) -> str:
     stuck_s, limit_s = at_s - node.progressed_s, state.spec.heartbeat_timeout_s
     if node.doing:
         limit_s = max(limit_s, DISK_LIMIT_S)
+    if stuck_s <= limit_s + min(node.starved_s, STARVED_LIMIT_S):
+        return ""
     while_ = f" while it {node.doing}" if node.doing else ""
-    return f"it lives, but has made no progress for {stuck_s:.0f} s{while_}" if stuck_s > limit_s else ""
+    starved = f", and got no processor for {node.starved_s:.0f} s of it" if node.starved_s >= 1 else ""
+    return f"it lives, but has made no progress for {stuck_s:.0f} s{while_}{starved}"
 
 
 def _check_stage(state: JobState, at_s: float) -> None:
@@ -332,11 +354,14 @@ def update_phase(state: JobState, at_s: float) -> None:
     if state.is_ended:
         return
     trains = any(w.is_training for w in state.roster.workers)
-    if state.is_evaluating:
+    blocked = quarantine.why_blocked(state)
+    if state.is_evaluating and not blocked:
         state.set_phase(JobPhase.EVALUATING, at_s)
     elif state.change is not None and state.applied is not None:
         state.set_phase(JobPhase.RESCALING, at_s, f"changing to {state.target.short}")
     elif state.stage in {Stage.ASSEMBLING, Stage.LOADING} or (state.applied is None and not trains):
         state.set_phase(JobPhase.STARTING, at_s, state.message)
+    elif blocked:
+        state.set_phase(JobPhase.BLOCKED, at_s, blocked)
     else:
         state.set_phase(JobPhase.TRAINING, at_s)

@@ -274,15 +274,21 @@ class JobMaster:
         retryable: bool = True,
         was_killed: bool = False,
         out_of_memory: bool = False,
+        by_its_work: bool = False,
         error: ProgramError | None = None,
     ) -> tuple[Order, ...]:
-        """Handle the exit of a node; of one that was given up, only that it was out of memory counts."""
-        fencing.on_gone(self._state, node, at_s)
+        """Handle the exit of a node; of one that was given up, only a crash and a lack of memory count.
+
+        It was killed by this master then, which says nothing of its work.
+        """
+        fencing.on_gone(self._state, node, at_s, crashed=by_its_work and not (was_killed or out_of_memory))
         known, silent = self._state.roster.get(node), self._state.silent.pop(node, None)
         if known is None and silent is not None and out_of_memory:
             oom_recovery.raise_memory(self._state, silent, at_s)
         if known is not None:
-            liveness.node_lost(self._state, known, why, at_s, retryable=retryable, error=error)
+            liveness.node_lost(
+                self._state, known, why, at_s, retryable=retryable, by_its_work=by_its_work, error=error
+            )
             if out_of_memory or (was_killed and oom_recovery.is_suspect(known)):
                 oom_recovery.raise_memory(self._state, known, at_s)
         return self._settle(at_s)
@@ -346,7 +352,6 @@ class JobMaster:
         liveness.check_time(self._state, at_s)
         shard_requests.update_speeds(self._state)
         fencing.repeat(self._state)
-        quarantine.update_blocked(self._state, at_s)
         shard_requests.emit_progress(self._state, at_s)
         return self._settle(at_s)
 

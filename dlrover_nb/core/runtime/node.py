@@ -197,7 +197,8 @@ def _report_failures(agent: Agent, config: NodeConfig) -> Iterator[None]:
         is_oom = isinstance(error, MemoryError)
         with contextlib.suppress(BackendError):
             agent.send_output()  # before the message that makes the master end this process
-            agent.send(NodeFailed(config.node, why, not is_lasting, is_oom, _place(error)))
+            by_its_work = not isinstance(error, BackendError | WireError)
+            agent.send(NodeFailed(config.node, why, not is_lasting, is_oom, _place(error), by_its_work))
         raise
 
 

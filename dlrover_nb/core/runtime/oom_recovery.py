@@ -32,7 +32,15 @@ def is_suspect(node: Node) -> bool:
 
 def node_failed(state: JobState, node: Node, failed: NodeFailed, at_s: float) -> None:
     """Handle the failure of a node by its own report: one that ran out of memory is replaced with more."""
-    liveness.node_lost(state, node, failed.why, at_s, retryable=failed.retryable, error=failed.error)
+    liveness.node_lost(
+        state,
+        node,
+        failed.why,
+        at_s,
+        retryable=failed.retryable,
+        by_its_work=failed.by_its_work,
+        error=failed.error,
+    )
     if failed.out_of_memory:
         raise_memory(state, node, at_s)
 

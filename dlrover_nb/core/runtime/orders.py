@@ -88,6 +88,7 @@ class Manifest:
     n_journal_byte: int = 0
     journal_segment: int = 0
     trained: Trained | None = None  # None: written by release 0.1
+    spent: float = 0.0  # money of the job until it was written, earlier runs of its rows included
 
 
 @dataclass(frozen=True, slots=True)

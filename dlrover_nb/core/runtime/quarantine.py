@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.shards import ShardAction
+from dlrover_nb.core.structs.shards import ShardAction, in_quarantine, why_waits
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.state import JobState
@@ -25,21 +25,14 @@ def isolated(state: JobState) -> tuple[QuarantinedShard, ...]:
 def describe_new(state: JobState, before: tuple[QuarantinedShard, ...]) -> str:
     """Return the message about a shard that was isolated since `before`; empty without one."""
     new = [shard for shard in isolated(state) if shard not in before]
-    if not new:
-        return ""
-    return f"{new[0]}: it is in quarantine, and the job cannot finish without it; {_advice(state, new[0])}"
+    return in_quarantine(state.spec.name, new[0]) if new else ""
 
 
-def update_blocked(state: JobState, at_s: float) -> None:
-    """Report once when only isolated shards are left."""
+def why_blocked(state: JobState) -> str:
+    """Return what the job waits for where only isolated shards are left; empty: others are."""
     ledger = _present(state)
-    counts = ledger.counts()
-    is_blocked = counts.quarantined > 0 and counts.todo == counts.doing == 0 and not counts.is_open
-    if is_blocked and not state.is_blocked and not state.is_ended:
-        first = ledger.quarantined()[0]
-        what = f"{counts.quarantined} of {counts.total} shards are all that is left, and wait for a decision"
-        state.note(f"{what}: {first}; {_advice(state, first)}", at_s)
-    state.is_blocked = is_blocked
+    quarantined = ledger.quarantined()
+    return why_waits(state.spec.name, ledger.counts(), quarantined) if quarantined else ""
 
 
 def resolve(state: JobState, choice: ShardChoice, at_s: float) -> None:
@@ -69,10 +62,3 @@ def _holds(ledger: ShardLedger, shard: int) -> bool:
 
 def _present(state: JobState) -> ShardLedger:
     return state.evaluate if state.is_evaluating else state.train
-
-
-def _advice(state: JobState, shard: QuarantinedShard) -> str:
-    command = f"%dlrover shards {state.spec.name}"
-    return (
-        f"repair the data and use {command} --retry {shard.shard}, or go on without it: --skip {shard.shard}"
-    )

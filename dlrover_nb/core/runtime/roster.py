@@ -55,6 +55,7 @@ class Node:
     cpu_enforced: bool = False
     memory_enforced: bool = False
     progressed_s: float = 0.0  # when its main thread was last seen to work
+    starved_s: float = 0.0  # since then, that it could run and got no processor
     n_step: int = -1  # of its last heartbeat
     doing: str = ""  # long work that it announced; empty: none
     must_drop: bool = False  # its shard was returned by a rollback

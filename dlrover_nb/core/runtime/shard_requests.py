@@ -238,7 +238,7 @@ def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays:
     n_row, shapes = ledger.split.n_row(lease.shard), [array.shape for array in arrays]
     if shapes != [(n_row,)] * 2:
         why = f"it scored {shapes} rows in shard {lease.shard}, expected {n_row}"
-        liveness.node_lost(state, node, why, at_s)
+        liveness.node_lost(state, node, why, at_s, by_its_work=True)
         return
     scores, labels = (np.array(array, np.float32) for array in arrays)
     evaluation.add_scores(state, lease.shard, scores, labels)

@@ -243,7 +243,6 @@ class JobState:
     n_skipped: int = 0  # all of them
     skipped_in_pass: tuple[int, int] = (0, 0)  # the latest pass with one, and how many in it
     resizes_in_place: bool | None = False  # whether the backend can do that; None: not known yet
-    is_blocked: bool = False  # only shards in quarantine are left
     n_dropped: int = 0  # messages that nodes could not decode
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # text: what keeps nodes from starting; empty: nothing

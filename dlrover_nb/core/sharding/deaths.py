@@ -2,6 +2,10 @@
 
 One death proves nothing: machines fail, and some worker holds a shard then. Several holders in a row that die
 before the next row of a shard is done suggest that its rows are the reason.
+
+Only deaths count that the rows could have caused: a crash, a kill, a lack of memory. A worker that was silent
+for too long, evicted or on a machine that is gone says nothing of them. To count time-outs was rejected:
+three on a busy machine put a healthy shard aside. Rows on which workers hang use up the restarts instead.
 """
 
 from __future__ import annotations

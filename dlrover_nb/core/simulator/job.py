@@ -23,8 +23,10 @@ from dlrover_nb.core.simulator.progress import Progress
 from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
 from dlrover_nb.core.simulator.snapshot_source import SnapshotSource
 from dlrover_nb.core.structs.admission import HELD, Admission
+from dlrover_nb.core.structs.budget import per_hour
 from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import (
+    CostChanged,
     Event,
     NodeLeft,
     NodeOutOfMemory,
@@ -100,6 +102,7 @@ class SimJob(SnapshotSource):
         self.target = job.spec.plan
         self.started_at_s = engine.now_s
         self.ended_at_s: float | None = None
+        self._cost_per_hour = 0.0  # as its controller was told last
         self._mitigations = SimMitigations(
             job.spec, settings.transition, self._sim_nodes, progress=self.progress, engine=engine, emit=emit
         )
@@ -235,6 +238,7 @@ class SimJob(SnapshotSource):
         now_s = self._engine.now_s
         self._emit(NodeStarted(now_s, node.id, node.role, now_s - node.since_s))
         node.is_up, node.since_s, node.reported_s = True, now_s, now_s
+        self._note_cost()
         self._fault_schedule.expect(node)
         joins = self._change is None or not self._change.replaces
         if joins and node.role is Role.PS and self.progress.n_done > 0:  # it loads its part first
@@ -322,6 +326,7 @@ class SimJob(SnapshotSource):
             return
         self._place_nodes()
         self._make_room()
+        self._note_cost()
         change = self._change
         if change is not None and change.replaces and not change.is_paused and self._sim_nodes.all_up:
             change.is_paused = True
@@ -383,6 +388,13 @@ class SimJob(SnapshotSource):
         elif message:
             self.message = message
 
+    def _note_cost(self) -> None:
+        """Tell what the nodes that are up cost, where that has changed; nothing while a price is unknown."""
+        cost = per_hour(self.job.spec.prices, self._sim_nodes.held)
+        if cost is not None and cost != self._cost_per_hour:
+            self._cost_per_hour = cost
+            self._emit(CostChanged(self._engine.now_s, cost))
+
     def _check_capacity(self, *, must: bool = False) -> None:
         room = self._capacity.check(self._sim_nodes.nodes, self._engine.now_s, must=must)
         if room is not None:
@@ -393,6 +405,7 @@ class SimJob(SnapshotSource):
         self._mitigations.give_up(f"the job has {phase}")
         for node in list(self._sim_nodes.nodes):
             self._retire(node, has_report=False)
+        self._note_cost()
         self.progress.refresh(None, is_paused=True)
         now_s = self._engine.now_s
         self.phase, self.message, self.ended_at_s = phase, why, now_s

@@ -55,11 +55,21 @@ class RunRate:
     host: float = 1.0
 
     @property
-    def compute_share(self) -> float:
-        """Share of an iteration that a worker computes; where it is not known, all of it."""
-        total_s = self.split.total_s
+    def work_share(self) -> float:
+        """Share of an iteration in which a worker works itself; where it is not known, all of it."""
+        total_s, works_s = self.split.total_s, self.split.compute_s + self.split.other_s
         known_s = self.split.compute_s + self.wait_s
-        return 0.0 if total_s == 0 else self.split.compute_s / total_s if known_s else 1.0
+        return 0.0 if total_s == 0 else works_s / total_s if known_s else 1.0
+
+    def threads(self, cpu: float) -> float:
+        """Return how many cores a worker that has `cpu` of them uses in its own work, on average.
+
+        It computes with all of them. What else it does takes the same time on any number of cores: one does
+        it.
+        """
+        works_s = self.split.compute_s + self.split.other_s
+        computes = self.split.compute_s / works_s if self.split.compute_s else 1.0
+        return computes * cpu + (1 - computes) * min(cpu, 1.0)
 
     @property
     def serve_share(self) -> float:
@@ -104,6 +114,7 @@ def worker_sample(
     iter_s = window_s * rate.batch / n_sample if n_sample else 0.0
     if rate.late_s:
         n_iter, iter_s = int(window_s / rate.late_s), rate.late_s
+    threads = rate.threads(node.cpu)
     return NodeSample(
         node=node.id,
         role=Role.WORKER,
@@ -113,10 +124,10 @@ def worker_sample(
         n_sample=n_sample,
         iter_s=iter_s,
         split=rate.spread(iter_s, node.factor),
-        cpu_cores=node.cpu * rate.compute_share * rate.host if n_iter or n_sample else 0.0,
+        cpu_cores=threads * rate.work_share * rate.host if n_iter or n_sample else 0.0,
         memory_mib=memory_mib,
         throttled_s=0.0,
-        starved_s=max(node.cpu, 1.0) * (1 - rate.host) * window_s,  # of all its threads
+        starved_s=max(threads, 1.0) * (1 - rate.host) * window_s,  # of all of them
         n_byte_sent=(n_byte := int(rate.n_byte * n_sample / rate.batch)),
         n_byte_received=n_byte,
     )

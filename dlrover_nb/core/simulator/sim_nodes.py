@@ -141,6 +141,11 @@ class SimNodes:
         self.nodes.remove(node)
 
     @property
+    def held(self) -> list[Need]:
+        """What each node that is up holds."""
+        return [(n.cpu, n.memory_mib) for n in self.nodes if n.is_up]
+
+    @property
     def unplaced(self) -> list[SimNode]:
         """Nodes that wait for capacity."""
         return [n for n in self.nodes if n.place is None]

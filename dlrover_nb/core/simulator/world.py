@@ -24,8 +24,9 @@ from dlrover_nb.core.simulator.description import WorldSettings
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.job import SimJob
 from dlrover_nb.core.structs.actions import MitigationChoice
+from dlrover_nb.core.structs.budget import STOPPED_BY
 from dlrover_nb.core.structs.capacity import check_fits
-from dlrover_nb.core.structs.events import Mitigate, PhaseChanged, Scale
+from dlrover_nb.core.structs.events import EndJob, Mitigate, PhaseChanged, Scale
 from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ class SimulatedWorld:
         elif isinstance(instruction, Mitigate) and isinstance(instruction.choice, MitigationChoice):
             self.job(name).mitigate(instruction.choice)
             self._offer_capacity()
+        elif isinstance(instruction, EndJob):
+            self.stop(name, STOPPED_BY, instruction.why)
 
     def stop(self, name: str, by: str, why: str = "") -> None:
         """End a job now; no effect on an ended job."""

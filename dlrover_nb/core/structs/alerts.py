@@ -15,9 +15,11 @@ class AlertKind(StrEnum):
     STRAGGLER = "straggler"
     STALL = "stall"
     BUDGET = "over budget"
+    BUDGET_TOTAL = "budget nearly spent"
     DEADLINE = "deadline at risk"
     HOST = "host is busy"
     PROPOSAL = "proposal waits"
+    BLOCKED = "rows wait for a decision"
     SECOND_PERSON = "second person wanted"
     MASTER_LOST = "master lost"
     FAILED = "job failed"
@@ -32,8 +34,6 @@ class AlertRules:
     ----------
     oom_within_s
         A node's memory is full within this time, by more than even odds.
-    oom_for_s
-        That forecast has held for so long, or less than so long is left: growth that ends soon is none.
     straggler_for_s
         A node that is slow over the monitor's short window alone (transient) has been so for this long; a
         persistent straggler begins an alert at once. It ends when nobody is found slow.
@@ -41,6 +41,8 @@ class AlertRules:
         No iteration ends for so many times the usual one, and for at least so long.
     budget_share
         The plan that runs, or the run so far, costs more than this share of the budget per hour.
+    budget_total_share
+        The job has spent this share of its total budget.
     deadline_least
         The probability to finish by the deadline is below this.
     host_share
@@ -56,11 +58,11 @@ class AlertRules:
     """
 
     oom_within_s: float = 3600.0
-    oom_for_s: float = 300.0
     straggler_for_s: float = 120.0
     stall_iterations: float = 50.0
     stall_least_s: float = 120.0
     budget_share: float = 1.0
+    budget_total_share: float = 0.8
     deadline_least: float = 0.5
     host_share: float = 0.25
     proposal_waits_s: float = 1800.0

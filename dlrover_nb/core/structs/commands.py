@@ -38,6 +38,7 @@ class Action(StrEnum):
     UNDO = "undo"
     MODE = "mode"
     PIN = "pin"
+    BUDGET = "budget"
     MITIGATE = "mitigate"  # order an action against stragglers
     RETRY_SHARD = "retry shard"
     SKIP_SHARD = "skip shard"
@@ -56,6 +57,7 @@ OF_VERDICT = {
     Verdict.SCALE: Action.SCALE,
     Verdict.MODE: Action.MODE,
     Verdict.PIN: Action.PIN,
+    Verdict.BUDGET: Action.BUDGET,
     Verdict.MITIGATE: Action.MITIGATE,
 }
 

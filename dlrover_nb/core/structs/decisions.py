@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, ScalePlan
 
 SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")  # of a prediction
 FIRST_VERSION = "d0"  # of a job whose plan, mode and pins no decision has changed
+REST, HOST = "rest", "host"  # parts of an iteration: what no term explains, and other work on the host
 EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
 
@@ -94,6 +95,16 @@ class Candidate:
     reason: str
     in_time: float | None = None  # probability to finish by the deadline; None: there is none
     margin_s: float | None = None  # from the predicted finish to the deadline; negative: late
+    in_budget: float | None = None  # probability that the rest of the total budget is enough; None: no limit
+    end_cost: float | None = None  # money until the end, with the job's fixed nodes; None as above
+
+    @property
+    def chance(self) -> float | None:
+        """The probability to finish by the deadline and within the budget; None without either.
+
+        Both depend on one speed, so the smaller one is that of both.
+        """
+        return min((each for each in (self.in_time, self.in_budget) if each is not None), default=None)
 
     @property
     def cost(self) -> float:
@@ -204,6 +215,7 @@ class Verdict(StrEnum):
     MODE = "mode"
     PIN = "pin"
     MITIGATE = "mitigate"
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +223,8 @@ class Decision:
     """One decision by a user or by auto mode; magics, buttons and the command line make the same record.
 
     `proposal` is the id that the user saw, of a proposal or of a mitigation; `plan` is given for OVERRIDE and
-    SCALE, `mode` for MODE, `pins` (all that hold from now on) for PIN, `action` for MITIGATE.
+    SCALE, `mode` for MODE, `pins` (all that hold from now on) for PIN, `action` for MITIGATE, `budget_total`
+    for BUDGET (None: no limit).
     `id` is filled in by the controller (``d1``, ``d2``, …). `undoes` names the decision that this one
     reverts; the controller refuses it once a later one has changed the same thing. `seen` is the version of
     the plan that the user saw (`JobSnapshot.version`); empty: whichever it is now.
@@ -229,14 +242,22 @@ class Decision:
     undoes: str = ""
     seen: str = ""
     action: ActionChoice | None = None
+    budget_total: float | None = None
 
     @property
     def words(self) -> str:
         """The decision: ``accept p2``, ``scale 2w x 0.5 + 1p x 0.25``, ``undo of d3: mode manual``."""
         plan, pins = self.plan and self.plan.short, None if self.pins is None else str(self.pins)
         action = self.action and self.action.words
-        said = " ".join(str(w) for w in (self.verdict, self.proposal, plan, self.mode, pins, action) if w)
+        parts = (self.verdict, self.proposal, plan, self.mode, pins, action, self._budget_words)
+        said = " ".join(str(word) for word in parts if word)
         return f"undo of {self.undoes}: {said}" if self.undoes else said
+
+    @property
+    def _budget_words(self) -> str:
+        if self.verdict is not Verdict.BUDGET:
+            return ""
+        return "off" if self.budget_total is None else f"{self.budget_total:,.6g}"
 
 
 def version_of(undo: Decision | None) -> str:

@@ -34,6 +34,8 @@ class JobSubmitted:
     must_move: bool = False  # nothing outlives its nodes: new PS must fit beside those that serve
     pauses: tuple[tuple[str, float], ...] = ()  # kind and seconds of changes of plan, usual on this cluster
     defers: bool = False  # fits and advice are computed beside the job's loop, and end with `Computed`
+    spent: float = 0.0  # money of earlier runs whose rows it goes on with
+    is_endless: bool = False  # of a stream: `n_sample_total` is an estimate for planning
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,17 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
+class CostChanged:
+    """The nodes that are up cost `per_hour` from now on.
+
+    None: not known since the last event, as the job had no master. The next one says which nodes have stayed.
+    """
+
+    at_s: float
+    per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed."""
 
@@ -216,6 +229,7 @@ Event = (
     | NodeSizesSet
     | MitigationEnded
     | Computed
+    | CostChanged
     | Ticked
 )
 
@@ -236,6 +250,13 @@ class Mitigate:
 
 
 @dataclass(frozen=True, slots=True)
+class EndJob:
+    """Save a checkpoint and stop the job, as its budget is spent; `why` says so for people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Remember:
     """Write to the history; a `JobSpec` starts a run, to which the following records belong."""
 
@@ -253,7 +274,7 @@ class Remember:
     )
 
 
-Instruction = Scale | Mitigate | Remember
+Instruction = Scale | Mitigate | EndJob | Remember
 
 
 def quota_changed(allotment: Allotment, at_s: float) -> QuotaChanged:

@@ -45,6 +45,7 @@ class JobPhase(StrEnum):
     TRAINING = "training"
     RESCALING = "rescaling"
     EVALUATING = "evaluating"
+    BLOCKED = "blocked"  # nothing is left but what waits for a person's decision
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -53,6 +54,11 @@ class JobPhase(StrEnum):
     def is_final(self) -> bool:
         """Whether the job has ended."""
         return self in {JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.STOPPED}
+
+    @property
+    def trains(self) -> bool:
+        """Whether rows are trained or will be, so that plans are compared and changed."""
+        return self in {JobPhase.STARTING, JobPhase.TRAINING, JobPhase.RESCALING}
 
 
 class DataFormat(StrEnum):
@@ -221,7 +227,14 @@ class ModelSpec:
 DEFAULT_PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
 
 
-_ABOVE_ZERO = ("budget_per_hour", "deadline_s", "deadline_at_s", "link_gbit_per_s", "gradient_clip_norm")
+_ABOVE_ZERO = (
+    "budget_per_hour",
+    "budget_total",
+    "deadline_s",
+    "deadline_at_s",
+    "link_gbit_per_s",
+    "gradient_clip_norm",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +266,9 @@ class JobSpec:
         Parts of the plan that are fixed from the start.
     budget_per_hour
         The most money per hour that a plan of auto mode may cost; None means no limit.
+    budget_total
+        The most money that the job may spend: when it is spent, a checkpoint is saved and the job stops. In
+        the currency of `prices`, which must be known for it; None means no limit.
     objective
         Objective of proposals.
     policy
@@ -346,6 +362,7 @@ class JobSpec:
     admission: Admission = Admission.AT_ONCE
     peer_copies: PeerCopies = PeerCopies.AUTO
     exchange: ExchangeSpec = field(default_factory=ExchangeSpec)
+    budget_total: float | None = None
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -362,6 +379,11 @@ class JobSpec:
         for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
+        if self.budget_total is not None and self.prices.per_hour(1.0, 1.0) is None:
+            raise InvalidValueError(
+                f"budget_total needs prices.cpu_hour and prices.gib_hour, got {self.budget_total:g} with an "
+                "unknown price; give both prices, or leave budget_total out"
+            )
         if self.deadline_s is not None and self.deadline_at_s is not None:
             raise InvalidValueError(
                 "a job has one deadline, got both deadline (a moment) and deadline_s (after start); keep one"

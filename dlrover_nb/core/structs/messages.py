@@ -62,11 +62,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Heartbeat of a node whose report is overdue: its main thread has done `n_step` pieces of work."""
+    """Heartbeat of a node whose report is overdue: its main thread has done `n_step` pieces of work.
+
+    `starved_s` is for how long one of its threads could run since then and did not get a processor.
+    """
 
     node: str
     n_step: int
     doing: str = ""
+    starved_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,7 @@ class LinesWritten:
 class NodeFailed:
     """A node has failed; `retryable` is False for errors that a new node would repeat.
 
-    `place` is where in the code, as in `ProgramError`.
+    `place` is where in the code, as in `ProgramError`; `by_its_work` is False where it lost a connection.
     """
 
     node: str
@@ -221,6 +225,7 @@ class NodeFailed:
     retryable: bool
     out_of_memory: bool = False
     place: str = ""
+    by_its_work: bool = True
 
     @property
     def error(self) -> ProgramError | None:

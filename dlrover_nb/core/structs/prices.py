@@ -34,6 +34,11 @@ class PriceTable:
             if getattr(self, name) is not None:
                 _check.at_least(f"{name} price", getattr(self, name), 0)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing costs anything."""
+        return self.cpu_hour == 0 and self.gib_hour == 0
+
     def per_hour(self, cpu: float, memory_mib: float) -> float | None:
         """Return the money that cores and memory cost in an hour; None where a price is unknown."""
         if self.cpu_hour is None or self.gib_hour is None:

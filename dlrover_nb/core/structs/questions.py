@@ -86,6 +86,9 @@ class Explanation:
         worth its cost.
     bottleneck
         What limits the running plan, with its numbers, in one sentence; empty: not known yet.
+    min_gain, min_saving
+        The least gain of speed, and the least saving at the same speed, that a change must bring; None: of a
+        master that does not say.
     """
 
     plan: ResourcePlan
@@ -102,6 +105,8 @@ class Explanation:
     probe: Candidate | None = None
     probe_why: str = ""
     bottleneck: str = ""
+    min_gain: float | None = None
+    min_saving: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

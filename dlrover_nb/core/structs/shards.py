@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOST_HELD = 2  # shards of one worker: the current one and the next, which it prefetches
 
@@ -173,6 +177,31 @@ class ShardCounts:
         return self.todo + self.doing + self.done + self.quarantined + self.skipped
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether shards in quarantine are all that is left."""
+        return self.quarantined > 0 and self.todo == self.doing == 0 and not self.is_open
+
+    @property
     def finished(self) -> bool:
         """Whether all shards are done or skipped; shards in quarantine are not."""
         return self.done + self.skipped == self.total and not self.is_open
+
+
+def in_quarantine(job: str, shard: QuarantinedShard) -> str:
+    """Return the message about a shard that was isolated."""
+    return f"{shard}: it is in quarantine, and the job cannot finish without it; {_way_out(job, shard)}"
+
+
+def why_waits(job: str, counts: ShardCounts, quarantined: Sequence[QuarantinedShard]) -> str:
+    """Return what a job waits for where only isolated shards are left; empty: it does not."""
+    if not counts.is_blocked:
+        return ""
+    what = f"{counts.quarantined} of {counts.total} shards are all that is left, and wait for a decision"
+    return f"{what}: {quarantined[0]}; {_way_out(job, quarantined[0])}"
+
+
+def _way_out(job: str, shard: QuarantinedShard) -> str:
+    command = f"%dlrover shards {job}"
+    return (
+        f"repair the data and use {command} --retry {shard.shard}, or go on without it: --skip {shard.shard}"
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.admission import QueuePlace
 from dlrover_nb.core.structs.bounds import Pins
+from dlrover_nb.core.structs.budget import BudgetOutlook
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import (
@@ -289,6 +290,7 @@ class JobSnapshot:
     host: HostLoad | None = None  # what other work on its hosts leaves to it; None: not known
     quota: QueueQuota | None = None  # of its queue in the cluster, which admits nodes; None: it has none
     damage: str = ""  # what was wrong with files of its run, and what that cost; empty: nothing
+    budget: BudgetOutlook | None = None  # what is spent of its total budget; None: it has none
 
     @property
     def ran(self) -> ResourcePlan | None:

@@ -39,11 +39,14 @@ class BeganFrom:
         When it was copied (seconds since 1970).
     n_sample
         Samples of the account of rows that was taken over; 0: parameters alone.
+    spent
+        Money that its job had spent on these rows by then; 0 with parameters alone.
     """
 
     place: str
     at_s: float
     n_sample: int = 0
+    spent: float = 0.0
 
     def __str__(self) -> str:
         """Return it as text for views."""

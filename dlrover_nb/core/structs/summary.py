@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.snapshot import NodePhase
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.structs.budget import BudgetOutlook
     from dlrover_nb.core.structs.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.decisions import Candidate, Proposal
     from dlrover_nb.core.structs.mitigations import Mitigation
@@ -78,6 +79,8 @@ class JobOutlook:
         `JobSnapshot.version`: an answer to the proposal names it.
     mitigation
         The open action against stragglers.
+    spent, budget_total
+        Money so far, and the limit of a job that has one.
     """
 
     mode: Mode | None = None
@@ -92,6 +95,13 @@ class JobOutlook:
     in_time: float | None = None
     version: str = ""
     mitigation: ProposedAction | None = None
+    spent: float | None = None
+    budget_total: float | None = None
+
+    @property
+    def spent_share(self) -> float | None:
+        """The share of the total budget that is spent; None without a limit."""
+        return None if self.spent is None or not self.budget_total else self.spent / self.budget_total
 
 
 UNKNOWN = JobOutlook()
@@ -161,6 +171,7 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
             deadline=snapshot.deadline,
             version=snapshot.version,
             mitigation=snapshot.open_mitigation,
+            budget=snapshot.budget,
         ),
     )
 
@@ -177,6 +188,7 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
     deadline: DeadlineOutlook | None,
     version: str,
     mitigation: Mitigation | None = None,
+    budget: BudgetOutlook | None = None,
 ) -> JobOutlook:
     """Return the outlook of a job with a plan.
 
@@ -197,6 +209,8 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
         proposed=None if opened is None else _proposed(opened),
         n_waiting=sum(bool(node.waits_for) for node in nodes),
         in_time=None if deadline is None else deadline.in_time,
+        spent=None if budget is None else budget.spent,
+        budget_total=None if budget is None else budget.limit,
         version=version,
         mitigation=None if mitigation is None else _action(mitigation),
     )

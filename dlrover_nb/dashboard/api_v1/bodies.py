@@ -27,6 +27,7 @@ Id = Annotated[str, Meta(min_length=2, max_length=16, pattern="^[a-z][0-9]{1,14}
 Why = Annotated[str, Meta(max_length=1000, description="The reason, for the audit.")]
 Count = Annotated[int, Meta(ge=1, le=MOST_NODES)]
 Cpu = Annotated[float, Meta(ge=CPU_STEP, le=MOST_CPU, description="Cores per node.")]
+Money = Annotated[float, Meta(gt=0, description="In the currency of the job's prices.")]
 MemoryMib = Annotated[int, Meta(ge=64, le=MOST_MEMORY_MIB, description="MiB per node.")]
 
 
@@ -142,6 +143,13 @@ class Pin(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", 
     why: Why = ""
 
 
+class SetBudget(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="budget"):
+    """Set the most that the job may spend in total, with what it has spent; null for no limit."""
+
+    budget_total: Money | None
+    why: Why = ""
+
+
 class Mitigate(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdict", tag="mitigate"):
     """Order an action against stragglers: one of the first seven fields, or `cores` and `memory` together.
 
@@ -167,7 +175,7 @@ class Mitigate(Struct, frozen=True, forbid_unknown_fields=True, tag_field="verdi
         )
 
 
-DecisionBody = Accept | Reject | Override | Scale | Undo | SetMode | Pin | Mitigate
+DecisionBody = Accept | Reject | Override | Scale | Undo | SetMode | Pin | SetBudget | Mitigate
 
 
 class ReasonBody(Struct, frozen=True, forbid_unknown_fields=True):

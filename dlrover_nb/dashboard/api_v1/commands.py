@@ -78,13 +78,14 @@ def _command(call: Call, body: bodies.DecisionBody, job: str) -> Command:
     return decide(replace(_decision(body), why=body.why, seen=call.seen), job, key=call.own_key)
 
 
-def _decision(
+def _decision(  # noqa: PLR0911 - one case per body
     body: bodies.Accept
     | bodies.Reject
     | bodies.Override
     | bodies.Scale
     | bodies.SetMode
     | bodies.Pin
+    | bodies.SetBudget
     | bodies.Mitigate,
 ) -> Decision:
     match body:
@@ -99,6 +100,8 @@ def _decision(
             return Decision(Verdict.MODE, "", 0.0, mode=body.mode)
         case bodies.Pin():
             return Decision(Verdict.PIN, "", 0.0, pins=body.pins.pins())
+        case bodies.SetBudget():
+            return Decision(Verdict.BUDGET, "", 0.0, budget_total=body.budget_total)
         case bodies.Mitigate():
             return Decision(Verdict.MITIGATE, "", 0.0)
         case _:

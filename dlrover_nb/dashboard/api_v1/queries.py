@@ -6,8 +6,18 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from dlrover_nb.core.why import Question
+
 MOST_ROWS = 1000
 Name = Annotated[str, Meta(max_length=256)]
+ProposalId = Annotated[
+    str,
+    Meta(
+        max_length=16,
+        pattern="^(p[0-9]{1,14})?$",
+        description="Its id; empty: the open one, or why none is.",
+    ),
+]
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,12 +39,18 @@ class SeriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class ExplainQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Of an explanation."""
 
-    proposal: Annotated[
+    proposal: ProposalId = ""
+
+
+class WhyQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of answers to questions about a plan."""
+
+    proposal: ProposalId = ""
+    question: Annotated[
         str,
         Meta(
-            max_length=16,
-            pattern="^(p[0-9]{1,14})?$",
-            description="Its id; empty: the open one, or why none is.",
+            pattern=f"^({'|'.join(Question)}|[1-9])?$",
+            description=f"One of {', '.join(Question)}, or its number; empty: all of them.",
         ),
     ] = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlrover_nb.core.why import question_of, reply_to
 from dlrover_nb.dashboard.api_v1 import answers, bodies, queries
 from dlrover_nb.dashboard.api_v1.call import Call, Result
 from dlrover_nb.dashboard.waiting_requests import visible_requests
@@ -58,6 +59,13 @@ def mitigations(call: Call) -> Result:
 def explain(call: Call) -> Result:
     """Return why a proposal was made, or why there is none."""
     return Result(call.job().explain(call.asked(queries.ExplainQuery).proposal or None))
+
+
+def why(call: Call) -> Result:
+    """Return the answers to questions about a proposal, or about the plan that runs."""
+    asked, job = call.asked(queries.WhyQuery), call.job()
+    question = question_of(asked.question) if asked.question else None
+    return Result(reply_to(job.explain(asked.proposal or None), job.snapshot(), question))
 
 
 def logs(call: Call) -> Result:

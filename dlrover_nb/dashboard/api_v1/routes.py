@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.questions import Explanation
 from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.why import Reply
 from dlrover_nb.dashboard.api_v1 import answers, bodies, commands, queries, reads
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ ROUTES = (
     Route(
         "GET", f"{JOB}/explain", "explain", "Why a plan is proposed, or why none is.", reads.explain,
         Explanation, queries.ExplainQuery,
+    ),
+    Route(
+        "GET", f"{JOB}/why", "why", "Answers to nine questions about a plan, with each number in them.",
+        reads.why, Reply, queries.WhyQuery,
     ),
     Route(
         "GET", f"{JOB}/logs", "logs", "The newest log lines of a job, the newest last.", reads.logs,

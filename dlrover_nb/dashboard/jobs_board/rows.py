@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.budget import NEAR_SHARE
 from dlrover_nb.core.structs.deadline import percent as chance_words
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.prices import ASSUMED
@@ -125,6 +126,7 @@ def needs(job: JobSummary) -> tuple[tuple[int, str], ...]:
         (1, "memory", bool(job.memory_needs)),
         (3, "nodes wait", known.n_waiting > 0),
         (4, "deadline", known.in_time is not None and known.in_time < DEADLINE_CHANCE),
+        (4, "budget", (known.spent_share or 0.0) >= NEAR_SHARE),
         (5, "slower than predicted", _off_band(job) < 0),
     )
     return tuple((rank, words) for rank, words, is_wanted in wanted if is_wanted)
@@ -187,7 +189,8 @@ def memory_words(known: JobOutlook) -> str:
 def cost_words(known: JobOutlook) -> str:
     """Return what the plan costs per hour; an unknown price is told as that."""
     note = f", {ASSUMED.split()[0]}" if known.prices_assumed and known.cost_per_hour is not None else ""
-    return f"{units.money(known.cost_per_hour, units.Currency(known.currency))}{note}"
+    spent = "" if known.spent_share is None else f", {units.percent(known.spent_share)} of its budget spent"
+    return f"{units.money(known.cost_per_hour, units.Currency(known.currency))}{note}{spent}"
 
 
 def proposal_words(job: JobSummary) -> str:

@@ -160,7 +160,7 @@ def _override_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], 
 
 
 def _own_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]) -> str:
-    """Return the forms for changes that answer no proposal: undo, mode, sizes."""
+    """Return the forms for changes that answer no proposal: undo, mode, budget, sizes."""
     forms = ""
     if snapshot.undo is not None and may(Action.UNDO):
         fields = seen_fields(visit, snapshot) | {"decision": snapshot.undo.undoes}
@@ -176,6 +176,14 @@ def _own_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]
             f"{reason_field()}{button('mode', 'Set mode')}</div>"
         )
         forms += act_form("Mode", seen_fields(visit, snapshot), row, root=visit.root)
+    if may(Action.BUDGET):
+        limit = "" if snapshot.spec.budget_total is None else f"{snapshot.spec.budget_total:g}"
+        row = (
+            f'<div class="form-row"><label>Total budget in {escape(snapshot.spec.prices.currency)}, empty '
+            f'for no limit <input name="budget" type="number" min="0" step="any" value="{limit}"></label>'
+            f"{reason_field()}{button('budget', 'Set budget')}</div>"
+        )
+        forms += act_form("Budget", seen_fields(visit, snapshot), row, root=visit.root)
     if may(Action.SCALE):
         row = (
             f"{sizes_fields(snapshot.target)}"

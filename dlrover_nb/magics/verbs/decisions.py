@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.why import Question
 from dlrover_nb.magics.flags import ANSWERED, JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
 from dlrover_nb.magics.parser import (
+    money_or_off,
     node_cores,
     node_memory,
     one_of,
@@ -67,6 +69,9 @@ ACTIONS = (
     ),
 )
 MODE = argument("mode", metavar="MODE", type=one_of("mode", Mode), help="manual, suggest or auto")
+TOTAL = argument(
+    "total", metavar="MONEY|off", type=money_or_off, help="the most that the job may spend, with what it has"
+)
 CLEAR = argument("--clear", action="store_true", help="remove the existing pins first")
 DECISION = argument(
     "decision", metavar="DECISION", nargs="?", help="id of the latest decision that you know, such as d3"
@@ -77,6 +82,12 @@ GOAL = argument(
     metavar="GOAL",
     help="≤ 12 $/h, ≤ 40 $ in total, done by 18:00, done within 3 h, ≥ 5000 samples/s, ≤ 16 cores, ≤ 64 GiB; "
     "several with commas, or a line each in a cell",
+)
+QUESTION = argument(
+    "--question",
+    metavar="N|WORD",
+    type=one_of("question", [word for each in Question for word in (each, str(each.number))]),
+    help=f"one of {', '.join(f'{each.number} {each}' for each in Question)}; without it all are answered",
 )
 SOLUTION = argument(
     "--solution",
@@ -106,10 +117,10 @@ def plan(commands: Commands, *, job: str | None, goal: list[str] | None, cell: s
     return commands.job(job).plan("\n".join([*(goal or ()), cell or ""]))
 
 
-def why(commands: Commands, *, job: str | None, proposal: str | None) -> WhyView:
-    """Explain a proposal: the one named, the one shown last, or the open one."""
+def why(commands: Commands, *, job: str | None, proposal: str | None, question: str | None) -> WhyView:
+    """Answer questions about a proposal: the one named, the one shown last, or the open one."""
     found = commands.job(job)
-    shown = found.why(commands.session.proposal_for(found.name, proposal))
+    shown = found.why(commands.session.proposal_for(found.name, proposal), question=question)
     commands.session.note_names(shown.snapshot)
     return shown
 
@@ -179,6 +190,11 @@ def mode(commands: Commands, *, job: str | None, mode: str, why: str) -> Decisio
     return commands.decided(commands.job(job).mode(mode, why=why))
 
 
+def budget(commands: Commands, *, job: str | None, total: float | None, why: str) -> DecisionView:
+    """Set the most that the job may spend."""
+    return commands.decided(commands.job(job).budget(total, why=why))
+
+
 def scale(commands: Commands, *, job: str | None, sizes: Sizes, why: str) -> DecisionView:
     """Change the running plan; parts that are not given stay as they are."""
     return commands.decided(commands.job(job).scale(**asdict(sizes), why=why))
@@ -220,7 +236,7 @@ VERBS = (
         "why",
         "say why a plan is proposed, or why none is, and what would change that",
         why,
-        (JOB, PROPOSAL),
+        (JOB, PROPOSAL, QUESTION),
         "quick-start p1",
         (_job_or_proposal,),
     ),
@@ -265,6 +281,13 @@ VERBS = (
         (collect_sizes,),
     ),
     Verb("mode", "say who decides", mode, (JOB, MODE, WHY), "quick-start auto"),
+    Verb(
+        "budget",
+        "set the most that a job may spend in total; then it saves and stops",
+        budget,
+        (JOB, TOTAL, WHY),
+        "quick-start 40",
+    ),
     Verb(
         "scale",
         "change the plan of a running job",

@@ -61,6 +61,13 @@ SUBMIT_FLAGS: FlagTable = (
     ("--exclude", "data.exclude", columns, "A,B", "columns to ignore"),
     ("--holdout", "data.holdout", number, "SHARE", "share of rows kept for evaluation"),
     ("--mode", "mode", one_of("mode", Mode), "MODE", "who decides: manual, suggest or auto"),
+    (
+        "--budget-total",
+        "budget_total",
+        number,
+        "MONEY",
+        "most that the job may spend; then it saves and stops; default: no limit",
+    ),
     ("--batch-size", "batch_size", whole, "N", "samples of one mini-batch"),
     (
         "--global-batch",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.deadline import percent
@@ -18,6 +19,8 @@ from dlrover_nb.widgets.marks import Drawing, Line, Plot, Points
 from dlrover_nb.widgets.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from dlrover_nb.core.structs.decisions import Candidate, ParetoFront
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
@@ -159,6 +162,8 @@ def words(dot: Dot, cost_unit: str) -> str:
     c, p = dot.candidate, dot.candidate.prediction
     untried = ", extrapolated" if p.extrapolates else ""
     in_time = "" if c.in_time is None else f", {percent(c.in_time)} probable by the deadline"
+    if c.in_budget is not None and c.end_cost is not None:
+        in_time += f", {c.end_cost:,.4g} until the end ({percent(c.in_budget)} within the budget)"
     return (
         f"{dot.label}: {units.rate(p.samples_per_s)} ({units.interval(p.low, p.high)}{untried}), "
         f"{units.number(c.cost)} {cost_unit}, finish in {units.duration(c.finish_s)}{in_time}"
@@ -173,10 +178,10 @@ def _words(data: Columns) -> str:
 def data_table(data: Columns, *, named_only: bool = False) -> Table:
     """Return the same numbers as a table: of all plans, or of those that have a name."""
     shown = [dot for dot in _merged(data) if dot.names or not named_only]
-    is_due = any(dot.candidate.in_time is not None for dot in shown)
-    rows = tuple((*_row(dot), *((_chance(dot),) if is_due else ())) for dot in shown)
     known = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
-    head = (*known, "in time") if is_due else known
+    chances = [name for name, of in CHANCES.items() if any(of(dot.candidate) is not None for dot in shown)]
+    rows = tuple((*_row(dot), *(_chance(CHANCES[name](dot.candidate)) for name in chances)) for dot in shown)
+    head = (*known, *chances)
     note = (
         f"{len(data.front)} of {data.n_plan:,} plans weighed, predicted now; cheapest first."
         if data.front
@@ -217,8 +222,12 @@ def _row(dot: Dot) -> tuple[str, ...]:
     )
 
 
-def _chance(dot: Dot) -> str:
-    chance = dot.candidate.in_time
+CHANCES: Mapping[str, Callable[[Candidate], float | None]] = MappingProxyType(
+    {"in time": lambda c: c.in_time, "in budget": lambda c: c.in_budget}
+)
+
+
+def _chance(chance: float | None) -> str:
     return units.MISSING if chance is None else percent(chance)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView
     from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.why import Answer, Question, Value
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -62,6 +63,8 @@ EFFECT: dict[str, Callable[[Candidate], object]] = {
     "cost_per_million": lambda c: c.cost_per_million,
     "finish_s": lambda c: c.finish_s,
     "in_time": lambda c: c.in_time,
+    "in_budget": lambda c: c.in_budget,
+    "end_cost": lambda c: c.end_cost,
     "margin_s": lambda c: c.margin_s,
     "transition_s": lambda c: c.transition_s,
 }
@@ -107,6 +110,8 @@ STATUS: Columns[JobSnapshot] = Columns(
         "log_loss": lambda s: s.evaluation.log_loss if s.evaluation else None,
         "open_proposal": lambda s: s.open_proposal.id if s.open_proposal else None,
         "open_mitigation": lambda s: s.open_mitigation.id if s.open_mitigation else None,
+        "spent": lambda s: s.budget.spent if s.budget else None,
+        "budget_total": lambda s: s.budget.limit if s.budget else None,
         "stop_at": lambda s: s.stop.at if s.stop and not s.stop.why_not else None,
         "stop_low": lambda s: s.stop.low if s.stop and not s.stop.why_not else None,
         "stop_high": lambda s: s.stop.high if s.stop and not s.stop.why_not else None,
@@ -285,6 +290,23 @@ WHY: Columns[Explanation] = Columns(
         "flip": lambda e: e.flip.words if e.flip else None,
     }
 )
+ANSWERS: Columns[Answer] = Columns(
+    {
+        "question": lambda a: a.question,
+        "asks": lambda a: a.question.asks,
+        "words": lambda a: a.words,
+        "is_known": lambda a: a.is_known,
+    }
+)
+NUMBERS: Columns[tuple[Question, Value]] = Columns(
+    {
+        "question": lambda n: n[0],
+        "name": lambda n: n[1].name,
+        "amount": lambda n: n[1].amount,
+        "unit": lambda n: n[1].unit,
+        "note": lambda n: n[1].note,
+    }
+)
 MARGINALS: Columns[Marginal] = Columns(
     {
         "what": lambda m: m.what,
@@ -310,6 +332,7 @@ DECISIONS: Columns[Decision] = Columns(
         "at_s": lambda d: d.at_s,
         "proposal": lambda d: d.proposal,
         "mode": lambda d: d.mode,
+        "budget_total": lambda d: d.budget_total,
         **through(lambda d: d.plan, PLAN),
         "action": lambda d: d.action.words if d.action else None,
         "undoes": lambda d: d.undoes,

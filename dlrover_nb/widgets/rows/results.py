@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+    from dlrover_nb.core.why import Answer
 
 _NAMED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_proposal": lambda n: n[1]})
 _ACTED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_mitigation": lambda n: n[1]})
@@ -166,9 +167,11 @@ def plans(snapshot: JobSnapshot) -> Tables:
     return Tables(one(_NAMED, (name, proposal.id if proposal else None)), tables, "proposals")
 
 
-def why(explanation: Explanation) -> Tables:
-    """Return an explanation."""
+def why(explanation: Explanation, answers: Sequence[Answer]) -> Tables:
+    """Return an explanation, with the answers to questions about it and the numbers in their words."""
     tables = {
+        "answers": c.ANSWERS.table(answers),
+        "numbers": c.NUMBERS.table((each.question, value) for each in answers for value in each.values),
         "marginals": c.MARGINALS.table(explanation.marginals),
         "evidence": c.EVIDENCE.table(explanation.evidence),
     }

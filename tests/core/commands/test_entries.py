@@ -49,6 +49,7 @@ COMMANDS = {
     "scale": lambda job: job.scale(plan(workers=3)),
     "mitigate": lambda job: job.mitigate(BackupWorkers(1)),
     "set_mode": lambda job: job.set_mode("auto"),
+    "limit_budget": lambda job: job.limit_budget(40.0),
     "retry_shard": lambda job: job.retry_shard(3),
     "skip_shard": lambda job: job.skip_shard(3),
     "adjust_batches": lambda job: job.adjust_batches({"worker-0": 8}),

@@ -161,7 +161,8 @@ def test_fewer_parameter_servers_get_more_memory_each(wasteful):
     )
     job.train(90)
     by_count = {c.plan.ps.count: c.plan.ps.memory_mib for c in job.view.front.candidates}
-    by_count |= {p.candidate.plan.ps.count: p.candidate.plan.ps.memory_mib for p in job.view.proposals}
+    waiting = [p.candidate.plan.ps for p in job.view.proposals if p.status is ProposalStatus.PENDING]
+    by_count |= {ps.count: ps.memory_mib for ps in waiting}
     for n, mib in by_count.items():
         assert mib >= 300 + 1800 / n
     assert by_count[1] >= 2100
@@ -199,6 +200,27 @@ def test_a_waiting_proposal_is_withdrawn_once_its_nodes_would_lack_memory(wastef
     job.train(600)
     ended = next(p for p in job.view.proposals if p.id == waiting.id)
     assert ended.status in {ProposalStatus.EXPIRED, ProposalStatus.SUPERSEDED}
+
+
+@pytest.mark.more
+def test_what_was_judged_too_little_is_never_taken_back(wasteful):
+    leaked_s = 800.0
+
+    def memory(role, at_s):
+        leak = 2.0 * at_s if role is Role.WORKER and at_s < leaked_s else 0.0
+        return 300.0 + leak
+
+    plan = replace(TOO_MUCH, worker=replace(TOO_MUCH.worker, memory_mib=2048))
+    job = wasteful(plan=plan, n_sample_total=200_000_000, memory=memory)
+    job.train(int(leaked_s))
+    protection = job.open
+    assert protection.kind is ProposalKind.PROTECT
+    assert protection.candidate.plan.worker.memory_mib > plan.worker.memory_mib
+    job.train(900)
+    assert job.view.memory_needs == ()
+    later = [p for p in job.view.proposals if p.created_at_s > protection.created_at_s]
+    assert all(p.candidate.plan.worker.memory_mib >= plan.worker.memory_mib for p in later)
+    assert any(p.candidate.plan.ps.memory_mib < TOO_MUCH.ps.memory_mib for p in job.view.proposals)
 
 
 @pytest.mark.more

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 
-from dlrover_nb.core.controller.measurement import LASTING_S, MAX_RAISE, Measurement
+from dlrover_nb.core.controller.measurement import MAX_RAISE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -30,6 +31,7 @@ def run(
     ps_mib=lambda _: 100.0,
     paused=(),
     checkpoint_every_s=10**9,
+    each_s=lambda _: None,
 ) -> Measurement:
     spec = replace(JobSpec("clicks", plan=PLAN), n_epoch=epochs, batch_size=500)
     found = Measurement(ControllerSettings(), spec, total)
@@ -45,15 +47,21 @@ def run(
         found.add(report("w0", Role.WORKER, at_s, 300.0), at_s)
         found.add(report("s0", Role.PS, at_s, ps_mib(n_done)), at_s)
         found.add(report("s1", Role.PS, at_s, 50.0), at_s)
+        found.publish_memory(at_s)
+        each_s(found)
     return found
 
 
+def line_of(lines, role: Role):
+    return next(line for line in lines if line.role is role)
+
+
 def line(found: Measurement, role: Role):
-    return next(line for line in found.forecast_memory(0.0) if line.role is role)
+    return line_of(found.published_memory, role)
 
 
-def needs_of(found: Measurement, *, lasted_s: float = LASTING_S):
-    return found.memory_needs(found.forecast_memory(0.0), lasted_s)
+def needs_of(found: Measurement):
+    return dict(found.memory_needs())
 
 
 def grows(per_s: float, until: float = 1e18):
@@ -61,7 +69,8 @@ def grows(per_s: float, until: float = 1e18):
 
 
 def test_the_largest_node_counts():
-    assert line(run(100, ps_mib=grows(1.0)), Role.PS).now_mib == 200.0
+    found = run(100, ps_mib=grows(1.0))
+    assert line_of(found.forecast_memory(FIRST_S + 100), Role.PS).now_mib == 200.0
 
 
 def test_memory_that_grows_with_samples_is_forecast_to_the_last_one():
@@ -84,32 +93,35 @@ def test_keys_are_new_in_the_first_epoch_only():
 
 
 def test_a_role_that_will_outgrow_its_memory_needs_more_in_time():
-    found = run(300, total=RATE * 3000, ps_mib=grows(0.5))
-    needs = dict(needs_of(found))
-    assert needs == {Role.PS: int(512 * MAX_RAISE)}
-
-
-def test_a_role_that_stays_needs_nothing():
-    assert needs_of(run(300)) == ()
-
-
-def test_growth_of_the_first_minute_makes_no_plan_larger_while_the_limit_is_far():
-    found = run(30, ps_mib=grows(4.0))
-    assert line(found, Role.PS).oom_probability > 0.9
+    found = run(400, ps_mib=grows(0.5))
+    assert needs_of(found) == {Role.PS: int(512 * MAX_RAISE)}
     assert line(found, Role.PS).full_in_s > 60
-    assert needs_of(found, lasted_s=0.0) == ()
 
 
-def test_growth_of_the_first_minute_counts_where_waiting_would_end_at_the_limit():
-    found = run(30, ps_mib=grows(8.0))
-    assert line(found, Role.PS).now_mib == 340
-    assert dict(needs_of(found, lasted_s=0.0)) == {Role.PS: int(512 * MAX_RAISE)}
+def test_a_role_that_stays_needs_nothing_and_may_have_less():
+    found = run(300)
+    assert needs_of(found) == {}
+    assert found.staying == set(Role)
 
 
-def test_growth_counts_once_its_forecast_has_held_or_little_time_is_left():
-    found = run(300, ps_mib=grows(0.5))
-    assert needs_of(found, lasted_s=LASTING_S - 1) == ()
-    assert needs_of(found)
+def test_nothing_is_said_of_growth_of_the_first_minute_while_the_limit_is_far():
+    found = run(30, ps_mib=grows(4.0))
+    assert (line(found, Role.PS).law, line(found, Role.PS).full_in_s) == ("linear", None)
+    assert needs_of(found) == {}
+    assert Role.PS not in found.filling | found.staying
+
+
+def test_growth_of_the_first_minute_counts_where_a_fifth_of_its_time_is_left():
+    found = run(46, ps_mib=grows(8.0))
+    assert line(found, Role.PS).full_in_s < 46 / 5
+    assert needs_of(found) == {Role.PS: int(512 * MAX_RAISE)}
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.05, 0.5, 4.0])
+def test_no_role_is_given_more_and_less_at_once(rate):
+    found = run(400, ps_mib=grows(rate))
+    assert not found.filling & found.staying
+    assert set(needs_of(found)) <= found.filling
 
 
 def test_growth_of_the_first_epoch_ends_with_it():
@@ -117,11 +129,58 @@ def test_growth_of_the_first_epoch_ends_with_it():
     leak = run(800, total=RATE * 1800, epochs=4, ps_mib=grows(0.5))
     assert line(keys, Role.PS).oom_probability < 0.05
     assert line(leak, Role.PS).oom_probability > 0.9
+    assert Role.PS in leak.filling
 
 
 def test_what_a_process_loads_at_its_start_is_no_growth():
     started = run(120, ps_mib=lambda n: 100.0 + min(350.0, 12 * n / RATE))
     assert line(started, Role.PS).oom_probability < 0.05
+
+
+def of_second(course):
+    """Return the memory of a PS by the second."""
+    return lambda n: course(n / RATE)
+
+
+HARMLESS = {
+    "start": lambda t: 100 + 300 * min(t / 40, 1),
+    "teeth": lambda t: 200 + 200 * (t % 60) / 60,
+    "step": lambda t: 200 if t < 300 else 300,
+    "step near the limit": lambda t: 200 if t < 300 else 480,
+    "ends by itself": lambda t: 400 - 300 * 0.5 ** (t / 150),
+    "spikes": lambda t: 400 if t % 90 < 2 else 200,
+}
+
+
+@for_each("course", HARMLESS)
+def test_nothing_is_said_of_harmless_memory(course):
+    n_named = 0
+
+    def look(found):
+        nonlocal n_named
+        n_named += bool(found.filling) or any(
+            line.full_in_s is not None or (line.oom_probability or 0.0) >= 0.05
+            for line in found.published_memory
+        )
+
+    found = run(720, ps_mib=of_second(HARMLESS[course]), each_s=look)
+    assert n_named == 0
+    assert Role.WORKER in found.staying
+
+
+def test_a_need_that_is_withdrawn_is_not_back_before_memory_has_grown_again():
+    alarms = [False]
+
+    def look(found):
+        if alarms[-1] != bool(found.filling):
+            alarms.append(bool(found.filling))
+
+    def in_two_parts(t):
+        return 100 + 0.7 * min(t, 380) + 0.8 * max(t - 1000, 0)
+
+    found = run(1175, ps_mib=of_second(in_two_parts), each_s=look)
+    assert alarms == [False, True, False, True]
+    assert found.filling == {Role.PS}
 
 
 def test_a_slow_leak_is_seen_across_the_pauses_of_checkpoints():
@@ -137,15 +196,23 @@ def test_a_plan_is_as_steady_after_the_pause_of_a_checkpoint_as_before():
 
 
 def test_a_job_that_is_never_steady_is_warned_too():
-    found = run(200, ps_mib=grows(2.5), checkpoint_every_s=2)
+    found = run(150, ps_mib=grows(2.5), checkpoint_every_s=2)
     assert found.samples == (), "not steady"
-    assert dict(needs_of(found)) == {Role.PS: int(512 * MAX_RAISE)}
+    assert needs_of(found) == {Role.PS: int(512 * MAX_RAISE)}
 
 
 def test_a_new_plan_begins_anew():
     found = run(300, ps_mib=grows(0.5))
     found.restart(replace(PLAN, ps=RolePlan(3, 1.0, 512)), 1000.0)
-    assert found.forecast_memory(0.0) == ()
+    assert [line.role for line in found.forecast_memory(1000.0)] == [Role.WORKER]
+
+
+def test_a_leak_goes_on_where_only_the_other_role_has_other_nodes():
+    found = run(300, ps_mib=grows(0.5))
+    at_s = FIRST_S + 302
+    found.restart(replace(PLAN, worker=RolePlan(2, 1.0, 1024)), at_s - 1)
+    found.add(report("w0", Role.WORKER, at_s, 300.0), at_s)
+    assert line_of(found.forecast_memory(at_s), Role.PS).at_end_mib == pytest.approx(1600, rel=0.05)
 
 
 def test_before_the_first_plan_is_in_place_there_is_no_line():

@@ -237,7 +237,8 @@ def test_a_climb_of_the_first_minute_is_met_before_it_ends_at_the_limit(make_job
         assert role is Role.WORKER or at_s < 30, "it was killed before the second regular forecast"
         return 200.0 + 10 * at_s if role is Role.PS else 300.0
 
-    job = make_job(memory=memory, n_sample_total=40_000_000, mode=Mode.AUTO)
+    bounds = PlanBounds(1, 1, (0.5,), (0.25,))
+    job = make_job(memory=memory, n_sample_total=40_000_000, mode=Mode.AUTO, bounds=bounds)
     while job.plan.ps.memory_mib == 512:
         job.train(1)
     assert job.view.proposals[-1].kind is ProposalKind.PROTECT

@@ -204,11 +204,14 @@ def test_end_of_the_job_is_remembered_in_order(job):
 @pytest.mark.more
 def test_proposal_says_what_would_change_its_mind(job):
     """A user is told at once; auto mode is not asked (see the next test)."""
+    first = job.plan
     for _ in range(8):
         job.train(30)
         if job.open is None:
             break
         job.obey(job.decide(Verdict.ACCEPT, proposal=job.open.id))
+    job.obey(job.decide(Verdict.SCALE, plan=first))  # a worse one, so that better ones are known
+    job.train(60)
     told = [p for p in job.view.proposals if p.flip is not None]
     assert told
     assert all(p.flip.plan != p.candidate.plan for p in told)

@@ -1,16 +1,22 @@
 """The beginning of a run is no evidence, and noise is no beginning."""
 
+from dataclasses import replace
+from math import log
+
 import numpy as np
+import pytest
 from cases import for_each
 
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.measurement import Measurement
 from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
-from dlrover_nb.core.controller.startup import N_LOOK, n_starting
+from dlrover_nb.core.controller.snapshot import PACKAGES
+from dlrover_nb.core.controller.startup import N_LOOK, RunStart, n_starting
 from dlrover_nb.core.controller.story import Story
+from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.samples import NodeSample, ProfileSample, TimeSplit
 
 ONE, TWO = (ResourcePlan(RolePlan(n, 1.0, 1024), RolePlan(1, 1.0, 512)) for n in (1, 2))
 SPEED = 10_000.0
@@ -99,3 +105,21 @@ def test_a_run_after_a_pause_of_the_same_plan_has_no_other_beginning():
     n = measured.n_seen
     train(measured, 62, SPEED * np.array([0.9] * 4 + [1.0] * 10))
     assert sum(r.n_window for r in measured.evidence) == measured.n_seen > n
+
+
+def test_an_outcome_that_an_older_release_began_to_measure_goes_on():
+    """Its snapshot has the sums of all windows, and no first ones."""
+    rollouts = Rollouts(TWO, Story())
+    rollouts.start(Rollout("d1", TWO, ONE, None, None, SPEED), 0.0)
+    rollouts.applied(0.0, 0.0)
+    windows = [ProfileSample(float(i), 1.0, ONE, 512, SPEED) for i in range(12)]
+    rollouts.measured(windows)
+    sums = vars(rollouts)["_trial"].sums
+    older = GraphEncoder({}, packages=PACKAGES).pack(
+        replace(sums, n=12, log_seen=12 * log(SPEED), log_plan=12 * log(SPEED), start=RunStart())
+    )
+    vars(rollouts)["_trial"].sums = GraphDecoder({}, packages=PACKAGES).unpack(older)
+    rollouts.measured(windows)
+    (remembered,) = rollouts.score(60.0, least=5)
+    assert remembered.record.n_sample == 24
+    assert remembered.record.measured_samples_per_s == pytest.approx(SPEED)

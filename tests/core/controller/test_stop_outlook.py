@@ -11,6 +11,8 @@ from dlrover_nb.core.controller.quality_log import QualityLog
 from dlrover_nb.core.controller.snapshot import pack, unpack
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.deadline import Due, chances, sure_share
+from dlrover_nb.core.planner.explain import binding
+from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import Prediction
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.events import QualityMeasured
@@ -88,7 +90,8 @@ def test_a_deadline_that_all_passes_would_miss_is_met_by_the_predicted_end(train
     late, no_rule = (trained(rule=rule, deadline_s=job.at_s + needs_s) for rule in (RULE, None))
     assert late.view.deadline.in_time > no_rule.view.deadline.in_time
     assert late.view.deadline.finish_s < no_rule.view.deadline.finish_s
-    assert any("will stop after about" in each for each in late.controller.queries().explain(None).binding)
+    analysis = late.controller._analyst.published
+    assert any("will stop after about" in each for each in binding(analysis, analysis.current, Quota()))
 
 
 def test_a_rollback_undoes_evaluations_of_rows_that_are_trained_again() -> None:

@@ -19,8 +19,10 @@ from waiting import until
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.runtime.flash.names import SHM, buffers_of, free_memory
+from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.shards import BatchChoice
 from dlrover_nb.core.structs.snapshot import JobSnapshot
 
@@ -273,6 +275,20 @@ def test_programs_are_told_to_stop_and_save_what_they_have(job, tmp_path):
     assert (end.phase, end.message) == (JobPhase.STOPPED, "stopped by ada: enough")
     assert (tmp_path / "saved").exists()
     assert any("have 60 s to save their work" in line for line in end.story)
+
+
+@pytest.mark.more
+def test_programs_save_what_they_have_when_the_budget_of_their_job_is_spent(job, tmp_path):
+    prices = PriceTable(cpu_hour=3600.0, gib_hour=0.0)
+    running = job(foreign(POLITE, tmp_path, "0"), prices=prices, budget_total=1e6)
+    until((tmp_path / "worker-0.sizes").exists)
+    limit = running.now.budget.spent + 1.0
+    running.driver.decide(Decision(Verdict.BUDGET, "ada", 0.0, budget_total=limit))
+    end = running.until_end()
+    assert end.phase is JobPhase.STOPPED
+    assert end.message.startswith("stopped by budget_total: ")
+    assert end.budget.spent >= limit
+    assert (tmp_path / "saved").exists()
 
 
 def test_the_end_of_a_job_frees_the_memory_of_its_checkpoints(job, tmp_path):

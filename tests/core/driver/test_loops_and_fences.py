@@ -19,8 +19,10 @@ from waiting import is_gone, until
 from dlrover_nb import trainable
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec, Sync
 from dlrover_nb.core.structs.messages import NodeFailed
+from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -164,3 +166,20 @@ def test_late_pushes_of_a_worker_that_was_given_up_are_refused_and_it_ends(
     assert end.train.done == end.train.total
     assert end.train.n_sample_done == job.features.n_train * 25
     assert end.train.refused == 0
+
+
+@pytest.mark.more
+def test_workers_that_stand_still_put_no_rows_aside(start: Callable[..., Job]) -> None:
+    """On a busy machine, in a snapshot of a virtual one: three in a row stood still at the same rows once."""
+    job, stopped = start(n_epoch=3, heartbeat_timeout_s=8.0), set[str]()
+    while len(stopped) < MAX_DEATHS:
+        now = job.until(lambda now: any(n.role is Role.WORKER and n.pid for n in now.nodes))
+        worker = next(n for n in now.nodes if n.role is Role.WORKER and n.pid)
+        os.kill(worker.pid or 0, signal.SIGSTOP)
+        stopped.add(worker.id)
+        job.until(lambda now, gone=worker.id: gone not in {n.id for n in now.nodes})
+    end = job.until_end()
+    assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert (end.train.done, end.train.quarantined) == (end.train.total, 0)
+    assert end.train.n_sample_done == job.features.n_train * 3
+    assert all(job.story_has(f"{name} was lost") for name in stopped)

@@ -53,6 +53,7 @@ class Run:
             set_target=lambda target: master.set_target(target, self.at_s),
             choose=lambda choice: master.choose(choice, self.at_s),
             mitigate=master.mitigate,
+            stop=lambda why: master.stop("budget_total", why, self.at_s),
             now_s=lambda: self.at_s,
         )
         self.executor.carry_out(master.start(self.at_s))

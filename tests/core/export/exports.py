@@ -228,6 +228,14 @@ _foreigners = st.builds(
     step_log=st.sampled_from(["", r"step (?P<step>\d+) loss (?P<loss>\S+)"]),
 )
 foreigners = st.builds(_with_roles, _foreigners, fixed_roles)
+
+
+def _with_budget(job: JobSpec) -> JobSpec:
+    """Return the job with a total budget, where its prices are known."""
+    is_priced = job.prices.per_hour(1.0, 1.0) is not None
+    return replace(job, budget_total=7.5 + job.n_epoch) if is_priced else job
+
+
 _jobs = st.builds(
     JobSpec,
     name=names,
@@ -286,7 +294,7 @@ _jobs = st.builds(
     max_skipped_batches=st.integers(0, 999),
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,
-)
+).map(_with_budget)
 
 
 def _external(job: JobSpec) -> JobSpec:

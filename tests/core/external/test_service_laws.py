@@ -98,10 +98,10 @@ class World:
         )
         self.log.begin()
 
-    def lose(self, node):
+    def lose(self, node, *, by_its_work=True):
         """Kill a pod: all programs begin anew with its replacement."""
         self.pods.pop(node)
-        self.do(self.master.on_exit(node, "killed", self.at_s))
+        self.do(self.master.on_exit(node, "killed", self.at_s, by_its_work=by_its_work))
         self.come_up()
 
     def close(self):
@@ -399,6 +399,15 @@ def test_a_stop_does_not_wait_for_ever(tmp_path):
     assert world.master.phase is JobPhase.STOPPED
 
 
+def test_rows_whose_programs_are_evicted_again_and_again_are_trained(tmp_path):
+    world = world_of(tmp_path, n_worker=1, n_epoch=1)
+    bad = world.programs[0].ask()[1]["shard"]
+    for _ in range(4):
+        world.lose(next(node for node in world.pods if node.startswith("worker")), by_its_work=False)
+        assert world.programs[0].ask()[1]["shard"] == bad
+    assert not world.master.quarantined
+
+
 def test_rows_that_kill_their_programs_are_put_aside_until_somebody_decides(tmp_path):
     world = world_of(tmp_path, n_worker=1, n_epoch=1)
     trained = Counter()
@@ -412,9 +421,12 @@ def test_rows_that_kill_their_programs_are_put_aside_until_somebody_decides(tmp_
     (aside,) = world.master.quarantined
     assert aside.shard == bad
     assert "is in quarantine" in world.master.message
+    assert world.master.phase is JobPhase.TRAINING
     for _ in range(100):
         world.programs[0].step(trained)
     assert not world.counts.finished
+    assert world.master.phase is JobPhase.BLOCKED
+    assert "wait for a decision" in world.master.message
     world.do(world.master.choose(ShardChoice(bad, ShardAction.SKIP, "ada"), world.at_s))
     assert world.counts.finished
     assert world.programs[0].ask()[0] == "over"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from dlrover_nb.core.pareto.reasons import PHRASES, change_words, reason
 from dlrover_nb.core.perf.terms import TERMS
 from dlrover_nb.core.structs.decisions import TermShare
@@ -11,11 +13,11 @@ FOUR_PS = ResourcePlan(NOW.worker, RolePlan(4, 0.5, 512))
 
 def split(**seconds: float) -> tuple[TermShare, ...]:
     total = sum(seconds.values())
-    return tuple(TermShare(t, seconds.get(t, 0.0), seconds.get(t, 0.0) / total) for t in TERMS)
+    return tuple(TermShare(t, seconds.get(t, 0.0), seconds.get(t, 0.0) / total) for t in (*TERMS, "rest"))
 
 
 def test_every_term_has_its_words():
-    assert set(PHRASES) == {*TERMS, "host"}
+    assert set(PHRASES) == {*TERMS, "host", "rest"}
 
 
 def test_reason_names_the_term_that_shrinks_and_how_much():
@@ -24,7 +26,9 @@ def test_reason_names_the_term_that_shrinks_and_how_much():
         (FOUR_PS, split(embeddings=0.23, gradients=0.54)),
         identified=TERMS,
     )
-    assert text == "46% of an iteration is waiting for embedding rows; 2 more PS halve it."
+    assert (
+        text == "46% of an iteration is waiting for embedding rows; with 2 more PS that takes half as long."
+    )
 
 
 def test_share_that_the_data_does_not_tell_is_not_stated():
@@ -35,6 +39,31 @@ def test_share_that_the_data_does_not_tell_is_not_stated():
     )
     assert "46%" not in text
     assert "not measured yet" in text
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        (
+            -0.1,
+            "rows; with 2 more PS that takes half as long; an iteration is another 10% shorter, not explained by",
+        ),
+        (0.1, "that takes half as long; an iteration is 10% longer than that, not explained by the plan."),
+        (0.01, "that takes half as long."),
+    ],
+)
+def test_what_the_change_cannot_have_done_is_said_to_be_unexplained(rest, words):
+    text = reason(
+        (NOW, split(embeddings=0.46, gradients=0.54)),
+        (FOUR_PS, split(embeddings=0.23, gradients=0.54, rest=rest)),
+        identified=TERMS,
+    )
+    assert words in text
+
+
+def test_a_plan_that_is_faster_without_a_cause_gets_none_invented():
+    text = reason((NOW, split(gradients=1.0)), (FOUR_PS, split(gradients=1.0, rest=-0.2)), identified=TERMS)
+    assert text == "2 more PS: an iteration takes 20% less; that is not explained by the plan."
 
 
 def test_more_workers_work_side_by_side():

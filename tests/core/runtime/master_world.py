@@ -233,9 +233,9 @@ class World(PlayedNodes):
         self.do(self.master.on_message(name, message, self.at_s, arrays))
         return True
 
-    def kill(self, name: str, why: str = "exit code -9") -> None:
+    def kill(self, name: str, why: str = "exit code -9", *, by_its_work: bool = True) -> None:
         self.nodes[name].is_alive = False
-        self.do(self.master.on_exit(name, why, self.at_s))
+        self.do(self.master.on_exit(name, why, self.at_s, by_its_work=by_its_work))
 
     def tick(self, seconds: float) -> None:
         self.at_s += seconds

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dlrover_nb.core.runtime.cpu_waits import CpuWaits
+from dlrover_nb.core.runtime.cpu_waits import CpuWaits, Starvation
 
 SPIN = textwrap.dedent("""
     import os, subprocess, sys, time
@@ -54,6 +54,20 @@ def test_a_quota_throttles():
 def test_where_the_kernel_tells_nothing_nothing_is_known(tmp_path):
     assert CpuWaits(tasks=tmp_path / "none").take() is None
     assert CpuWaits(root=tmp_path, tasks=tmp_path).take() is None
+
+
+def test_the_thread_that_waited_longest_counts(tmp_path):
+    def tell(**waited_s):
+        for thread, seconds in waited_s.items():
+            (tmp_path / thread).mkdir(exist_ok=True)
+            (tmp_path / thread / "schedstat").write_text(f"7 {round(seconds * 1e9)} 3\n")
+
+    tell(main=5.0, other=1.0)
+    starvation = Starvation(tmp_path)
+    assert starvation.longest_s == 0.0
+    tell(main=7.5, other=2.0, new=0.25)
+    assert starvation.longest_s == pytest.approx(2.5)
+    assert Starvation(tmp_path / "none").longest_s == 0.0
 
 
 class Times(NamedTuple):

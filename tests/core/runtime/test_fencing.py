@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, Sync
@@ -169,17 +170,48 @@ def test_the_end_of_another_worker_frees_no_shard_of_one_that_may_push() -> None
     assert world.leases() == leases != ()
 
 
-def test_rows_at_which_several_workers_in_a_row_fell_silent_are_isolated_and_cost_no_restart() -> None:
+def silent_worker() -> Frozen:
+    """Return a world whose only worker was given up amid a shard, and which its PS has still to refuse."""
     world = Frozen(spec(plan(1)), features(400))
-    while not world.master.quarantined:
-        world.run_until(lambda: any(world.nodes[name].shard for name in world.living(Role.WORKER)))
-        (worker,) = world.paused = tuple(world.living(Role.WORKER))
-        world.is_still = True
-        give_up(world)
+    world.run_until(lambda: any(world.nodes[name].shard for name in world.living(Role.WORKER)))
+    world.paused = tuple(world.living(Role.WORKER))
+    world.is_still = True
+    give_up(world)
+    return world
+
+
+def next_silent_worker(world: Frozen) -> None:
+    world.is_still = False
+    world.run_until(lambda: any(world.nodes[name].shard for name in world.living(Role.WORKER)))
+    world.paused = tuple(world.living(Role.WORKER))
+    world.is_still = True
+    give_up(world)
+
+
+def test_rows_at_which_workers_fell_silent_are_not_suspected_and_all_are_trained() -> None:
+    """A busy machine makes workers silent; that each of them is killed by its master then proves nothing."""
+    world = silent_worker()
+    for _ in range(2 * MAX_DEATHS):
+        (worker,) = world.paused
         world.run_until(lambda: not world.master._state.fences)
-        world.kill(worker)
-        world.is_still = False
-        assert len(world.starts) < 10
+        world.nodes[worker].is_alive = False
+        world.do(world.master.on_exit(worker, "exit code -9", world.at_s, was_killed=True, by_its_work=True))
+        assert not world.master.quarantined
+        assert not world.master._state.train.record().deaths
+        next_silent_worker(world)
+    world.is_still = False
+    world.run_to_end()
+    assert world.master.phase is JobPhase.SUCCEEDED, world.master.message
+    trained_every_row(world, exactly_once=False)
+
+
+def test_rows_at_which_silent_workers_are_seen_to_have_crashed_are_isolated_and_cost_no_restart() -> None:
+    world = silent_worker()
+    for n in range(MAX_DEATHS):
+        world.kill(*world.paused, "killed by signal 11 (SIGSEGV)")
+        if n < MAX_DEATHS - 1:
+            assert not world.master.quarantined
+            next_silent_worker(world)
     (isolated,) = world.master.quarantined
     assert isolated.killed == ("worker-0", "worker-1", "worker-2")
     assert sum("the job cannot finish without it" in told.message for told in world.told(PhaseChanged)) == 1

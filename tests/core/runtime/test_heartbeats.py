@@ -20,7 +20,7 @@ from waiting import LIMIT_S, until
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.liveness import DISK_LIMIT_S, PLAN_LIMIT_S
+from dlrover_nb.core.runtime.liveness import DISK_LIMIT_S, PLAN_LIMIT_S, STARVED_LIMIT_S
 from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.orders import Emit, Manifest, Send, StartNode, StopNode
 from dlrover_nb.core.runtime.state import RestorableCheckpoint, Stage
@@ -58,14 +58,25 @@ def loading() -> World:
 
 
 def beats(
-    world: World, seconds: float, *, every_s: float = 5.0, moves: bool, doing: str = "", silent: bool = False
+    world: World,
+    seconds: float,
+    *,
+    every_s: float = 5.0,
+    moves: bool,
+    doing: str = "",
+    silent: bool = False,
+    starved: float = 0.0,
 ) -> None:
-    """Let a PS send heartbeats while others report; stop when it is given up."""
-    (name,), end_s = world.living(Role.PS), world.at_s + seconds
+    """Let a PS send heartbeats while others report; stop when it is given up.
+
+    It gets no processor for a `starved` part of the time.
+    """
+    (name,), begun_s, end_s = world.living(Role.PS), world.at_s, world.at_s + seconds
     while world.at_s < end_s and world.nodes[name].is_alive:
         n_step = round(world.at_s * 10) if moves else 7
         if not silent:
-            world.do(world.master.on_message(name, m.Alive(name, n_step, doing), world.at_s))
+            starved_s = starved * (world.at_s - begun_s)
+            world.do(world.master.on_message(name, m.Alive(name, n_step, doing, starved_s), world.at_s))
         for worker in world.living(Role.WORKER):
             world.report(worker)
             while world.hear(worker):
@@ -104,6 +115,24 @@ def test_a_node_whose_main_thread_hangs_is_replaced_although_it_lives() -> None:
     beats(world, 15, moves=False)
     assert world.living(Role.PS) == ["ps-1"]
     assert "ps-0 was lost: it lives, but has made no progress for" in str(world.told(PhaseChanged))
+
+
+def test_a_node_that_gets_no_processor_has_more_time_and_the_job_says_so() -> None:
+    world = running()
+    beats(world, 4 * HEARTBEAT_S, moves=False, starved=0.9)
+    assert world.living(Role.PS) == ["ps-0"]
+    (text,) = [told.message for told in world.told(PhaseChanged) if "got no processor" in told.message]
+    assert text.startswith("ps-0 got no processor for ")
+    assert "it is given more time" in text
+    beats(world, HEARTBEAT_S + STARVED_LIMIT_S, moves=False, starved=0.9)
+    assert world.living(Role.PS) == ["ps-1"], "not for ever"
+    assert "s, and got no processor for" in str(world.told(PhaseChanged))
+
+
+def test_a_node_that_hangs_beside_some_other_load_is_replaced_a_little_later() -> None:
+    world = running()
+    beats(world, 2 * HEARTBEAT_S, moves=False, starved=0.2)
+    assert world.living(Role.PS) == ["ps-1"]
 
 
 def test_a_node_that_is_silent_while_it_loads_is_replaced_after_the_usual_limit() -> None:

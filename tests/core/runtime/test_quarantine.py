@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
@@ -29,7 +32,7 @@ def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_w
     world.run_until(lambda: blocked(world))
     for _ in range(50):
         world.round()
-    assert world.master.phase is JobPhase.TRAINING
+    assert world.master.phase is JobPhase.BLOCKED, "it only waits for a person"
     (told,) = world.master.quarantined
     assert told.start <= 123 < told.stop
     assert len(told.killed) == 3
@@ -39,6 +42,7 @@ def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_w
     assert notes.count("the job cannot finish without it") == 1
     assert set(range(395)) - {row for _, row in world.learnt} <= set(range(told.start, told.stop))
     choose(world, ShardAction.SKIP, why="damaged rows")
+    assert world.master.phase is JobPhase.TRAINING
     assert f"ada skips shard {told.shard}" in str(world.told(PhaseChanged))
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
@@ -81,7 +85,7 @@ def test_rows_that_cannot_be_scored_wait_for_a_decision_too() -> None:
     world.run_until(lambda: world.master.evaluation_counts.quarantined == 1, 2000)
     for _ in range(30):
         world.round()
-    assert world.master.phase is JobPhase.EVALUATING
+    assert world.master.phase is JobPhase.BLOCKED
     choose(world, ShardAction.SKIP)
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
@@ -121,3 +125,21 @@ def test_a_slow_worker_gets_small_pieces_and_every_row_is_trained_once() -> None
     assert counts.done == 150
     assert counts.n_sample_done == len(world.learnt) == 12_000
     assert set(world.learnt.values()) == {1}
+
+
+@given(st.lists(st.sampled_from(["evicted", "crashed"]), min_size=1, max_size=6))
+@settings(max_examples=15)
+def test_rows_are_isolated_by_three_crashes_and_by_no_number_of_evictions(ends: list[str]) -> None:
+    """Each worker ends while it holds the same shard, before a row of it is done."""
+    world = World(spec(plan(1, 1)), features(395))
+    n_crash = 0
+    for end in ends:
+        world.run_until(lambda: any(world.nodes[name].shard for name in world.living(Role.WORKER)))
+        (worker,) = world.living(Role.WORKER)
+        world.kill(worker, end, by_its_work=end == "crashed")
+        n_crash += end == "crashed"
+        assert bool(world.master.quarantined) == (n_crash >= MAX_DEATHS)
+        if n_crash >= MAX_DEATHS:
+            return
+    world.run_to_end()
+    trained_every_row(world, exactly_once=False)

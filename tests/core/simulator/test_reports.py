@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sim_world import make_job, make_plan, make_world, play
 
+from dlrover_nb.core.controller.host_share import HostTally
 from dlrover_nb.core.simulator import Faults
 from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.simulator.sim_nodes import SimNode
@@ -110,3 +111,16 @@ def test_all_reports_of_a_world_with_slow_nodes_sum_to_their_iterations(
         assert sample.split.total_s == pytest.approx(sample.iter_s, rel=1e-9)
     waits = [sample.split.peers_s for sample in played if sample.role is Role.WORKER]
     assert (max(waits) > 0) == (sync is Sync.BSP)
+
+
+@given(host=st.floats(0.2, 1.0), n_sample=st.integers(600, 20_000), other=st.floats(0.0, 0.1))
+def test_what_others_take_of_a_worker_is_read_back_from_its_report(
+    host: float, n_sample: int, other: float
+) -> None:
+    """Whatever the plan's parts are and however the window falls, so that neighbors move no plan's speed."""
+    split = replace(NORMAL, other_s=other)
+    window_s = n_sample / 512 * split.total_s / host
+    pace = RunRate(512, split, 4, 2, host=host)
+    tally = HostTally()
+    tally.add(worker_sample(node(), n_sample, pace, at_s=window_s, memory_mib=1.0), 4.0)
+    assert tally.lost_s(1.0) / window_s == pytest.approx(1 - host, abs=0.01)

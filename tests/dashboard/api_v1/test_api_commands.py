@@ -43,6 +43,7 @@ CHANGES = (
     ("decisions", {"verdict": "undo", "decision": "d1"}),
     ("decisions", {"verdict": "mode", "mode": "auto"}),
     ("decisions", {"verdict": "pin", "pins": {"workers": 1}}),
+    ("decisions", {"verdict": "budget", "budget_total": 40.0}),
     ("decisions", {"verdict": "mitigate", "restart": "worker-0"}),
     ("stop", {}),
     ("finish", {}),

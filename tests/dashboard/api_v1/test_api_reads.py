@@ -12,6 +12,7 @@ from team_clusters import simulated_cluster, submitted
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.why import Question
 from dlrover_nb.dashboard.team import Team
 
 KEY = "kubernetes://prod/ads"
@@ -73,6 +74,18 @@ def test_proposals_are_explained_and_logs_are_told(vera):
     assert line["text"]
     assert vera.get(f"{JOB}/logs?node=nobody").status == 404
     assert vera.get(f"{JOB}/explain?proposal=p999").status == 404
+
+
+def test_questions_about_a_plan_are_answered_one_by_one_and_together(vera):
+    name = vera.get(f"{JOB}/proposals").json["proposals"][-1]["id"]
+    reply = vera.get(f"{JOB}/why?proposal={name}").json
+    assert (reply["proposal"], [each["question"] for each in reply["answers"]]) == (name, [*Question])
+    for asked in ("3", "sure"):
+        (answer,) = vera.get(f"{JOB}/why?proposal={name}&question={asked}").json["answers"]
+        assert answer["asks"] == "How sure is that?"
+        assert {value["name"] for value in answer["values"]} >= {"chance", "low", "high"}
+    assert vera.get(f"{JOB}/why?question=who").status == 422
+    assert vera.get(f"{JOB}/why?proposal=p999").status == 404
 
 
 def test_plans_are_weighed_for_a_viewer_and_nothing_changes(client):

@@ -28,6 +28,7 @@ from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.people import AccessRole, Grant, Person, local_person
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import FinishChoice
+from dlrover_nb.core.why import Question
 from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, only_read
 from dlrover_nb.dashboard.mcp_server import server_of
 
@@ -111,6 +112,7 @@ def calls_of(proposal):
         ("plans", {"job": "ads-ctr"}),
         ("stragglers", {"job": "ads-ctr"}),
         ("explain", {"job": "ads-ctr", "proposal": proposal}),
+        ("explain", {"job": "ads-ctr", "proposal": proposal, "question": "sure"}),
         ("explain", {"job": "ads-ctr"}),
         ("what_if", {"job": "ads-ctr", **sizes}),
         ("logs", {"job": "ads-ctr", "node": "", "lines": 10}),
@@ -140,6 +142,19 @@ def test_no_call_of_any_tool_changes_a_job(tools, job):
     assert {name for name, _ in calls_of(proposal.id)} == {tool.name for tool in listed}
     assert [each.is_error for each in answers].count(True) == 1  # a simulated job has no history
     assert state(job) == before
+
+
+def test_an_agent_asks_one_question_or_all_and_another_is_refused(tools, job):
+    proposal = until(lambda: job.snapshot().open_proposal, "a proposal")
+    everything = told(tools, "explain", job="ads-ctr", proposal=proposal.id)
+    assert [each["question"] for each in everything["answers"]] == [*Question]
+    assert everything["candidate"]
+    (answer,) = told(tools, "explain", job="ads-ctr", proposal=proposal.id, question="2")["answers"]
+    assert answer["question"] == "why"
+    assert answer["values"]
+    _, (refused,) = asked(server_of(tools), ("explain", {"job": "ads-ctr", "question": "who"}))
+    assert refused.is_error
+    assert "1 what, 2 why" in refused.content[0].text
 
 
 @pytest.mark.more

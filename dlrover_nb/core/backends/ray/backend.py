@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 SCHEDULING_S = 3.0  # a node may be unplaced for so long only because its process is starting
 LEFT_ALONE_S = 30.0  # after its end, for a master to observe it
 _ENDED = "ended by itself"
+_NODE_DIED = "its node has died"  # in Ray's words of an actor's end
 
 
 class Asked(NamedTuple):
@@ -363,7 +364,8 @@ def _cause(ref: Any) -> tuple[str, bool, bool]:  # noqa: ANN401 - as above
         is_oom = isinstance(error.cause, MemoryError)
         return f"the node's program failed: {error.cause}", is_oom, not is_oom
     except RayActorError as error:
-        return f"its process died: {_first_line(str(error))}", True, False
+        is_lost = getattr(error, "preempted", False) or _NODE_DIED in str(error)
+        return f"its process died: {_first_line(str(error))}", not is_lost, False
     except RayError as error:
         return f"Ray: {_first_line(str(error))}", isinstance(error, OutOfMemoryError), False
 

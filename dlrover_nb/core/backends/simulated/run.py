@@ -10,6 +10,7 @@ from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions import Decision, version_of
 from dlrover_nb.core.structs.events import (
+    EndJob,
     Mitigate,
     NodeOutOfMemory,
     NodeReported,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.offers import Offer
     from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
 
-WorldOrders = tuple[Scale | Mitigate, ...]
+WorldOrders = tuple[Scale | Mitigate | EndJob, ...]
 N_JOB_ROW, N_NODE_ROW = 2000, 10_000  # per job: a hundred jobs share one process
 
 
@@ -182,6 +183,7 @@ class SimulatedRun:
                 deadline=brief.deadline,
                 version=version_of(brief.undo),
                 mitigation=brief.mitigation,
+                budget=brief.budget,
             ),
         )
 
@@ -192,4 +194,4 @@ class SimulatedRun:
 
 def _of_world(instructions: tuple[Instruction, ...]) -> WorldOrders:
     """Return the orders to the world; records for the history are dropped, as they are simulated."""
-    return tuple(i for i in instructions if isinstance(i, Scale | Mitigate))
+    return tuple(i for i in instructions if isinstance(i, Scale | Mitigate | EndJob))

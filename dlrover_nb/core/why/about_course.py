@@ -1,0 +1,165 @@
+"""Answers on the course of things: when a plan was proposed, decided and applied, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.why.catalogue import Question
+from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
+    from dlrover_nb.core.why.subject import Subject
+
+LEAST_HOST = 0.005  # of the time of an outcome: less of it is not said
+
+
+def when(x: Subject) -> Answer:
+    """Say when it was proposed, decided and applied, and when the job would end."""
+    steps = _running(x) if x.proposal is None else _proposed(x, x.proposal)
+    return Answer(Question.WHEN, (*steps, *_end(x), *_deadline(x)))
+
+
+def _running(x: Subject) -> Iterator[Sentence]:
+    s = x.snapshot
+    if not s.markers:
+        yield say("No plan has run yet.")
+        return
+    began_s = s.markers[-1].at_s
+    if s.ended_at_s is None:
+        yield say("Its present plan has run for {age}.", x.since("age", began_s))
+    else:
+        length = Value("length", max(s.ended_at_s - began_s, 0.0), Unit.TIME)
+        yield say(
+            "Its last plan ran for {length}; the job ended {ended} ago.",
+            length,
+            x.since("ended", s.ended_at_s),
+        )
+
+
+def _proposed(x: Subject, p: Proposal) -> Iterator[Sentence]:
+    made = x.since("proposed", p.created_at_s)
+    if x.is_open:
+        yield say("It was proposed {proposed} ago and waits for an answer.", made)
+        return
+    d, o, u = x.decision, x.outcome, x.undo
+    steps = [("proposed {proposed} ago", made)]
+    if d is not None:
+        steps.append(("answered {answered} ago", x.since("answered", d.at_s)))
+    elif p.closed_at_s is not None:
+        steps.append(("closed {closed} ago", x.since("closed", p.closed_at_s)))
+    if o is not None:
+        steps.append(("in place {applied} ago", x.since("applied", o.applied_at_s)))
+    if u is not None:
+        steps.append(("taken back {undone} ago", x.since("undone", u.at_s)))
+    yield say(f"It was {', '.join(words for words, _ in steps)}.", *(value for _, value in steps))
+
+
+def _end(x: Subject) -> Iterator[Sentence]:
+    c = x.explanation.candidate
+    if x.is_over or not (x.is_open or x.proposal is None):
+        return
+    if c is None or c.finish_s is None:
+        yield say("When the job ends is not known yet.")
+    else:
+        lead = "With it the job" if x.proposal else "The job"
+        yield say(f"{lead} is predicted to end in {{finish}}.", Value("finish", c.finish_s, Unit.TIME))
+
+
+def _deadline(x: Subject) -> Iterator[Sentence]:
+    due = x.snapshot.deadline
+    if due is None or x.is_over:
+        return
+    left = Value("left", abs(due.left_s), Unit.TIME)
+    yield say("The deadline is in {left}." if due.left_s >= 0 else "The deadline was {left} ago.", left)
+
+
+def before(x: Subject) -> Answer:
+    """Say what became of the plan, and of others before it."""
+    said = tuple(_history(x))
+    if not said:
+        said = (say("Nothing: no change of plan of this job was proposed, decided or measured before."),)
+    return Answer(Question.BEFORE, said)
+
+
+def _history(x: Subject) -> Iterator[Sentence]:
+    if x.outcome is not None:
+        yield from _measured(x.outcome)
+    yield from _reasons(x)
+    if x.outcome is None:
+        yield from _not_measured(x)
+        yield from _others(x)
+
+
+def _measured(o: Outcome) -> Iterator[Sentence]:
+    reached = Value("reached", o.plan_samples_per_s, Unit.SPEED)
+    n_window, promised = Value("n_window", o.n_sample, Unit.COUNT), o.promised
+    before, last = "", tuple[Value, ...]()
+    if o.before_samples_per_s is not None:
+        before = "; the plan before it had reached {before}"
+        last = (Value("before", o.before_samples_per_s, Unit.SPEED),)
+    if promised is None:
+        yield say(
+            "It reached {reached} in {n_window} windows; nothing had been predicted.", reached, n_window
+        )
+    else:
+        side = "inside" if o.inside_band else "outside"
+        yield say(
+            "It was predicted to reach {promised} and reached {reached} ({off}) in {n_window} windows, "
+            f"{side} its band{before}.",
+            Value("promised", promised.samples_per_s, Unit.SPEED),
+            reached,
+            n_window,
+            Value("off", o.plan_samples_per_s / promised.samples_per_s - 1, Unit.CHANGE),
+            *last,
+        )
+    if o.host_share > LEAST_HOST:
+        yield say(
+            "Other work on the host took {host} of that time, which is left out of both.",
+            Value("host", o.host_share, Unit.SHARE),
+        )
+
+
+def _reasons(x: Subject) -> Iterator[Sentence]:
+    """Repeat the reasons that were given for a decision, and for taking it back."""
+    for name, decision in (("decision", x.decision), ("undo", x.undo)):
+        if decision is not None:
+            yield _decided(name, decision, is_own=x.proposal is None or decision.why != x.proposal.why)
+    if x.decision is None and x.proposal is not None and x.proposal.note:
+        yield say("It was closed with the note “{note}”.", Quote("note", x.proposal.note))
+
+
+def _decided(name: str, d: Decision, *, is_own: bool) -> Sentence:
+    who, verdict = Quote(f"{name}_by", d.by), Quote(name, f"{d.id}, {d.words}")
+    reason = f", because “{{{name}_why}}”" if d.why and is_own else ""
+    return say(f"{{{name}_by}} decided {{{name}}}{reason}.", who, verdict, Quote(f"{name}_why", d.why))
+
+
+def _not_measured(x: Subject) -> Iterator[Sentence]:
+    if x.proposal is not None and not x.is_open:
+        yield say("What the plan reaches was not measured.")
+
+
+def _others(x: Subject) -> Iterator[Sentence]:
+    """Name an earlier proposal of the same plan, and the latest change that was measured."""
+    s, plan = x.snapshot, x.explanation.plan
+    same = [p for p in s.proposals if p.id != x.explanation.proposal and p.candidate.plan == plan]
+    if same and x.is_open:
+        status = Quote("status", str(same[-1].status))
+        yield say("{same} proposed the same plan, and was {status}.", Quote("same", same[-1].id), status)
+    if not s.outcomes or not (x.is_open or x.proposal is None):
+        return
+    o = s.outcomes[-1]
+    reached = Value("last_reached", o.plan_samples_per_s, Unit.SPEED)
+    items = (Quote("last", o.decision), Quote("last_plan", o.plan.short), reached)
+    if o.promised is None:
+        yield say("The latest measured change, {last} to {last_plan}, reached {last_reached}.", *items)
+    else:
+        promised = Value("last_promised", o.promised.samples_per_s, Unit.SPEED)
+        yield say(
+            "The latest measured change, {last} to {last_plan}, reached {last_reached}; predicted was "
+            "{last_promised}.",
+            *items, promised,
+        )  # fmt: skip

@@ -1,0 +1,208 @@
+"""Answers on the plan itself: what it is, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.pareto.reasons import FELT, PHRASES, change_words
+from dlrover_nb.core.structs.decisions import HOST, REST, ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.resources import Role, diff
+from dlrover_nb.core.why.catalogue import Question
+from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dlrover_nb.core.structs.decisions import Candidate, Proposal, TermShare
+    from dlrover_nb.core.why.subject import Subject
+
+_PURPOSE = {
+    ProposalKind.EXPLORE: "It is a trial, to learn which plans are better.",
+    ProposalKind.PROTECT: "It keeps nodes from running out of memory.",
+}
+_PURPOSE_THEN = {
+    ProposalKind.EXPLORE: "It was a trial, to learn which plans are better.",
+    ProposalKind.PROTECT: "It was to keep nodes from running out of memory.",
+}
+_CLOSED = {
+    ProposalStatus.SUPERSEDED: "a better proposal has replaced it",
+    ProposalStatus.EXPIRED: "it was withdrawn",
+    ProposalStatus.APPLYING: "it is being applied",
+    ProposalStatus.FAILED: "it could not be applied",
+}
+_THEN = ("was predicted to reach", "the plan before it was to reach")  # of a closed proposal
+_ROLE_WORDS = {Role.WORKER: "worker", Role.PS: "PS"}
+
+
+def what(x: Subject) -> Answer:
+    """Say what is proposed, or what runs, and what became of it."""
+    p, plan = x.proposal, Quote("plan", x.explanation.plan.short)
+    if p is None:
+        return Answer(Question.WHAT, (_runs(x, plan),))
+    change = Quote("change", change_words(p.baseline.plan, p.candidate.plan))
+    name = Quote("proposal", p.id)
+    if x.is_open:
+        said = say("{proposal} proposes {change}: {plan}.", name, change, plan)
+    else:
+        fate, *items = _fate(x, p)
+        said = say(f"{{proposal}} proposed {{change}}: {{plan}}; {fate}.", name, change, plan, *items)
+    purpose = (_PURPOSE if x.is_open else _PURPOSE_THEN).get(p.kind)
+    return Answer(Question.WHAT, (said,) if purpose is None else (said, say(purpose)))
+
+
+def _runs(x: Subject, plan: Quote) -> Sentence:
+    phase = x.snapshot.phase
+    if x.is_over:
+        be = "has" if phase.is_final else "is"
+        return say(f"The job ran on {{plan}}; it {be} {{phase}}.", plan, Quote("phase", str(phase)))
+    if x.snapshot.under_way:
+        return say("The job is changing to {plan}.", plan)
+    return say("The job runs on {plan}, and no other plan is proposed.", plan)
+
+
+def _fate(x: Subject, p: Proposal) -> tuple[str, *tuple[Quote, ...]]:
+    """Return what became of a closed proposal, as the template of a clause and its quotes."""
+    d, undo = x.decision, x.undo
+    if undo is not None and d is not None:
+        return "{by} accepted it, and {undoer} took it back", Quote("by", d.by), Quote("undoer", undo.by)
+    if d is None or p.status in {ProposalStatus.FAILED, ProposalStatus.APPLYING}:
+        fate = _CLOSED.get(p.status)
+        return (fate,) if fate else ("it was {status}", Quote("status", str(p.status)))
+    by = Quote("by", d.by)
+    if p.status is ProposalStatus.REJECTED:
+        return "{by} rejected it", by
+    if d.plan is not None:
+        return "{by} chose {other} in its place", by, Quote("other", d.plan.short)
+    return "{by} accepted it", by
+
+
+def why(x: Subject) -> Answer:
+    """Say why it is proposed, or why nothing is."""
+    p = x.proposal
+    if p is None:
+        return Answer(Question.WHY, (*_why_none(x), *_host(x)))
+    c, b = x.explanation.candidate or p.candidate, x.explanation.baseline or p.baseline
+    if p.kind is ProposalKind.PROTECT:
+        return Answer(Question.WHY, tuple(_memory(x, p.baseline, c)))
+    said = (_speed(x, p, c, b), *_part(x, c, b), *_in_time(c, b))
+    return Answer(Question.WHY, said)
+
+
+def _host(x: Subject) -> Iterator[Sentence]:
+    """Say what other work on the host takes of the running job, where that is felt."""
+    load = x.snapshot.host
+    if load is not None and load.is_felt and not x.is_over:
+        help_ = ": no plan with more nodes would help" * load.is_limiting
+        yield say(
+            f"Other work on the host takes {{host}} of its time{help_}.",
+            Value("host", load.share, Unit.SHARE),
+        )
+
+
+def _speed(x: Subject, p: Proposal, c: Candidate, b: Candidate) -> Sentence:
+    now = Value("now", b.prediction.samples_per_s, Unit.SPEED)
+    would, present = ("would reach", "the present plan reaches") if x.is_open else _THEN
+    if p.kind is ProposalKind.EXPLORE:
+        low = Value("low", c.prediction.low, Unit.SPEED)
+        high = Value("high", c.prediction.high, Unit.SPEED)
+        return say(
+            f"It {would} between {{low}} and {{high}}, for {{more}}; {present} {{now}}.",
+            low, high, x.dearer("more", c, b), now,
+        )  # fmt: skip
+    speed = Value("speed", c.prediction.samples_per_s, Unit.SPEED)
+    gain = Value("gain", c.prediction.samples_per_s / b.prediction.samples_per_s - 1, Unit.CHANGE)
+    return say(
+        f"It {would} {{speed}} where {present} {{now}} ({{gain}}), for {{more}}.",
+        speed,
+        now,
+        gain,
+        x.dearer("more", c, b),
+    )
+
+
+def _part(x: Subject, c: Candidate, b: Candidate) -> Iterator[Sentence]:
+    """Name the part of an iteration that becomes shorter most, and what the plan does not explain."""
+    fit = x.snapshot.fit
+    identified = {each.term for each in fit.coefficients if each.identified} if fit else set()
+    after = {part.term: part for part in c.breakdown}
+    own = [part for part in b.breakdown if part.term in identified and part.term in after]
+    total_s = sum(part.seconds for part in b.breakdown if part.term != HOST)
+    if not own or not total_s:
+        if abs(c.prediction.samples_per_s / b.prediction.samples_per_s - 1) > FELT:
+            yield say("Which part of an iteration changes by it is not measured yet.")
+        return
+    longest = max(own, key=lambda part: part.seconds - after[part.term].seconds)
+    left = after[longest.term]
+    if longest.seconds - left.seconds > FELT * total_s:
+        yield say(
+            f"{{share}} of an iteration is {PHRASES[longest.term]}: {{part_before}}, then {{part_after}}.",
+            Value("share", longest.share, Unit.SHARE),
+            Value("part_before", longest.seconds, Unit.TIME),
+            Value("part_after", max(left.seconds, 0.0), Unit.TIME),
+        )
+    elif c.plan.worker.count > b.plan.worker.count:
+        yield say("The further workers train side by side with the others.")
+    rest_s = _seconds(c.breakdown, REST) - _seconds(b.breakdown, REST)
+    if abs(rest_s) > FELT * total_s:
+        side, rest = "more" if rest_s > 0 else "less", Value("rest", abs(rest_s), Unit.TIME)
+        yield say(f"An iteration takes {{rest}} {side} that is {PHRASES[REST]}.", rest)
+
+
+def _seconds(breakdown: tuple[TermShare, ...], term: str) -> float:
+    return sum(part.seconds for part in breakdown if part.term == term)
+
+
+def _in_time(c: Candidate, b: Candidate) -> Iterator[Sentence]:
+    if c.in_time is None or b.in_time is None:
+        return
+    yield say(
+        "It meets the deadline with a probability of {in_time}, the present plan with {in_time_now}.",
+        Value("in_time", c.in_time, Unit.CHANCE),
+        Value("in_time_now", b.in_time, Unit.CHANCE),
+    )
+
+
+def _memory(x: Subject, b: Candidate, c: Candidate) -> Iterator[Sentence]:
+    for change in diff(b.plan, c.plan).changes:
+        role, name = change.role, _ROLE_WORDS[change.role]
+        line = next((line for line in x.snapshot.memory if line.role is role), None)
+        if x.is_open and line is not None and line.oom_probability is not None:
+            yield say(
+                f"A {name} uses {{{role}_used}} of {{{role}_limit}}, and with a probability of "
+                f"{{{role}_full}} it needs more before the end.",
+                Value(f"{role}_used", line.now_mib, Unit.MIB),
+                Value(f"{role}_limit", float(line.limit_mib), Unit.MIB),
+                Value(f"{role}_full", line.oom_probability, Unit.CHANCE),
+            )  # fmt: skip
+        yield say(
+            f"It gives each {name} {{{role}_after}} in place of {{{role}_before}}.",
+            Value(f"{role}_after", float(change.after.memory_mib), Unit.MIB),
+            Value(f"{role}_before", float(change.before.memory_mib), Unit.MIB),
+        )
+
+
+def _why_none(x: Subject) -> Iterator[Sentence]:
+    """Say why nothing is proposed."""
+    s, e = x.snapshot, x.explanation
+    if x.is_over:
+        yield say("Nothing is planned any more.")
+    elif not s.markers:
+        yield say("The job is not training yet: advice comes once it has trained for a while.")
+    elif s.mode is Mode.MANUAL:
+        yield say("Nothing is proposed in manual mode.")
+    elif s.under_way:
+        yield say("A change is under way: advice follows once it is measured.")
+    elif e.candidate is None or not any(sample.plan.short == s.target.short for sample in s.samples):
+        yield say("Advice waits for steady windows of {plan}.", Quote("plan", s.target.short))
+    elif s.front is not None and s.front.why_empty:
+        yield say("No plan is allowed: “{constraint}”.", Quote("constraint", s.front.why_empty))
+    elif e.min_gain is None or e.min_saving is None:
+        yield say("No other plan is certain to be better.")
+    else:
+        yield say(
+            "No other plan is certain to be better: none gains {least_gain}, nor saves {least_saving} at the "
+            "same speed.",
+            Value("least_gain", e.min_gain, Unit.SHARE),
+            Value("least_saving", e.min_saving, Unit.SHARE),
+        )
