@@ -191,7 +191,7 @@ def next_silent_worker(world: Frozen) -> None:
 def test_rows_at_which_workers_fell_silent_are_not_suspected_and_all_are_trained() -> None:
     """A busy machine makes workers silent; that each of them is killed by its master then proves nothing."""
     world = silent_worker()
-    for _ in range(2 * MAX_DEATHS):
+    for _ in range(MAX_DEATHS + 1):
         (worker,) = world.paused
         world.run_until(lambda: not world.master._state.fences)
         world.nodes[worker].is_alive = False

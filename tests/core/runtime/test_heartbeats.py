@@ -124,8 +124,15 @@ def test_a_node_that_gets_no_processor_has_more_time_and_the_job_says_so() -> No
     (text,) = [told.message for told in world.told(PhaseChanged) if "got no processor" in told.message]
     assert text.startswith("ps-0 got no processor for ")
     assert "it is given more time" in text
-    beats(world, HEARTBEAT_S + STARVED_LIMIT_S, moves=False, starved=0.9)
-    assert world.living(Role.PS) == ["ps-1"], "not for ever"
+
+
+def test_a_node_that_never_gets_a_processor_is_replaced_in_the_end() -> None:
+    world = running()
+    beats(world, STARVED_LIMIT_S, moves=False, starved=1.0)
+    assert world.living(Role.PS) == ["ps-0"]
+    world = running()
+    beats(world, STARVED_LIMIT_S + HEARTBEAT_S + 10, moves=False, starved=1.0)
+    assert world.living(Role.PS) == ["ps-1"]
     assert "s, and got no processor for" in str(world.told(PhaseChanged))
 
 
