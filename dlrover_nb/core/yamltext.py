@@ -19,9 +19,22 @@ MOST_MERGED = 10_000  # values in merged groups; a job file has some tens
 MOST_VALUES = 1_000_000  # a thousand pods have a tenth of it; a few lines of aliases can have any number
 
 
-def to_yaml(*documents: object) -> str:
-    """Write documents as one YAML text, fields in their given order, the same text for the same documents."""
-    return yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=110)
+def to_yaml(*documents: object, inline: bool = False) -> str:
+    """Write documents as one YAML text, fields in their given order, the same text for the same documents.
+
+    Parameters
+    ----------
+    inline
+        Whether lists and groups of plain values are written in one line.
+    """
+    return yaml.dump_all(
+        documents,
+        Dumper=_Plain,
+        sort_keys=False,
+        allow_unicode=True,
+        width=110,
+        default_flow_style=None if inline else False,
+    )
 
 
 class _Plain(yaml.SafeDumper):
@@ -33,15 +46,34 @@ class _Plain(yaml.SafeDumper):
 
 
 _ODD = re.compile("[\x85\u2028\u2029\ufeff]")
+_OTHER = re.compile(r"[yYnN]|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*")  # a truth value, a time in other readers
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Quote text with unusual line breaks, which PyYAML would write as they are and read back as blanks.
+    """Quote what a reader of YAML 1.1, 1.2 or Go takes for another type, or for other text.
 
-    Several lines are written as they are, where YAML allows it.
+    PyYAML quotes what it would take for another type itself, by YAML 1.1; unusual line breaks it would read
+    as blanks. Several lines are written as they are, where YAML allows it.
     """
-    style = '"' if _ODD.search(text) else "|" if "\n" in text.rstrip("\n") else None
+    if _ODD.search(text):
+        style = '"'
+    elif "\n" in text.rstrip("\n"):
+        style = "|"
+    else:
+        style = "'" if _OTHER.fullmatch(text) or _is_number(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _is_number(text: str) -> bool:
+    """Whether some reader takes a text for a number: 1e-3, 0o17, 6e12345 are texts to YAML 1.1 alone."""
+    digits = text.replace("_", "")
+    for read in (float, lambda each: int(each, 0)):
+        try:
+            read(digits)
+        except ValueError:
+            continue
+        return True
+    return False
 
 
 _Plain.add_representer(str, _text)

@@ -7,6 +7,7 @@ import yaml
 from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.yamltext import load_documents, to_yaml
@@ -16,6 +17,48 @@ from dlrover_nb.core.yamltext import load_documents, to_yaml
 @given(st.text())
 def test_any_text_comes_back_from_yaml(text: str) -> None:
     assert yaml.safe_load(to_yaml({"a": text})) == {"a": text}
+
+
+@for_each(
+    "text",
+    [
+        *(
+            "1e-3",
+            "4e1",
+            "6e12345",
+            "12e03",
+            "1e+3",
+            "0o17",
+            "0x1f",
+            "0b1",
+            "0777",
+            "08",
+            "1_0",
+            ".5",
+            "5.",
+            "+1",
+        ),
+        *("-.5e3", "1:30", "yes", "Off", "y", "N", "null", "~", ".inf", ".NaN", "inf", "2001-1-1", "<<", "="),
+        *("2001-01-01 1:2:3", "", " ", "-", "- a", "a: b", "#"),
+    ],
+)
+def test_text_that_some_reader_takes_for_another_type_is_quoted(text: str) -> None:
+    written = to_yaml({"a": text})
+    assert written[3] in "'\"", written
+    assert read_by_each(written) == [{"a": text}] * 2
+
+
+@given(st.text("0123456789abefxoXOEyYnN_.:+-~<= ", max_size=8))
+@settings(deadline=None)
+def test_a_text_is_one_for_readers_of_both_versions_of_yaml(text: str) -> None:
+    assert read_by_each(to_yaml({text: [text]})) == [{text: [text]}] * 2
+
+
+def read_by_each(text: str) -> list[object]:
+    """Read a text by an independent reader of YAML 1.2, and as YAML 1.1."""
+    reader, older = YAML(typ="safe", pure=True), YAML(typ="safe", pure=True)
+    older.version = (1, 1)
+    return [reader.load(text), older.load(text)]
 
 
 def test_yaml_keeps_the_order_and_repeats_shared_values() -> None:

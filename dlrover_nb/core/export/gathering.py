@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import JOB_FILE
 from dlrover_nb.core.export.groups import Group, child, group, items
-from dlrover_nb.core.export.nodes import JOB_LABEL, JOB_VARIABLE, ROLE_LABEL
+from dlrover_nb.core.export.nodes import JOB_LABEL, JOB_VARIABLE, MAIN, ROLE_LABEL
 from dlrover_nb.core.export.own_elasticjob import MASTER
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.export.replicas import misfits
@@ -280,9 +280,7 @@ def _limits(role: Role, main: Group, said: Said) -> Group:
 def _main(pod: Group, said: Said) -> Group:
     """Return the container named main, or the first; take over the job in its variables."""
     containers = [group(c, "container") for c in items(child(pod, "spec"), "containers")]
-    main: Group = next(
-        (c for c in containers if c.get("name") == "main"), containers[0] if containers else {}
-    )
+    main: Group = next((c for c in containers if c.get("name") == MAIN), containers[0] if containers else {})
     for variable in items(main, "env"):
         if group(variable, "env").get("name") == JOB_VARIABLE:
             said.jobs.append(str(variable.get("value")))

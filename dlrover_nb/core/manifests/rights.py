@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -309,7 +309,7 @@ def role_text(rights: Iterable[Right], user: str, namespace: str) -> str:
         if part := [right for right in asked if right.cluster is cluster]:
             given = role(_role_name(part, user or NOBODY), part, namespace=namespace)
             documents += [given, binding(given, user or NOBODY)]
-    return yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=None, width=118)
+    return to_yaml(*documents, inline=True)
 
 
 def _role_name(rights: Iterable[Right], user: str) -> str:

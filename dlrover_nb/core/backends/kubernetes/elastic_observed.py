@@ -18,6 +18,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from dlrover_nb.core.export.nodes import MAIN
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
@@ -163,6 +164,8 @@ def _waits_for(status: Doc) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return str(condition.get("message") or condition.get("reason") or "room")
     for container in status.get("containerStatuses") or []:
+        if container.get("name", MAIN) != MAIN:
+            continue  # of a mesh or an injector
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
             return ": ".join(str(part) for part in (waiting["reason"], waiting.get("message")) if part)
@@ -172,7 +175,7 @@ def _waits_for(status: Doc) -> str:
 def size_of(pod: Doc) -> Size:
     """Return the limits of a pod's main container; 0 where it has none."""
     containers = (pod.get("spec") or {}).get("containers") or [{}]
-    main = next((each for each in containers if each.get("name") == "main"), containers[0])
+    main = next((each for each in containers if each.get("name") == MAIN), containers[0])
     limits = (main.get("resources") or {}).get("limits") or {}
     cpu = float(amount(limits.get("cpu", 0), "cpu"))
     return cpu, int(amount(limits.get("memory", 0), "memory") // MIB)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.pod_status import cut
-from dlrover_nb.core.manifests.parts import PREFIX, run_of
+from dlrover_nb.core.manifests.parts import MASTER_ROLE, PREFIX, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -120,6 +120,8 @@ def why_not_ready(pod: Mapping[str, Any]) -> str:
     """Return why a pod waits, in the cluster's words."""
     status = pod.get("status", {})
     for container in status.get("containerStatuses") or ():
+        if container.get("name", MASTER_ROLE) != MASTER_ROLE:
+            continue  # of a mesh or an injector
         state = container.get("state", {})
         if waiting := state.get("waiting"):
             last = container.get("lastState", {}).get("terminated", {})

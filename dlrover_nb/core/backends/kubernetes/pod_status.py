@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.manifests.pods import CONTAINER
 from dlrover_nb.core.runtime.last_words import is_failure, last_error, parsed
 
 if TYPE_CHECKING:
@@ -162,11 +163,9 @@ def _told_at(event: Doc) -> str:
 
 
 def _state(pod: Doc) -> Doc:
-    """Return the state of the container: the first one, as others are put beside it."""
-    containers = (pod.get("status") or {}).get("containerStatuses") or [{}]
-    names = [c.get("name") for c in (pod.get("spec") or {}).get("containers") or []]
-    own = next((c for c in containers if names and c.get("name") == names[0]), containers[0])
-    state: Doc = own.get("state") or {}
+    """Return the state of our container, by its name: meshes and injectors put theirs before it."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    state: Doc = next((c.get("state") or {} for c in statuses if c.get("name") == CONTAINER), {})
     return state
 
 

@@ -168,6 +168,10 @@ def test_a_container_that_is_put_beside_ours_hides_nothing():
     verdict = pod_status("n", document)
     assert verdict.exited.why == "exit code 3"
     assert not verdict.is_final  # the other one runs: the pod is to be removed
+    document["spec"] = {
+        "containers": [{"name": "proxy"}, {"name": "node"}]
+    }  # a mesh holds ours until its own runs
+    assert pod_status("n", document) == verdict
 
 
 def test_the_end_of_a_log_is_told_without_its_head_and_not_at_length():
