@@ -55,12 +55,13 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     PyYAML quotes what it would take for another type itself, by YAML 1.1; unusual line breaks it would read
     as blanks. Several lines are written as they are, where YAML allows it.
     """
+    style: str | None = None
     if _ODD.search(text):
         style = '"'
     elif "\n" in text.rstrip("\n"):
         style = "|"
-    else:
-        style = "'" if _OTHER.fullmatch(text) or _is_number(text) else None
+    elif _OTHER.fullmatch(text) or _is_number(text):
+        style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

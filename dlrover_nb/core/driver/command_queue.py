@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.core.errors import BackendError, DlroverError
+from dlrover_nb.core.errors import AwayError, BackendError, DlroverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,8 @@ class CommandQueue:
 
         Raises
         ------
-        BackendError
-            When the loop does not answer; the error of `over` when it has ended.
+        AwayError
+            When the loop does not answer. The error of `over` when it has ended.
         """
         asked: Future[T] = Future()
         if not self.put(lambda: self._answer(asked, command)):
@@ -58,9 +58,7 @@ class CommandQueue:
         try:
             return asked.result(ANSWER_LIMIT_S)
         except FutureTimeoutError as error:
-            raise BackendError(
-                f"{self._who} did not answer within {ANSWER_LIMIT_S:g} s; try again"
-            ) from error
+            raise AwayError(f"{self._who} did not answer within {ANSWER_LIMIT_S:g} s; try again") from error
 
     def put(self, command: Callable[[], object]) -> bool:
         """Submit a command; return whether it is accepted."""

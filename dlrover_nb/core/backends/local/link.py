@@ -23,7 +23,7 @@ from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
 from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
-from dlrover_nb.core.errors import BackendError, NotFoundError
+from dlrover_nb.core.errors import AwayError, BackendError, NotFoundError
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class LocalLink(CallLink):
             response = connection.getresponse()
             body = response.read()
         except TimeoutError as error:
-            raise BackendError(
+            raise AwayError(
                 f"the master of job {self._job} did not answer within {self._limit_s:g} s; try again"
             ) from error
         except (OSError, http.client.HTTPException) as error:

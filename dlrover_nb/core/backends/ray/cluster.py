@@ -32,7 +32,7 @@ from dlrover_nb.core.backends.ray.head import (
 )
 from dlrover_nb.core.backends.ray.load import ray_capacity, ray_load
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
-from dlrover_nb.core.backends.ray.names import await_name_free, job_names, master_of
+from dlrover_nb.core.backends.ray.names import await_name_free, began_at_s, job_names, master_of
 from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
@@ -41,7 +41,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.promise import promised
-from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.errors import AwayError, BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder
@@ -56,6 +56,8 @@ from dlrover_nb.core.structs.summary import JobSummary, summarize
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.cluster_load import ClusterLoad
@@ -174,7 +176,7 @@ class RayCluster(SeesRayJobs):
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those only in the history."""
         told = {summary.name: summary for summary in self.live_jobs()}
-        live = [told.get(handle.name) or _summary(handle) for handle in self._handles()]
+        live = [told.get(name) or _summary(self._handle(name, actor), actor) for name, actor in _masters()]
         names = {summary.name for summary in live}
         past = [summary for summary in past_jobs() if summary.name not in names]
         return tuple(sorted([*live, *past], key=lambda s: s.started_at_s, reverse=True))
@@ -196,7 +198,7 @@ class RayCluster(SeesRayJobs):
         is_here = name in job_names()
         if is_here:
             handle = self._handle(name, master_of(name))
-            with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
+            with _gone_is_over(silent_too=force):
                 phase = handle.snapshot().phase
                 if not phase.is_final and not force:
                     raise InvalidValueError(still_runs(name, phase))
@@ -228,17 +230,10 @@ class RayCluster(SeesRayJobs):
     def _running(self) -> list[str]:
         """Return the names of unfinished jobs; none when Ray ends meanwhile."""
         try:
-            return [handle.name for handle in self._handles() if not _is_final(handle)]
+            return [name for name, actor in _masters() if not _is_final(self._handle(name, actor))]
         except BackendError as error:
             logger.warning("the jobs here cannot be listed: %s", error)
             return []
-
-    def _handles(self) -> list[JobHandle]:
-        found = []
-        for name in job_names():
-            with contextlib.suppress(NotFoundError):  # gone since it was listed
-                found.append(self._handle(name, master_of(name)))
-        return found
 
     def _handle(self, name: str, actor: Any) -> JobHandle:  # noqa: ANN401 - Ray's handle has no public type
         return JobHandle(name, RayLink(name, actor))
@@ -252,7 +247,7 @@ class RayCluster(SeesRayJobs):
             clear_left(name)
             return
         handle = self._handle(name, master_of(name))
-        with contextlib.suppress(BackendError):  # its master is gone: nothing runs any more
+        with _gone_is_over():
             phase = handle.snapshot().phase
             if not phase.is_final:
                 raise InvalidValueError(name_taken(name, phase))
@@ -388,13 +383,40 @@ def _is_reachable() -> bool:
 def _is_final(handle: JobHandle) -> bool:
     try:
         return handle.snapshot().phase.is_final
+    except AwayError:
+        return False
     except BackendError:
         return True
 
 
-def _summary(handle: JobHandle) -> JobSummary:
+@contextlib.contextmanager
+def _gone_is_over(*, silent_too: bool = False) -> Iterator[None]:
+    """Let pass that a master is gone, with which its job has ended; a silent one may start, or be busy."""
+    try:
+        yield
+    except AwayError:
+        if not silent_too:
+            raise
+    except BackendError as error:
+        logger.info("%s", error)
+
+
+def _masters() -> list[tuple[str, Any]]:
+    """Return all jobs with their masters."""
+    masters = []
+    for name in job_names():
+        with contextlib.suppress(NotFoundError):  # gone since it was listed
+            masters.append((name, master_of(name)))
+    return masters
+
+
+def _summary(handle: JobHandle, master: Any) -> JobSummary:  # noqa: ANN401 - Ray's handle has no public type
+    """Return the line of a job whose master did not answer at once: it may start, be busy, or be gone."""
     try:
         return summarize(handle.snapshot())
+    except AwayError as error:
+        phase, why = JobPhase.STARTING, str(error)
     except DlroverError as error:
-        logger.warning("job %s: %s", handle.name, error)
-        return JobSummary(handle.name, JobPhase.FAILED, "", 0.0, None, 0.0, 0.0, None, live=False)
+        phase, why = JobPhase.FAILED, str(error)
+    began_s = began_at_s(master)
+    return JobSummary(handle.name, phase, "", began_s, None, 0.0, 0.0, None, live=False, message=why)

@@ -27,7 +27,7 @@ from dlrover_nb.core.client.calls import ANSWERS, CALLS, ONCE, Failed
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
+from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.lasting_imports import collect_rarely
@@ -196,7 +196,7 @@ class RayLink(CallLink):
                 check_reachable()  # it may be gone because all of Ray is
                 self._check_coming_back(error)
                 if time.monotonic() > end_s:
-                    raise BackendError(
+                    raise AwayError(
                         f"the master of job {self._job} was killed and is coming back; try again"
                     ) from error
             time.sleep(BACK_EVERY_S)
@@ -207,7 +207,7 @@ class RayLink(CallLink):
         try:
             data = ray.get(self._actor.answer.remote(call), timeout=CALL_TIMEOUT_S)
         except GetTimeoutError as error:
-            raise BackendError(
+            raise AwayError(
                 f"the master of job {self._job} did not answer within {CALL_TIMEOUT_S:g} s; "
                 "it may still be starting: try again"
             ) from error

@@ -6,9 +6,11 @@ import time
 from typing import Any
 
 import ray
+from ray._private import state
 from ray.exceptions import RayError
 
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
+from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, NotFoundError
 
 
@@ -27,6 +29,12 @@ def master_of(name: str) -> Any:  # noqa: ANN401 - Ray's handle has no public ty
         return ask_ray(lambda: ray.get_actor(name, namespace=NAMESPACE))
     except ValueError as error:
         raise NotFoundError(f"job {name} is gone") from error
+
+
+def began_at_s(master: Any) -> float:  # noqa: ANN401 - as above
+    """Return since when a master runs; where Ray does not know it yet, now."""
+    row = state.actors(master._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row in the table
+    return (row or {}).get("StartTime", 0) / 1000 or SystemClock().now_s()
 
 
 def await_name_free(name: str, timeout_s: float = 10.0) -> None:
