@@ -73,7 +73,9 @@ def test_aliases_are_read_as_what_they_stand_for() -> None:
 
 @pytest.mark.more
 @pytest.mark.parametrize(
-    "text", ["&a [*a]", "a: &a {b: *a}", "a: &a [1]\nb: &b [*a, *a]\n" + "c: [" + "*b, " * 300_000 + "]"]
+    "text",
+    ["&a [*a]", "a: &a {b: *a}", "a: &a [1]\nb: &b [*a, *a]\n" + "c: [" + "*b, " * 300_000 + "]"],
+    ids=["list", "group", "many"],
 )
 def test_aliases_that_multiply_without_end_are_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match=r"at most 1,000,000 values, got more"):

@@ -29,7 +29,7 @@ from dlrover_nb.core.runtime.flash import as_checkpoint_error, checkpoint_root, 
 from dlrover_nb.core.runtime.orders import Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from dlrover_nb.core.structs.trained import Trained
 
@@ -210,8 +210,16 @@ def read_manifest(url: str) -> Manifest:
         raise CheckpointError(f"{url}/{MANIFEST} is damaged: {error}; use another checkpoint") from error
 
 
-def complete_manifests(root: str) -> Iterator[Manifest]:
-    """Yield those of the complete checkpoints under `root`, newest first; raises as `newest_manifest`."""
+def complete_manifests(
+    root: str, on_damaged: Callable[[CheckpointError], object] | None = None
+) -> Iterator[Manifest]:
+    """Yield those of the complete checkpoints under `root`, newest first, and pass over damaged ones.
+
+    Raises
+    ------
+    CheckpointError
+        When their place cannot be read.
+    """
     with as_checkpoint_error(f"cannot list the checkpoints in {root}", "check the place"):
         fs, path, _ = place_of(root)
         fs.invalidate_cache()
@@ -221,17 +229,23 @@ def complete_manifests(root: str) -> Iterator[Manifest]:
             yield read_manifest(f"{root}/{number}")
         except CheckpointError as error:  # it is damaged, or a running job dropped it since
             logger.warning("checkpoint %d in %s is passed over: %s", number, root, error)
+            if on_damaged is not None and isinstance(error.__cause__, WireError):
+                on_damaged(error)
 
 
 def newest_manifest(root: str) -> Manifest | None:
-    """Return that of the newest complete checkpoint under `root`.
+    """Return that of the newest complete checkpoint under `root`; None: there is none yet.
 
     Raises
     ------
     CheckpointError
-        When their place cannot be read.
+        When their place cannot be read, or all that there are is damaged.
     """
-    return next(complete_manifests(root), None)
+    damaged = list[CheckpointError]()
+    manifest = next(complete_manifests(root, damaged.append), None)
+    if manifest is None and damaged:
+        raise damaged[0]
+    return manifest
 
 
 def _mib(n_byte: int) -> str:

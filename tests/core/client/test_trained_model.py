@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,12 @@ from real_job import Job, plan
 
 from dlrover_nb import api, load_model
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.data.source import CENSUS_FILE
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.paths import jobs_folder
+from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.structs.job import DataSpec, Embedding, ModelSpec
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
@@ -115,15 +118,26 @@ def test_a_job_that_is_not_there_is_said_so(tmp_path: Path, monkeypatch: pytest.
 def test_a_damaged_checkpoint_is_never_predicted_with(ended: Job, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     subprocess.run(["cp", "-r", str(ended.folder), str(copy)], check=True)
-    for manifest in copy.glob("checkpoints/*/manifest.json"):
-        text = manifest.read_text().replace(str(ended.folder), str(copy))
-        manifest.write_text(text)
+    for path in copy.glob("checkpoints/*/manifest.json"):
+        manifest = from_checked_json(path.read_bytes(), Manifest)
+        files = tuple((url.replace(str(ended.folder), str(copy)), sha256) for url, sha256 in manifest.files)
+        path.write_bytes(to_checked_json(replace(manifest, files=files)))
+    assert load_model(copy).evaluate() == load_model(ended.folder).evaluate()
     part = max(copy.glob("checkpoints/*/*"), key=lambda p: (p.name != "manifest.json", p.stat().st_mtime))
-    data = bytearray(part.read_bytes())
-    data[-1] ^= 1
-    part.write_bytes(data)
-    with pytest.raises(CheckpointError):
+    flip_last_bit(part)
+    with pytest.raises(CheckpointError, match=part.name):
         load_model(copy)
+    flip_last_bit(part)
+    for path in copy.glob("checkpoints/*/manifest.json"):
+        path.write_bytes(path.read_bytes().replace(b'"number":', b'"nunber":'))
+    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged: .*; use another checkpoint"):
+        load_model(copy)
+
+
+def flip_last_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
 
 
 @pytest.mark.release
