@@ -117,11 +117,11 @@ def _trust(model: ThroughputModel) -> float:
     Better is what is surely faster than any plan before: among plans that are alike, chance alone would name
     another one the best again and again.
     """
-    known = model.evidence_
-    log_speed = np.log(known.axes[:, 0]) + np.log(known.batch_size) - known.log_iter
+    evidence = model.evidence_
+    log_speed = np.log(evidence.axes[:, 0]) + np.log(evidence.batch_size) - evidence.log_iter
     best, n_vain = -np.inf, -1
-    for i in np.argsort(known.first_at_s, kind="stable"):
-        n_vain = 0 if log_speed[i] - known.mean_half_width[i] > best else n_vain + 1
+    for i in np.argsort(evidence.first_at_s, kind="stable"):
+        n_vain = 0 if log_speed[i] - evidence.mean_half_width[i] > best else n_vain + 1
         best = max(best, log_speed[i])
     return float(0.5 ** (max(n_vain, 0) / N_VAIN))
 

@@ -390,7 +390,7 @@ class SimJob(SnapshotSource):
 
     def _note_cost(self) -> None:
         """Tell what the nodes that are up cost, where that has changed; nothing while a price is unknown."""
-        cost = per_hour(self.job.spec.prices, self._sim_nodes.held)
+        cost = per_hour(self.job.spec.prices, self._sim_nodes.needs)
         if cost is not None and cost != self._cost_per_hour:
             self._cost_per_hour = cost
             self._emit(CostChanged(self._engine.now_s, cost))

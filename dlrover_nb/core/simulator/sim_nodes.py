@@ -141,7 +141,7 @@ class SimNodes:
         self.nodes.remove(node)
 
     @property
-    def held(self) -> list[Need]:
+    def needs(self) -> list[Need]:
         """What each node that is up holds."""
         return [(n.cpu, n.memory_mib) for n in self.nodes if n.is_up]
 

@@ -22,6 +22,12 @@ def at_most(what: str, value: float, most: float) -> None:
         raise InvalidValueError(f"{what} must be <= {most:,}, got {value}; choose a smaller value")
 
 
+def within(what: str, value: float, least: float, most: float) -> None:
+    """Refuse a value outside [least, most], NaN or infinite."""
+    at_least(what, value, least)
+    at_most(what, value, most)
+
+
 def above_zero(what: str, value: float, *, hint: str = "") -> None:
     """Refuse a value that is not a finite number above zero."""
     if not (math.isfinite(value) and value > 0):

@@ -178,9 +178,9 @@ def _enough(plan: PlanBudget) -> str:
     return f"for which the rest is enough with {percent(plan.enough)} probability"
 
 
-def per_hour(prices: PriceTable, held: Iterable[Need]) -> float | None:
+def per_hour(prices: PriceTable, nodes: Iterable[Need]) -> float | None:
     """Return what nodes that hold (cores, MiB) cost in an hour; None where a price is unknown."""
-    needs = tuple(held)
+    needs = tuple(nodes)
     cost = prices.per_hour(sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs))
     return None if cost is None else round(cost, 9)
 

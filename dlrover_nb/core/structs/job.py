@@ -202,21 +202,19 @@ class ModelSpec:
                 f"model custom needs code such as package.module:Net, and no other model takes it; "
                 f"got model {self.name!r} with code {self.code!r}"
             )
-        _check.at_least("n_dense", self.n_dense, 0)
+        for name, (least, most) in _MODEL_RANGES.items():
+            _check.within(name, getattr(self, name), least, most)
         for name in ("beta1", "beta2"):
             _check.fraction(name, getattr(self, name))
         _check.above_zero("epsilon", self.epsilon)
         _check.seed(self.seed)
-        _check.at_least("embedding_dim", self.embedding_dim, 1)
-        _check.at_least("hash_size", self.hash_size, 2)
         _check.above_zero("learning_rate", self.learning_rate)
         _check.above_zero("initial_accumulator", self.initial_accumulator)
         for width in self.hidden:
-            _check.at_least("hidden layer width", width, 1)
-        _check.at_least("cross_layers", self.cross_layers, 1)
+            _check.within("hidden layer width", width, 1, _WIDEST)
         _check.at_least("cin layers", len(self.cin), 1)
         for width in self.cin:
-            _check.at_least("cin layer width", width, 1)
+            _check.within("cin layer width", width, 1, _WIDEST)
 
     @property
     def row_width(self) -> int:
@@ -227,6 +225,25 @@ class ModelSpec:
 DEFAULT_PLAN = ResourcePlan(worker=RolePlan(1, 0.5, 1024), ps=RolePlan(1, 0.25, 512))
 
 
+_RANGES = {  # far beyond what any job needs: what is larger is a slip, and would fail late and elsewhere
+    "staleness": (1, 1 << 20),
+    "batch_size": (1, 1 << 24),
+    "global_batch": (1, 1 << 30),
+    "shard_batches": (1, 1 << 24),
+    "n_epoch": (1, 10**9),
+    "checkpoint_every_s": (0, 10**9),
+    "max_skipped_batches": (0, 10**9),
+    "max_restarts_per_error": (0, 10**9),
+    "priority": (0, 10**9),
+    "heartbeat_timeout_s": (1, 10**9),  # nodes report each second
+}
+_MODEL_RANGES = {
+    "n_dense": (0, 1 << 40),
+    "embedding_dim": (1, 1 << 14),
+    "hash_size": (2, 1 << 40),
+    "cross_layers": (1, 1000),
+}
+_WIDEST = 1 << 20  # of a layer
 _ABOVE_ZERO = (
     "budget_per_hour",
     "budget_total",
@@ -366,15 +383,10 @@ class JobSpec:
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
-        for name in ("staleness", "batch_size", "shard_batches"):
-            _check.at_least(name, getattr(self, name), 1)
-        if self.global_batch is not None:
-            _check.at_least("global_batch", self.global_batch, 1)
-        _check.at_least("epochs", self.n_epoch, 1)
+        for name, (least, most) in _RANGES.items():
+            if (value := getattr(self, name)) is not None:
+                _check.within("epochs" if name == "n_epoch" else name, value, least, most)
         _check.seed(self.seed)
-        for name in ("checkpoint_every_s", "max_skipped_batches", "max_restarts_per_error", "priority"):
-            _check.at_least(name, getattr(self, name), 0)
-        _check.above_zero("heartbeat_timeout_s", self.heartbeat_timeout_s)
         _check.above_zero("straggler_window_s", self.straggler_window_s)
         for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:

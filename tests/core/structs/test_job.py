@@ -90,3 +90,22 @@ def test_iteration_time_and_throughput_are_one_equation(workers, batch, rate):
     plan = ResourcePlan(RolePlan(workers, 1, 512), RolePlan(1, 1, 512))
     sample = ProfileSample(0.0, 1.0, plan, batch, rate)
     assert sample.iter_s * rate == pytest.approx(workers * batch)
+
+
+@for_each(
+    ("record", "field", "value"),
+    [
+        (JobSpec, "batch_size", 10**20),
+        (JobSpec, "n_epoch", 10**30),
+        (JobSpec, "heartbeat_timeout_s", 0.0001),
+        (JobSpec, "heartbeat_timeout_s", float("inf")),
+        (JobSpec, "checkpoint_every_s", float("nan")),
+        (JobSpec, "priority", 10**12),
+        (ModelSpec, "embedding_dim", 10**8),
+        (ModelSpec, "hash_size", 1 << 60),
+        (ModelSpec, "hidden", (10**9,)),
+    ],
+)
+def test_a_number_beyond_all_reason_is_refused_with_its_bound(record, field, value):
+    with pytest.raises(InvalidValueError, match=r" must be (<= [0-9,]+|>= [0-9]+), got "):
+        record(**({"name": "ads"} if record is JobSpec else {}), **{field: value})
