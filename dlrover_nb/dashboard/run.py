@@ -64,12 +64,15 @@ def run(
     """
     with ExitStack() as to_close:
         team = _team(settings, to_close)
-        to_close.callback(Alerts(team, _alert_settings(settings)).close)
+        alerts = Alerts(team, _alert_settings(settings))
+        to_close.callback(alerts.close)
         way = way_of(settings, team)
         to_close.callback(way.close)
 
         def server() -> DashboardServer:
-            return DashboardServer(team, way.sign_in, settings, way.patterns, forms_to=way.forms_to)
+            listening = DashboardServer(team, way.sign_in, settings, way.patterns, forms_to=way.forms_to)
+            alerts.begin()  # a second server on a port that is taken raises none
+            return listening
 
         asyncio.run(_until_signal(server, ready, until_eof=until_eof))
 

@@ -41,7 +41,7 @@ class AlertSettings:
 
 
 class Alerts:
-    """The running alerts of a server: the loop and its outboxes.
+    """The alerts of a server, from `begin` on: the loop and its outboxes.
 
     Raises
     ------
@@ -59,6 +59,9 @@ class Alerts:
             senders.append(Apprise(place, url, settings.base_url))
         self._outboxes = [Outbox(sender) for sender in senders]
         self._loop = AlertLoop(team, settings.rules, self._send)
+
+    def begin(self) -> None:
+        """Begin to read the jobs."""
         self._loop.begin()
 
     def close(self) -> None:

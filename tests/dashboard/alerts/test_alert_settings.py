@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from urllib.parse import urlsplit
 
 import pytest
@@ -66,6 +67,10 @@ def test_the_link_of_a_call_leads_to_the_page_of_the_decision(client, team, rece
         webhook_secret="hush-hush",
     )
     alerts = Alerts(team, settings)
+    assert "dlrover-alerts" not in {thread.name for thread in threading.enumerate()}, (
+        "the server may not listen"
+    )
+    alerts.begin()
     try:
         told = until(lambda: [json.loads(body) for _, _, body in receiver.calls], "a call")[0]
     finally:
