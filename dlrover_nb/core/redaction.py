@@ -16,7 +16,9 @@ PLACEHOLDER = "***redacted***"
 MIN_LETTERS = 6  # of a value that is looked for in texts: a shorter one stands in many words by chance
 
 _SECRET_NAME = re.compile(
-    r"secret|token|passw|pwd|credential|private|api_?key|access_?key|account_?key|auth|dsn|conn(ection)?_?str|webhook",
+    r"secret|token|passw|passphrase|pgpass|pwd|credential|private|api_?key|access_?key|account_?key|auth|dsn"
+    r"|conn(ection)?_?str|webhook|cookie|session(?:[_.-]?(?:id|key))?$"
+    r"|(?:^|[_.-])(?:pass|pat|sas|sk|key|jwt)[_.-]?\d*$",
     re.IGNORECASE,
 )
 # In a running text fewer names count: "tokens: 512" and "author: Ada" are none.
@@ -25,6 +27,9 @@ _NAMED = (
     r"|(?:api|access|account|auth|private|secret|shared)[ _-]?(?:access[ _-]?)?(?:key|token))"
     r"(?![A-Za-z])[\w.-]{0,20}"
 )
+_SCHEME = r"(?:Bearer|Basic|Token|ApiKey|Digest)"
+# A password may hold a slash, but what follows a colon as digits up to a slash is a port and a path.
+USERINFO = r"""[^/?#@:\s"']{0,200}:(?!\d{1,5}/)[^?#@\s"']{0,500}"""
 _VALUE = r"""[^\s"'&,;<>\\)}\]]{4,}"""
 
 # Each with the group that is kept in front of the secret. None but that of a key in lines reaches over quotes
@@ -32,7 +37,7 @@ _VALUE = r"""[^\s"'&,;<>\\)}\]]{4,}"""
 _SHAPES = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
-        (r"(://)(?:[^/?#@:\s\"']{0,200}:[^/?#@\s\"']{0,500}|[^/?#@:\s\"']{16,500})(?=@)", 0),
+        (rf"(://)(?:{USERINFO}|[^/?#@:\s\"']{{16,500}})(?=@)", 0),
         (
             r"([?&;](?:[\w.-]{0,40}(?:sig|signature|token|key|secret|password|credential)[\w.-]{0,40})=)[^&#\s\"']+",
             re.IGNORECASE,
@@ -40,7 +45,7 @@ _SHAPES = tuple(
         (
             (
                 rf"((?<![\w.-]){_NAMED}[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?)"
-                rf"(?!(?:(?:Bearer|Basic) )?\*\*\*)(?:(?:Bearer|Basic) )?{_VALUE}"
+                rf"(?!(?:{_SCHEME} )?\*\*\*)(?:{_SCHEME} )?{_VALUE}"
             ),
             re.IGNORECASE,
         ),
@@ -54,6 +59,12 @@ _SHAPES = tuple(
         (r"()\bglpat-[\w-]{20,255}", 0),
         (r"()\bhf_[A-Za-z0-9]{20,255}\b", 0),
         (r"()\bsk-[\w-]{20,255}", 0),
+        (r"()\b(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{10,255}\b", 0),
+        (r"()\bnpm_[A-Za-z0-9]{30,255}\b", 0),
+        (r"()\bpypi-[\w-]{40,500}", 0),
+        (r"()\bdckr_pat_[\w-]{20,255}", 0),
+        (r"()\bSG\.[\w-]{16,64}\.[\w-]{16,64}", 0),
+        (r"()\bya29\.[\w-]{20,500}", 0),
         (r"()\bxox[abeoprs]-[\w-]{10,255}", 0),
         (r"()\bAIza[\w-]{35}", 0),
         (r"()\beyJ[\w-]{8,2000}\.eyJ[\w-]{8,4000}\.[\w-]{8,2000}", 0),

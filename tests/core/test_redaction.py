@@ -11,6 +11,7 @@ from dlrover_nb.core.redaction import MIN_LETTERS, PLACEHOLDER, Redactor, is_sec
 _HIDDEN = "hunter2hunter2"
 LEAKS = {
     "password in a URL": (f"cannot read s3://ada:{_HIDDEN}@bucket/day.parquet", _HIDDEN),
+    "password with a slash in a URL": (f"s3://AKIAX:ab/{_HIDDEN}+/x@bucket/day.parquet", _HIDDEN),
     "token as the user of a URL": ("git clone https://abcdefabcdefabcdef@host/x", "abcdefabcdefabcdef"),
     "shared access signature": ("az://c.blob/x?sv=2024&sig=Zm9vYmFy%2Bx%3D&se=1", "Zm9vYmFy"),
     "signed S3 URL": ("https://b.s3/x?X-Amz-Credential=me&X-Amz-Signature=0a1b2c3d4e", "0a1b2c3d4e"),
@@ -20,6 +21,13 @@ LEAKS = {
     "account key": (f"AccountName=a;AccountKey={_HIDDEN};x=1", _HIDDEN),
     "option of a program": (f"run --api-key: {_HIDDEN}", _HIDDEN),
     "header": ("Authorization: Bearer abc.def-ghi", "abc.def-ghi"),
+    "header of another scheme": (f"Authorization: Token {_HIDDEN}", _HIDDEN),
+    "npm": ("npm_" + "c3" * 18, "c3c3"),
+    "PyPI": ("upload with pypi-AgEIcHlwaS5vcmc" + "d4" * 30, "d4d4"),
+    "Stripe": ("sk_live_" + "e5" * 12, "e5e5"),
+    "Docker": ("dckr_pat_" + "f6" * 13, "f6f6"),
+    "SendGrid": ("SG." + "a7" * 11 + "." + "b8" * 20, "b8b8"),
+    "Google": ("ya29." + "a0" * 30, "a0a0"),
     "AWS key": ("key AKIAABCDEFGHIJKLMNOP is wrong", "AKIAABCDEFGHIJKLMNOP"),
     "GitHub": ("ghp_" + "a1" * 18, "a1a1"),
     "Hugging Face": ("login with hf_" + "b2" * 17, "b2b2"),
@@ -33,6 +41,8 @@ HARMLESS = (
     "step 120: loss 0.31, 5,120 samples/s; tokens: 512; author: Ada Lovelace",
     "s3://bucket/day1.parquet?x=1",
     "gs://bucket/run@2024/part-0",
+    "http://10.0.0.1:8000/run@2024/part-0 and http://host:80/a@b",
+    "the skill npm_run, pypi-mirror and sk_live are words; Token refreshed",
     "worker-0 of job ads: key=3 value=5, n_token=4 keyed by user",
     "mail ada@example.org",
     "the job's access token lies in its Secret",
@@ -76,11 +86,35 @@ def test_texts_within_data_are_redacted_and_all_else_stays() -> None:
     }
 
 
-def test_names_tell_what_holds_a_secret() -> None:
-    assert all(
-        map(is_secret_name, ("HF_TOKEN", "db-password", "AWS_SECRET_ACCESS_KEY", "SLACK_WEBHOOK", "DSN"))
-    )
-    assert not any(map(is_secret_name, ("LEVEL", "OMP_NUM_THREADS", "FEED")))
+@for_each(
+    "name",
+    [
+        *("HF_TOKEN", "db-password", "AWS_SECRET_ACCESS_KEY", "SLACK_WEBHOOK", "DSN", "DB_PASS", "PGPASS"),
+        *(
+            "GITHUB_PAT",
+            "BLOB_SAS",
+            "STRIPE_SK",
+            "COOKIE",
+            "SESSION",
+            "SESSION_ID",
+            "WANDB_KEY",
+            "KEY",
+            "JWT",
+        ),
+        *("PGPASSFILE", "SSH_PASSPHRASE", "DB_PASS_2"),
+    ],
+)
+def test_names_tell_what_holds_a_secret(name: str) -> None:
+    assert is_secret_name(name)
+    assert is_secret_name(name.lower())
+
+
+@for_each(
+    "name",
+    ["LEVEL", "OMP_NUM_THREADS", "FEED", "KEY_COLUMN", "KEYS", "MASK", "PATH", "SESSION_LENGTH", "COMPASS"],
+)
+def test_other_names_hold_none(name: str) -> None:
+    assert not is_secret_name(name)
 
 
 @for_each("letter", ["a", "A1_", "token", "://x", "secret=", '"', "eyJ", "?key="])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.redaction import PLACEHOLDER, is_secret_name, redact
+from dlrover_nb.core.redaction import PLACEHOLDER, USERINFO, is_secret_name, redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     RoleT = TypeVar("RoleT", ExternalRole, FixedRole)
 
-_USERINFO = re.compile(r"(?<=://)[^/?#@\s]*:[^/?#@\s]*@")
+_USERINFO = re.compile(rf"(?<=://){USERINFO}@")
 _SIGNED = re.compile(
     r"(?<=\w)\?[^#\s]*(?:sig|signature|token|key|secret|password|credential)[^=\s]*=[^#\s]*", re.IGNORECASE
 )
 _CHECKPOINTS = {"checkpoint_url", "start_from.source"}
 _QUERY = re.compile(r"\?[^#]*")
-_URL_PARTS = re.compile(r"(?<=://)([^/?#@\s]+)@|[?&][^=&#\s]+=([^&#\s]+)")
+_URL_PARTS = re.compile(rf"(?<=://)({USERINFO}|[^/?#@\s]+)@|[?&][^=&#\s]+=([^&#\s]+)")
 
 
 def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
@@ -75,7 +75,7 @@ def secret_values(job: JobSpec) -> tuple[str, ...]:
 
     def text(value: str, _: str) -> str:
         for userinfo, parameter in _URL_PARTS.findall(value):
-            values.extend([*userinfo.split(":")[1:], parameter])
+            values.extend([userinfo.partition(":")[2], parameter])
         return value
 
     def variables(items: tuple[str, ...], key: str) -> tuple[str, ...]:
