@@ -102,7 +102,9 @@ def _torch(told: Context, options: Options, external: ExternalSpec) -> tuple[dic
     plain = replace(told.job, kubernetes=KubernetesSpec(image=said.image, env=said.env))
     if template == _torch_set(replace(told, job=plain), options):
         return (_document(told, options, TORCH_RUNTIME, CLUSTER_RUNTIME, trainer),)
-    policy: dict[str, object] = {"torch": {"numProcPerNode": external.n_process}}
+    policy: dict[str, object] = {
+        "torch": {}
+    }  # Trainer 2.2 took the processes out of it: the trainer says them
     return _runtime(told, options, policy, template), _document(told, options, trainer=trainer)
 
 

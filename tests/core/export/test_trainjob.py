@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -35,7 +35,11 @@ from dlrover_nb.core.structs.job import JobSpec, Sync
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 TORCH_JOB, TF_JOB = replace(JOB, foreign=TORCH), replace(JOB, foreign=TENSORFLOW)
+RUNTIME_KINDS = ("TrainingRuntime", "TrainJob")
 THREE = replace(PLAN, worker=replace(PLAN.worker, count=3))
 
 
@@ -135,6 +139,21 @@ def test_settings_of_pods_come_in_a_runtime_of_the_jobs_own(setting: dict[str, A
     (main,), (other,) = (each["template"]["spec"]["containers"] for each in (mine, theirs))
     assert {key: main[key] for key in other} == other
     assert {"name": "PET_NPROC_PER_NODE", "value": "2"} in main["env"]
+
+
+@for_each("release", ["8c0f5059", "v2.3.0"])
+def test_a_runtime_is_valid_for_the_operator_of_each_release(release: str, tmp_path: Path) -> None:
+    """The processes of a node left a runtime's policy with 2.2; a TrainJob says them itself."""
+    validate = real_schemas()
+    job = replace(
+        TORCH_JOB, kubernetes=replace(TORCH_JOB.kubernetes, volumes=(Volume("/data", claim="rows"),))
+    )
+    documents = _exported(job)
+    assert {each["kind"] for each in documents} >= {"TrainingRuntime", "TrainJob"}
+    (tmp_path / "job.yaml").write_text(to_yaml(*documents))
+    with no_resource_warnings():
+        found = validate.check(str(tmp_path / "job.yaml"), validate.load(release))
+    assert not [(kind, errors) for _, (_, kind), _, errors in found if errors and kind in RUNTIME_KINDS]
 
 
 def test_settings_that_no_pod_gets_need_no_runtime() -> None:

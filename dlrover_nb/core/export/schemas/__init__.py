@@ -27,11 +27,7 @@ _RUNTIME: dict[str, Any] = {  # the spec of a TrainingRuntime as far as exports 
             "type": "object",
             "properties": {
                 "numNodes": {"type": "integer", "minimum": 1},
-                "torch": {
-                    "type": "object",
-                    "properties": {"numProcPerNode": {"type": ["integer", "string"]}},
-                    "additionalProperties": False,
-                },
+                "torch": {"type": "object", "additionalProperties": False},  # as Trainer 2.2, and before
             },
             "additionalProperties": False,
         }
