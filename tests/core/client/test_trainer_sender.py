@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from status_server_played import PATH, status_server
+from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.client import trainer_sender
 from dlrover_nb.core.client.trainer_sender import (
@@ -139,6 +140,19 @@ def test_the_end_is_sent_at_once_and_tried_again(trainer):
     other.why = "away"
     other.sender.offer(at(1000, phase=JobPhase.SUCCEEDED))
     assert other.n_try == LAST_TRIES
+
+
+def test_the_end_is_tried_again_after_a_second_and_once_more():
+    time = VirtualTime()
+    sender = as_shipped("dlrover_nb.core.client.trainer_sender", time)
+    tried_s = []
+
+    def post(_):
+        tried_s.append(time.now_s())
+        return "away"
+
+    sender.TrainerSender(post, time.now_s).offer(at(1000, phase=JobPhase.SUCCEEDED))
+    assert tried_s == [0.0, 1.0, 2.0]
 
 
 # where

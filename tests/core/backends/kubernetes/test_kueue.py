@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kueue_crds import installed
 from test_kubernetes_capacity import ME, mine, node, shapes
+from virtual_time import VirtualTime, as_shipped
 
+from dlrover_nb.core.backends.kubernetes import kueue_reader
 from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, capacity_of, room_of
 from dlrover_nb.core.backends.kubernetes.kueue import MANAGED, UNREAD, SeenQueues, queue_of, quota_of
 from dlrover_nb.core.backends.kubernetes.kueue_reader import KueueReader
@@ -191,6 +194,24 @@ def test_jobs_without_a_queue_ask_for_nothing():
 
     assert queue_of(KubernetesSpec()) == ""
     assert KueueReader(Untouched(), KubernetesSpec()).read(()) is None
+
+
+def test_a_queue_that_may_not_be_read_is_asked_for_again_after_half_an_hour():
+    time, asked_s = VirtualTime(), []
+
+    class Closed:
+        def has(self, _):
+            return True
+
+        def get(self, kind, _):
+            asked_s.append(time.now_s())
+            raise Forbidden("no", Status(403), Asked("get", kind))
+
+    reader = as_shipped("dlrover_nb.core.backends.kubernetes.kueue_reader", time).KueueReader(Closed(), SPEC)
+    for wait_s in (0.0, 1799.9, 0.1, 1.0):
+        time.advance(wait_s)
+        assert reader.read(()).note == kueue_reader.UNREAD
+    assert asked_s == pytest.approx([0.0, 1800.0])
 
 
 # a real API server, which checks the objects
