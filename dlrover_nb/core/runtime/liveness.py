@@ -180,8 +180,8 @@ def _note_starved(state: JobState, node: Node, starved_s: float, at_s: float) ->
     if is_news and not state.is_ended:
         where = f" on {node.machine or node.host}" if node.machine or node.host else ""
         state.note(
-            f"{node.id} got no processor for {starved_s:.0f} of {stuck_s:.0f} s, as other work{where} has them "
-            "or its cores are few; it is given more time",
+            f"{node.id} got no processor for {starved_s:.0f} of {stuck_s:.0f} s, "
+            f"as other work{where} has them or its cores are few; it is given more time",
             at_s,
         )
 
