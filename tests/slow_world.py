@@ -171,3 +171,25 @@ def actions(orders: list[Any]) -> list[str]:
 
 def scales(orders: list[Any]) -> list[ResourcePlan]:
     return [order.target for order in orders if isinstance(order, Scale)]
+
+
+SIZES = AdjustBatches((("worker-0", 600), ("worker-1", 600), ("worker-2", 248), ("worker-3", 600)))
+
+
+def slow_job(node: str = "worker-2", seconds: float = 120, **fields) -> SlowJob:
+    """Return a job in which a node has been three times as slow as the others for so long."""
+    job = SlowJob(**{"sync": Sync.ASP} | fields)
+    job.run(40)
+    job.slow[node] = 3.0
+    job.run(seconds)
+    return job
+
+
+def end_all(job: SlowJob, seconds: float) -> list[str]:
+    """Run a job whose actions take some seconds; return what was done."""
+    done = []
+    for _ in range(round(seconds / 5)):
+        done += actions(job.run(5))
+        if job.controller.acting is not None:
+            job.end()
+    return done

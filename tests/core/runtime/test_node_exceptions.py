@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
+from mitigation_world import answer, ended, mitigate, unchanged
 from test_master_laws import PLANS, check, disturb, play_out
-from test_master_mitigations import answer, ended, mitigate, unchanged
 from test_resizing import BEFORE, notes, order, running, shapes
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
