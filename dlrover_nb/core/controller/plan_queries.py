@@ -31,7 +31,7 @@ from dlrover_nb.core.planner import (
 )
 from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.core.structs.offers import NoOffer, Offer
 from dlrover_nb.core.structs.questions import Explanation, Weighed
 
@@ -272,9 +272,7 @@ class PlanQueries:
         """Say what has to happen before anything is proposed; empty where nothing has."""
         now = self.context
         if self._is_over:
-            return (
-                f"The job {'has' if now.phase.is_final else 'is'} {now.phase}: nothing is planned any more."
-            )
+            return self._why_over()
         if not now.is_running:
             return "The job is still starting: advice comes once it has trained for a while."
         if now.mode is Mode.MANUAL:
@@ -284,6 +282,12 @@ class PlanQueries:
         if not self.waiting.is_measured:
             return f"Advice waits for steady samples of {now.target.short}: {self.waiting}."
         return ""
+
+    def _why_over(self) -> str:
+        now = self.context
+        if now.phase is JobPhase.BLOCKED:
+            return f"Rows wait for a decision (%dlrover shards {now.name}); planning goes on with training."
+        return f"The job {'has' if now.phase.is_final else 'is'} {now.phase}: nothing is planned any more."
 
     @property
     def _is_over(self) -> bool:

@@ -26,7 +26,9 @@ _REFUSED = {ProposalStatus.REJECTED, ProposalStatus.FAILED}
 
 def unknown(question: Question, x: Subject) -> Answer:
     """Return that a question cannot be answered, and what is missing."""
-    if x.is_over:
+    if x.is_blocked:
+        said = say("Not known: rows wait for a decision; plans are compared once the job trains on.")
+    elif x.is_over:
         said = say("Not known: the job has ended, and other plans are not compared any more.")
     else:
         said = say(

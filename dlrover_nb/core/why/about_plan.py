@@ -185,7 +185,9 @@ def _memory(x: Subject, b: Candidate, c: Candidate) -> Iterator[Sentence]:
 def _why_none(x: Subject) -> Iterator[Sentence]:
     """Say why nothing is proposed."""
     s, e = x.snapshot, x.explanation
-    if x.is_over:
+    if x.is_blocked:
+        yield say("Nothing is planned while rows wait for a decision.")
+    elif x.is_over:
         yield say("Nothing is planned any more.")
     elif not s.markers:
         yield say("The job is not training yet: advice comes once it has trained for a while.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Proposal, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.why.values import Unit, Value
 
 if TYPE_CHECKING:
@@ -45,8 +46,13 @@ class Subject:
         return self.proposal is not None and self.proposal.status is ProposalStatus.PENDING
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether it waits for a decision about rows alone, and trains on after that."""
+        return self.snapshot.phase is JobPhase.BLOCKED
+
+    @property
     def is_over(self) -> bool:
-        """Whether the job trains no more, so that nothing is planned."""
+        """Whether no rows are trained now, so that nothing is planned."""
         return not self.snapshot.phase.trains
 
     @property

@@ -28,16 +28,22 @@ def test_another_question_is_refused_with_those_that_there_are(text):
     assert repr(text) in str(refused.value)
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_question_without_an_answer_says_what_is_missing(ended):
-    phase = b.JobPhase.STOPPED if ended else b.JobPhase.TRAINING
+@pytest.mark.parametrize(
+    ("phase", "missing_words"),
+    [
+        (b.JobPhase.TRAINING, "wait until some are measured"),
+        (b.JobPhase.BLOCKED, "rows wait for a decision; plans are compared once the job trains on"),
+        (b.JobPhase.STOPPED, "has ended"),
+    ],
+)
+def test_a_question_without_an_answer_says_what_is_missing(phase, missing_words):
     snapshot = b.snapshot(phase=phase, front=None, proposals=(), outcomes=(), decisions=())
     replies = answers(Explanation(b.NOW_PLAN, None, None, None, ""), snapshot)
     assert len(replies) == 9
     missing = {each.question: each.words for each in replies if not each.is_known}
     assert {Question.SURE, Question.HOW, Question.WHY_NOT, Question.WHAT_IF, Question.OTHERWISE} == {*missing}
     for words in missing.values():
-        assert ("has ended" if ended else "wait until some are measured") in words
+        assert missing_words in words
 
 
 def test_a_proposal_that_an_older_snapshot_lacks_is_open():
