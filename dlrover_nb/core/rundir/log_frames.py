@@ -1,7 +1,7 @@
 """The bytes of a write-ahead log: entries in frames, and what is whole of a log that is damaged.
 
 A log has two kinds of bad end, and they mean opposite things. A master that is killed, or whose disk is full,
-leaves its last entry unfinished: nobody has acted on that, so it is left out. A disk that loses or changes
+leaves its last entry unfinished: no node has acted on that, so it is left out. A disk that loses or changes
 what it had taken leaves a hole: nodes have acted on what follows it, so a master that goes on from before the
 hole grants rows twice. To take each bad checksum for the first kind was rejected for that reason.
 

@@ -17,6 +17,7 @@ from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
 from dlrover_nb.core.rundir.log_frames import HEAD_BYTES
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.messages import Saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,8 @@ class FilesWorld(DriverWorld):
         written = checkpoint.write(Path(save.file), self.parts[node.id, save.checkpoint])
         super()._persist(node)
         saved, arrays = node.outbox[-1]
-        node.outbox[-1] = replace(saved, sha256=written.sha256, n_byte=written.n_byte), arrays  # type: ignore[call-arg]
+        assert isinstance(saved, Saved)
+        node.outbox[-1] = replace(saved, sha256=written.sha256, n_byte=written.n_byte), arrays
         return True
 
     def _found(self, part: PartSource) -> StorePart | None:
@@ -122,33 +124,33 @@ def records(name: str, data: bytes) -> list[bytes]:
     """Return the entries of a log or the lines of a text, each whole: a fault that no checksum of one alone finds."""
     if name != WRITE_AHEAD_LOG:
         return data.splitlines(keepends=True)
-    found, at = [data[:HEAD_BYTES]], HEAD_BYTES
+    entries, at = [data[:HEAD_BYTES]], HEAD_BYTES
     while at < len(data):
         n_byte = struct.unpack_from("<I", data, at)[0] + struct.calcsize("<III")
-        found.append(data[at : at + n_byte])
+        entries.append(data[at : at + n_byte])
         at += n_byte
-    return found
+    return entries
 
 
-def double_record(found: list[bytes], rng: random.Random) -> list[bytes]:
-    at = rng.randrange(len(found))
-    return found[: at + 1] + found[at:]
+def double_record(entries: list[bytes], rng: random.Random) -> list[bytes]:
+    at = rng.randrange(len(entries))
+    return entries[: at + 1] + entries[at:]
 
 
-def lose_record(found: list[bytes], rng: random.Random) -> list[bytes]:
-    at = rng.randrange(len(found))
-    return found[:at] + found[at + 1 :]
+def lose_record(entries: list[bytes], rng: random.Random) -> list[bytes]:
+    at = rng.randrange(len(entries))
+    return entries[:at] + entries[at + 1 :]
 
 
-def swap_records(found: list[bytes], rng: random.Random) -> list[bytes]:
-    i, j = rng.randrange(len(found)), rng.randrange(len(found))
-    found = list(found)
-    found[i], found[j] = found[j], found[i]
-    return found
+def swap_records(entries: list[bytes], rng: random.Random) -> list[bytes]:
+    i, j = rng.randrange(len(entries)), rng.randrange(len(entries))
+    entries = list(entries)
+    entries[i], entries[j] = entries[j], entries[i]
+    return entries
 
 
-def cut_records(found: list[bytes], rng: random.Random) -> list[bytes]:
-    return found[: rng.randrange(1, len(found) + 1)]
+def cut_records(entries: list[bytes], rng: random.Random) -> list[bytes]:
+    return entries[: rng.randrange(1, len(entries) + 1)]
 
 
 OF_BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (flip, cut, zero, double, lose, swap)

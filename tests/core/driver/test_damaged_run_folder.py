@@ -53,7 +53,7 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
 
 def try_cases(folder: Path, seeds: Iterable[int]) -> Counter[str]:
     """Damage a job for each seed, and return how many went on how; half of them lose their nodes too."""
-    found: Counter[str] = Counter()
+    ends: Counter[str] = Counter()
     for seed in seeds:
         job = killed_job(folder / str(seed))
         if seed % 2:
@@ -61,9 +61,9 @@ def try_cases(folder: Path, seeds: Iterable[int]) -> Counter[str]:
         case = damage(job.folder, seed)
         end = outcome(job)
         assert end in GOOD, f"{case}: {end}"
-        found[end] += 1
+        ends[end] += 1
         job.close()
-    return found
+    return ends
 
 
 @pytest.mark.parametrize("part", range(10))
@@ -73,8 +73,8 @@ def test_a_damaged_file_costs_no_row_and_trains_none_twice(in_memory: Path, part
 
 @pytest.mark.release
 def test_five_hundred_damaged_files_cost_no_row_and_train_none_twice(in_memory: Path) -> None:
-    found = try_cases(in_memory, range(1000, 1500))
-    assert min(found[each] for each in GOOD) > 10, found
+    ends = try_cases(in_memory, range(1000, 1500))
+    assert min(ends[each] for each in GOOD) > 10, ends
 
 
 def test_a_log_that_is_cut_at_its_first_bad_entry_is_found(
@@ -89,10 +89,10 @@ def test_a_log_that_is_cut_at_its_first_bad_entry_is_found(
 def flip_entry(job: FilesWorld, number: int) -> None:
     """Flip a bit amid an entry of the log."""
     path = job.folder / WRITE_AHEAD_LOG
-    found = records(WRITE_AHEAD_LOG, path.read_bytes())  # the first one is its head
-    at = len(found[number]) // 2
-    found[number] = found[number][:at] + bytes([found[number][at] ^ 4]) + found[number][at + 1 :]
-    path.write_bytes(b"".join(found))
+    entries = records(WRITE_AHEAD_LOG, path.read_bytes())  # the first one is its head
+    at = len(entries[number]) // 2
+    entries[number] = entries[number][:at] + bytes([entries[number][at] ^ 4]) + entries[number][at + 1 :]
+    path.write_bytes(b"".join(entries))
 
 
 @pytest.mark.parametrize("loses_nodes", [False, True])
