@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import http.client
 import json
 import re
@@ -10,7 +11,7 @@ import pytest
 from cases import for_each
 from dashboards import Visitor, people, with_people
 from tornado.httpclient import HTTPRequest
-from tornado.websocket import websocket_connect
+from tornado.websocket import WebSocketClosedError, websocket_connect
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.structs.job import JobSpec
@@ -90,15 +91,19 @@ def talked(visitor, told=(), meanwhile=lambda: None):
 
     async def talk():
         socket = await websocket_connect(request, subprotocols=["bokeh", token])
-        assert await socket.read_message() is not None
-        for each in told:
-            await socket.write_message(each, binary=isinstance(each, bytes))
-        await asyncio.get_running_loop().run_in_executor(None, meanwhile)
-        while await socket.read_message() is not None:
-            pass
-        code = socket.close_code
-        socket.close()
-        return code
+        try:
+            assert await socket.read_message() is not None
+            with contextlib.suppress(
+                WebSocketClosedError
+            ):  # the server may end it while a message is on its way
+                for each in told:
+                    await socket.write_message(each, binary=isinstance(each, bytes))
+            await asyncio.get_running_loop().run_in_executor(None, meanwhile)
+            while await socket.read_message() is not None:
+                pass
+            return socket.close_code
+        finally:
+            socket.close()
 
     return asyncio.run(asyncio.wait_for(talk(), LIMIT_S))
 

@@ -33,6 +33,7 @@ EVENTS = frozenset({
     "subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "_thread.start_new_thread", "socket.connect",
     "socket.bind",
 })  # fmt: skip
+FINALIZER = pytest.PytestUnraisableExceptionWarning.__name__
 NEVER_AGAIN = re.compile(r"ledger|fenc|checkpoint|sharding", re.IGNORECASE)
 
 _seen = {"events": 0}
@@ -64,9 +65,12 @@ class Watcher:
 
 
 def may_run_again(report: pytest.TestReport) -> bool:
-    """Whether something else than the test's code may have decided; a worker that died left no note of it."""
+    """Whether something else than the test's code may have decided; a worker that died left no note of it.
+
+    An exception in a finalizer fails whichever test runs when the object is collected, so mostly another one's.
+    """
     real = dict(report.user_properties).get(REAL, True)
-    return bool(real) and not NEVER_AGAIN.search(report.nodeid)
+    return bool(real or FINALIZER in report.longreprtext) and not NEVER_AGAIN.search(report.nodeid)
 
 
 class Reruns:

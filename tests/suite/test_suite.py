@@ -158,6 +158,26 @@ def test_what_must_not_be_noise_is_never_run_again(folder, old, new):
     assert "1 failed, 1 passed" in lines[-1]
 
 
+LEFT = """
+import pytest
+from pathlib import Path
+class Connection:
+    def __del__(self):
+        if not Path("once").exists():
+            Path("once").touch()
+            raise ValueError("left open")
+@pytest.mark.filterwarnings("error")
+def test_pure(): Connection()
+"""
+
+
+@pytest.mark.more
+def test_a_failure_in_a_finalizer_is_run_again(folder):
+    code, lines = run(folder, "--run-failures-alone", *WORKERS, text=LEFT)
+    assert code == 0
+    assert "1 flaky" in lines[-1]
+
+
 @pytest.mark.more
 def test_a_test_that_fails_alone_too_fails_the_run(folder):
     text = ONCE.replace("once.touch()", "pass")
