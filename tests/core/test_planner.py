@@ -10,7 +10,8 @@ from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import ProposalKind
 from dlrover_nb.core.structs.job import JobSpec, Migration
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, ScalePlan, diff
+from dlrover_nb.core.structs.past import TransitionKind
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
 from dlrover_nb.core.structs.samples import ProfileSample
 
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
@@ -80,7 +81,7 @@ def test_nothing_is_advised_shortly_before_the_end():
 
 
 def test_candidates_are_complete():
-    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000), pauses=(("moves", 3.0),)))
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000), pauses=(("moves seamless", 3.0),)))
     for c in analysis.front.candidates:
         assert c.scale == diff(NOW, c.plan)
         assert sum(t.share for t in c.breakdown) == pytest.approx(1)
@@ -124,12 +125,56 @@ def test_machines_that_hold_no_plan_of_the_space_give_an_empty_front():
     assert advice(analysis) is None
 
 
+WIDE, FULL = Capacity((NodeShape(4, 16_000),)), Capacity((NodeShape(1.5, 16_000),))
+TWO_PS = replace(NOW, ps=RolePlan(2, 0.5, 512))
+LARGER_PS = replace(NOW, ps=RolePlan(1, 1.0, 512))
+
+
+@pytest.mark.parametrize(
+    ("plan", "migration", "room", "kind"),
+    [
+        (TWO, Migration.SEAMLESS, FULL, TransitionKind.WORKERS),
+        (TWO_PS, Migration.SEAMLESS, FULL, TransitionKind.MOVES),
+        (LARGER_PS, Migration.SEAMLESS, WIDE, TransitionKind.MOVES),
+        (LARGER_PS, Migration.SEAMLESS, FULL, TransitionKind.RESTARTS),  # .5 + .5 + 1 cores in 1.5
+        (TWO_PS, Migration.RESTART, WIDE, TransitionKind.RESTARTS),
+    ],
+)
+def test_a_change_restarts_ps_by_choice_or_where_old_and_new_find_no_room_together(
+    plan, migration, room, kind
+):
+    assert transition_kind(NOW, plan, migration, room) is kind
+
+
 def test_transition_costs_what_such_transitions_have_cost():
-    joins, moves = diff(NOW, TWO), diff(NOW, replace(NOW, ps=RolePlan(2, 0.5, 512)))
-    assert (transition_kind(joins), transition_kind(moves)) == ("workers", "moves")
-    assert transition_s(moves, (("moves", 2.0), ("moves", 4.0), ("workers", 0.1))) == 3.0
-    assert transition_s(joins, ()) <= transition_s(moves, ()) < transition_s(moves, (), Migration.RESTART)
-    assert transition_s(ScalePlan(), ()) == 0
+    pauses = (("moves seamless", 2.0), ("moves seamless", 4.0), ("workers", 0.1))
+    asked = situation((), pauses=pauses)
+    assert transition_s(TWO_PS, asked) == 3.0
+    assert transition_s(NOW, asked) == 0
+    restarted = replace(asked, capacity=FULL)
+    assert transition_s(LARGER_PS, restarted) > 3.0, "no shorter than one that was measured to be seamless"
+    measured = replace(restarted, pauses=(*pauses, ("moves restart", 180.0)))
+    assert transition_s(LARGER_PS, measured) == 180.0
+    assert transition_s(TWO_PS, measured) == 3.0
+    unmeasured, restart = situation(()), situation((), spec=JobSpec("x", migration=Migration.RESTART))
+    assert transition_s(TWO, unmeasured) <= transition_s(TWO_PS, unmeasured) < transition_s(TWO_PS, restart)
+
+
+@pytest.mark.parametrize(("restart_s", "left_s", "is_tried"), [
+    (1.0, 11_000.0, True), (300.0, 11_000.0, False), (300.0, 12_000.0, True),
+])  # fmt: skip
+def test_a_trial_is_made_where_two_of_its_pauses_leave_the_deadline_in_reach(restart_s, left_s, is_tried):
+    """10,000 s of training are left, and nothing but PS of another size may be tried."""
+    bounds = PlanBounds(max_workers=1, worker_cpus=(0.5,), max_ps=1, ps_cpus=(0.5, 1.0))
+    asked = situation(
+        seen(NOW, 10_000, 30),
+        spec=JobSpec("x", bounds=bounds),
+        capacity=FULL,
+        pauses=(("moves restart", restart_s),),
+        n_sample_left=100_000_000,
+        deadline_left_s=left_s,
+    )
+    assert (advice(analyse(asked)) is not None) is is_tried
 
 
 def test_no_sample_is_refused():

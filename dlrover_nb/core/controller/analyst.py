@@ -20,7 +20,6 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import Situation, analyse, fitted
 from dlrover_nb.core.structs.events import Remember
 from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.warmstart.pauses import kept_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,8 +220,8 @@ class Analyst:
         """Return a summary of the fit, for the history; nothing before any measurement."""
         if self.analysis is None:
             return ()
-        pauses = kept_pauses(self._measured.pauses, self._state.spec.migration)
-        return (Remember(at_s, replace(self.analysis.model.summary(at_s), pauses=pauses)),)
+        summary = replace(self.analysis.model.summary(at_s), pauses=self._measured.pauses)
+        return (Remember(at_s, summary),)
 
     @property
     def _pauses(self) -> tuple[tuple[str, float], ...]:

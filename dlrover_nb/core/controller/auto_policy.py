@@ -36,6 +36,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner import Limits, axes_key, rescues_deadline
+from dlrover_nb.core.planner.budget import most_until_end
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.decisions import ProposalKind
@@ -204,12 +205,9 @@ def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
 
 
 def over_rest(candidate: Candidate, before: Candidate, money_left: float | None, currency: str) -> str:
-    """Say that a plan costs more until the end than is left of the total budget; empty if it does not.
-
-    One that costs less than the plan before it is not refused: it trains more for the rest.
-    """
-    until_end = candidate.end_cost
-    if until_end is None or money_left is None or until_end <= max(money_left, before.end_cost or 0.0):
+    """Say that a plan costs more until the end than the total budget lets it; empty if it does not."""
+    until_end, most = candidate.end_cost, most_until_end(money_left, before.end_cost)
+    if until_end is None or most is None or until_end <= most:
         return ""
     return f"it costs {until_end:.4g} {currency} until the end, more than is left of the total budget"
 

@@ -143,7 +143,7 @@ class Controller:
         )
         self.reviews = Reviews(self._state, self._story, self._analyst, self._advisor, self._book)
         self._plans = PlanChanges(
-            job.spec.name,
+            self._state,
             story=self._story,
             rollouts=self._rollouts,
             book=self._book,

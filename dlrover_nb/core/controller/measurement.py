@@ -29,8 +29,7 @@ from dlrover_nb.core.memory import (
     shown,
     work_course,
 )
-from dlrover_nb.core.planner import transition_kind
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.actions import SetSize
     from dlrover_nb.core.structs.host_load import HostLoad
     from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.past import TransitionKind
     from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.snapshot import MemoryLine
     from dlrover_nb.core.structs.stopping import StopForecast
@@ -155,9 +155,8 @@ class Measurement:
         """Samples still to train, if it does not stop early."""
         return max(self._n_sample_total - self._n_sample_done, 0)
 
-    def paused(self, before: ResourcePlan, after: ResourcePlan, pause_s: float) -> None:
+    def paused(self, kind: TransitionKind, pause_s: float) -> None:
         """Record how long a transition stopped the training."""
-        kind = transition_kind(diff(before, after))
         alike = [i for i, (known, _) in enumerate(self._pauses) if known == kind]
         if len(alike) >= N_PAUSE:
             del self._pauses[alike[0]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.planner import transition_kind
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.events import Remember, Scale
 from dlrover_nb.core.structs.snapshot import PlanMarker
@@ -12,6 +13,7 @@ from dlrover_nb.core.structs.snapshot import PlanMarker
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Analyst
     from dlrover_nb.core.controller.book import ProposalBook
+    from dlrover_nb.core.controller.job_state import JobState
     from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
@@ -28,8 +30,8 @@ class PlanChanges:
 
     Parameters
     ----------
-    job
-        Its name.
+    state
+        What it knows of the job.
     story, rollouts, book, undo
         Where a change is recorded: the story, the plans that ran, its proposal, and the undo log.
     measured, analyst, protection
@@ -38,7 +40,7 @@ class PlanChanges:
 
     def __init__(  # noqa: PLR0913 - the parts that follow a plan, all by keyword
         self,
-        job: str,
+        state: JobState,
         *,
         story: Story,
         rollouts: Rollouts,
@@ -48,7 +50,7 @@ class PlanChanges:
         analyst: Analyst,
         protection: Protection,
     ) -> None:
-        self._job, self._story, self._rollouts = job, story, rollouts
+        self._state, self._story, self._rollouts = state, story, rollouts
         self._book, self._undo = book, undo
         self._measured, self._analyst, self._protection = measured, analyst, protection
         self._replaced: ResourcePlan | None = None  # its end is recorded; the master emits it too
@@ -86,7 +88,9 @@ class PlanChanges:
             return self._appeared(event)
         self._rollouts.applied(at_s, event.pause_s)
         if rollout.before != rollout.target:  # else a change was cancelled
-            self._measured.paused(rollout.before, event.plan, event.pause_s)
+            s = self._state
+            kind = transition_kind(rollout.before, event.plan, s.spec.migration, s.job.capacity)
+            self._measured.paused(kind, event.pause_s)
         self._analyst.observe(event.plan, at_s)
         note = f"training paused for {event.pause_s:.2g} s"
         return self._close(rollout, ProposalStatus.APPLIED, at_s, note)
@@ -130,7 +134,7 @@ class PlanChanges:
     def _close(
         self, rollout: Rollout, status: ProposalStatus, at_s: float, note: str
     ) -> tuple[Remember, ...]:
-        logger.info("%s: %s is %s (%s)", self._job, rollout, status, note)
+        logger.info("%s: %s is %s (%s)", self._state.name, rollout, status, note)
         if rollout.proposal:
             return (self._book.move(rollout.proposal, status, at_s, note),)
         self._story.add(at_s, f"{rollout.decision} is {status}: {note}")

@@ -77,7 +77,7 @@ def initial_plan(
 ) -> InitialPlan:
     """Derive from past jobs a prior of its speed, and the first plan where its user left that to us."""
     start = warm_start(spec, capacity, traits, past)
-    pauses = usual_pauses(past, traits.cluster, spec.migration)
+    pauses = usual_pauses(past, traits.cluster)
     if not spec.warm_start:
         small = small_start(spec, capacity)
         if small is None:

@@ -17,8 +17,9 @@ from dlrover_nb.core.planner.policies import POLICIES, Policy, PolicyContext
 from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
 from dlrover_nb.core.planner.right_size import lacks_memory
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying
-from dlrover_nb.core.planner.situation import Situation, transition_kind, transition_s
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.planner.stages import Start, auto_scale, give_way, post_scale, protect_why, warm_start
+from dlrover_nb.core.planner.transitions import transition_kind, transition_s
 from dlrover_nb.core.structs.job import DEFAULT_POLICY
 
 __all__ = [

@@ -25,7 +25,7 @@ from dlrover_nb.core.planner.experiments import experiment
 from dlrover_nb.core.planner.host import grows
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.right_size import memory_words
-from dlrover_nb.core.planner.situation import DEADLINE_CHANCE, MOVE_PAUSE_S
+from dlrover_nb.core.planner.situation import DEADLINE_CHANCE
 from dlrover_nb.core.planner.way_back import way_back
 from dlrover_nb.core.structs.bounds import Quota
 from dlrover_nb.core.structs.deadline import margin_words, percent
@@ -220,10 +220,10 @@ def _advise(
     back = way_back(analysis, allowed & _meets(analysis), returns, settings.experiment_s)
     if back is not None:
         return Advice(ProposalKind.IMPROVE, back, _back_why(back, now))
-    may_explore = may_explore and not _endangers(analysis, settings)
-    if analysis.model.report_.n_plan < 2 and may_explore:  # one plan tells almost nothing of others
-        return _exploration(analysis, settings, free) or _rescue(analysis, free)
-    return _rescue(analysis, free) or (_exploration(analysis, settings, free) if may_explore else None)
+    tried = _exploration(analysis, settings, free & _harmless(analysis, settings)) if may_explore else None
+    if tried is not None and analysis.model.report_.n_plan < 2:  # one plan tells almost nothing of others
+        return tried
+    return _rescue(analysis, free) or tried
 
 
 def probe(
@@ -348,14 +348,18 @@ def _rescues(analysis: Analysis) -> NDArray[np.bool_]:
     return np.asarray(chance >= now + RESCUE)
 
 
-def _endangers(analysis: Analysis, settings: PlannerSettings) -> bool:
-    """Whether an experiment that fails, and the way back, could cost a deadline or budget that is met now."""
+def _harmless(analysis: Analysis, settings: PlannerSettings) -> NDArray[np.bool_]:
+    """Return which plans, tried in vain and left, would cost no deadline or budget that is met now."""
     s, now = analysis.situation, analysis.current
+    harmless = np.ones(len(analysis.space), dtype=bool)
     if now.chance is None or now.chance < s.deadline_chance:
-        return False
-    lost_s = settings.experiment_s + 2 * MOVE_PAUSE_S[s.spec.migration]
-    limits = (due for due in (s.due, s.paid_for(now.cost_per_hour)) if due is not None)
-    return any(bool(chances(now.prediction, lost_s, due) < s.deadline_chance) for due in limits)
+        return harmless
+    pauses_s, which = np.unique(analysis.transition_s, return_inverse=True)
+    for due in (s.due, s.paid_for(now.cost_per_hour)):
+        if due is not None:
+            chance = [chances(now.prediction, settings.experiment_s + 2 * each, due) for each in pauses_s]
+            harmless &= np.array(chance)[which] >= s.deadline_chance
+    return harmless
 
 
 def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:

@@ -15,12 +15,13 @@ from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_l
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.batch import batch_sizes, exchange, mini_batch
-from dlrover_nb.core.planner.budget import BudgetForecast, budget_forecast
+from dlrover_nb.core.planner.budget import BudgetForecast, budget_forecast, most_until_end
 from dlrover_nb.core.planner.completion import Completion, end_cost
 from dlrover_nb.core.planner.deadline import RESCUE, chances, most_probable
 from dlrover_nb.core.planner.feasibility import reachable
 from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
+from dlrover_nb.core.planner.transitions import gains, transitions_s
 from dlrover_nb.core.structs.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.decisions import ParetoFront, cost_unit
 from dlrover_nb.core.structs.snapshot import Curve
@@ -126,13 +127,19 @@ class Analysis:
     @property
     def gain_samples_per_s(self) -> Array:
         """TG of each plan of the space (Eq. 8): shape (n_plans,)."""
-        return self.completion.gains(self.space, self.predictions.samples_per_s)
+        speed = self.predictions.samples_per_s
+        left_s = self.situation.n_sample_left / speed
+        return gains(speed, self.completion.now.samples_per_s, self.transition_s, left_s)
+
+    @cached_property
+    def transition_s(self) -> Array:
+        """Seconds without training until each plan of the space runs: shape (n_plans,)."""
+        return transitions_s(self.space.axes, self.space.memory_mib, self.situation)
 
     @cached_property
     def finish_s(self) -> Array:
         """Predicted seconds to the end of the job of each plan of the space: shape (n_plans,)."""
-        pause_s = self.completion.pauses(self.space)
-        return np.asarray(self.situation.n_sample_left / self.predictions.samples_per_s + pause_s)
+        return np.asarray(self.situation.n_sample_left / self.predictions.samples_per_s + self.transition_s)
 
     @cached_property
     def measured(self) -> NDArray[np.bool_]:
@@ -146,13 +153,13 @@ class Analysis:
         due = self.situation.due
         if due is None:
             return None
-        return chances(self.predictions, self.completion.pauses(self.space), due)
+        return chances(self.predictions, self.transition_s, due)
 
     @cached_property
     def in_budget(self) -> Array | None:
         """Probability of each plan that the rest of the total budget is enough; None without a limit."""
         paid = self.situation.paid_for(self.cost)
-        return None if paid is None else chances(self.predictions, self.completion.pauses(self.space), paid)
+        return None if paid is None else chances(self.predictions, self.transition_s, paid)
 
     @cached_property
     def chance(self) -> Array | None:
@@ -168,12 +175,8 @@ class Analysis:
 
     @property
     def most_until_end(self) -> float | None:
-        """The money that a plan may take until the end: the rest of the total budget.
-
-        Where the present plan takes more, any that takes less than it is better. None: no limit, or no end.
-        """
-        left, now = self.situation.money_left, self.current.end_cost
-        return None if left is None or now is None else max(left, now)
+        """The money that a plan may take until the end; None: no limit, or no known end."""
+        return most_until_end(self.situation.money_left, self.current.end_cost)
 
     @cached_property
     def budget(self) -> BudgetForecast | None:

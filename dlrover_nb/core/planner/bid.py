@@ -23,7 +23,7 @@ from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.completion import bare_candidate
 from dlrover_nb.core.planner.deadline import sure_share
 from dlrover_nb.core.planner.shortlist import Rough
-from dlrover_nb.core.planner.situation import gains, transitions_s
+from dlrover_nb.core.planner.transitions import gains, transitions_s
 from dlrover_nb.core.structs.offers import JobOffer
 
 if TYPE_CHECKING:

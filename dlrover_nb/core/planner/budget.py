@@ -38,6 +38,15 @@ class BudgetForecast:
     most: PlanBudget | None
 
 
+def most_until_end(money_left: float | None, now: float | None) -> float | None:
+    """Return the money that a plan may take until the end: what is left of the total budget.
+
+    Where the present plan takes more, `now`, any that takes less than it trains more for the rest. None: no
+    limit, or no known end.
+    """
+    return None if money_left is None or now is None else max(money_left, now)
+
+
 def budget_forecast(
     s: Situation, now: Candidate, chance: Array, end_cost: Array, at: Callable[[int], Candidate]
 ) -> BudgetForecast | None:

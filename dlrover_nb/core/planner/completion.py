@@ -18,7 +18,8 @@ from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
 from dlrover_nb.core.planner.parts import parts, with_host
 from dlrover_nb.core.planner.predict import predict_here
-from dlrover_nb.core.planner.situation import HOUR_S, Situation, gains, transitions_s
+from dlrover_nb.core.planner.situation import HOUR_S, Situation
+from dlrover_nb.core.planner.transitions import gains, transitions_s
 from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.resources import ResourcePlan, diff
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.pareto.space import PlanSpace
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.perf.predictions import Predictions
 
@@ -68,15 +68,6 @@ class Completion:
     def predict(self, axes: Array) -> Predictions:
         """Predict plans given as rows."""
         return scaled(predict_here(self.model, self.situation, axes), axes, self.factors)
-
-    def gains(self, space: PlanSpace, samples_per_s: Array) -> Array:
-        """Return TG of plans with these predicted throughputs (Eq. 8): shape (n_plans,)."""
-        left_s = self.situation.n_sample_left / samples_per_s
-        return gains(samples_per_s, self.now.samples_per_s, self.pauses(space), left_s)
-
-    def pauses(self, space: PlanSpace) -> Array:
-        """Return the seconds without training until each plan runs: shape (n_plans,)."""
-        return transitions_s(space.axes, space.memory_mib, self.situation)
 
     def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
         """Return everything about each plan."""

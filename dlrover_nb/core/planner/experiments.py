@@ -12,9 +12,8 @@ from dlrover_nb.core.pareto.space import neighbours
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
-from dlrover_nb.core.planner.situation import HORIZON_S, transition_s
+from dlrover_nb.core.planner.transitions import HORIZON_S, transition_s
 from dlrover_nb.core.structs.job import Objective
-from dlrover_nb.core.structs.resources import diff
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +45,7 @@ def experiment(
     aims = _most_promising(analysis, np.flatnonzero(undecided), MOST_TARGETS)
     sized = analysis.space.at(trials.axes)
     plans = [sized.plan(i) for i in range(len(trials.axes))]
-    pauses = np.array([transition_s(diff(s.plan, plan), s.pauses, s.spec.migration) for plan in plans])
+    pauses = np.array([transition_s(plan, s) for plan in plans])
     left_s = HORIZON_S if now.finish_s is None else now.finish_s
     found = next_experiment(
         analysis.model,

@@ -19,8 +19,8 @@ import numpy as np
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.space import LESS, ps_memory
-from dlrover_nb.core.planner.situation import transition_s
-from dlrover_nb.core.structs.resources import PsShare, ResourcePlan, Role, diff
+from dlrover_nb.core.planner.transitions import transition_s
+from dlrover_nb.core.structs.resources import PsShare, ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +72,7 @@ def _pays(situation: Situation, smaller: ResourcePlan) -> bool:
     speed = next((w.samples_per_s for w in reversed(s.samples) if w.plan == s.plan), None)
     if speed is None:
         return False
-    pause_s = transition_s(diff(s.plan, smaller), s.pauses, s.spec.migration)
+    pause_s = transition_s(smaller, s)
     left_s = s.n_sample_left / speed
     saving = 1 - _cost(smaller, s.spec.prices) / _cost(s.plan, s.spec.prices)
     return saving * left_s >= PAYS * pause_s

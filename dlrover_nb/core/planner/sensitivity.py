@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.break_even import Quantity, nearest_break_even
 from dlrover_nb.core.planner.completion import Completion, scaled
-from dlrover_nb.core.planner.situation import transition_kind
+from dlrover_nb.core.planner.transitions import transition_kind
 from dlrover_nb.core.structs.decisions import BreakEven, Candidate, ProposalKind
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _of_situation(
         found.append(Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False))
     pause_s = moved_to.transition_s
     if pause_s > 0:
-        kind = transition_kind(moved_to.scale)
+        kind = transition_kind(s.plan, moved_to.plan, s.spec.migration, s.capacity)
         others = tuple(p for p in s.pauses if p[0] != kind)
         pause = asked(lambda value: replace(s, pauses=(*others, (kind, value))))
         found.append(Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause))

@@ -1,9 +1,8 @@
-"""The input of planning, and the cost of a transition."""
+"""The input of planning."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +11,6 @@ from dlrover_nb.core.planner.deadline import Due
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.default_bounds import completed
 from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
-from dlrover_nb.core.structs.job import Migration
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, ScalePlan, diff
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.host_load import HostLoad
     from dlrover_nb.core.structs.job import JobSpec
     from dlrover_nb.core.structs.past import FitSummary
+    from dlrover_nb.core.structs.resources import ResourcePlan, Role
     from dlrover_nb.core.structs.samples import ProfileSample
     from dlrover_nb.core.structs.stopping import StopForecast
 
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
 
 DEADLINE_CHANCE = 0.9
 HOUR_S = 3600.0
-HORIZON_S = 3600.0  # longest time over which a transition is paid off (Eq. 8)
-WORKERS_PAUSE_S = 0.5  # until transitions of this job have been measured
-MOVE_PAUSE_S = {Migration.SEAMLESS: 0.5, Migration.RESTART: 6.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,55 +83,3 @@ class Situation:
     def beside(self) -> ResourcePlan | None:
         """The plan beside which new PS must fit; None: a change may go through a checkpoint."""
         return self.plan if self.must_move else None
-
-
-def transition_kind(scale: ScalePlan) -> str:
-    """Return ``workers`` where workers come or go while others train, ``moves`` where nodes are replaced."""
-    joins = all(c.role is Role.WORKER and not c.replaces_nodes for c in scale.changes)
-    return "workers" if joins else "moves"
-
-
-def transition_s(
-    scale: ScalePlan, pauses: tuple[tuple[str, float], ...], migration: Migration = Migration.SEAMLESS
-) -> float:
-    """Return the seconds without training to expect: the median of this kind so far, or a default."""
-    if not scale:
-        return 0.0
-    kind = transition_kind(scale)
-    seen = [pause_s for seen_kind, pause_s in pauses if seen_kind == kind]
-    if seen:
-        return median(seen)
-    return WORKERS_PAUSE_S if kind == "workers" else MOVE_PAUSE_S[migration]
-
-
-def transitions_s(axes: Array, memory_mib: tuple[int | Array, int | Array], s: Situation) -> Array:
-    """Return `transition_s` from the present plan to each of many: shape (n_plans,).
-
-    Parameters
-    ----------
-    axes
-        ndarray of shape (n_plans, 4): workers, PS, cores per worker, cores per PS.
-    memory_mib
-        Of each worker, and of each PS: each for all plans or for each.
-    """
-    now = s.plan
-    here = np.array([now.worker.count, now.ps.count, now.worker.cpu, now.ps.cpu])
-    changed = axes != here
-    worker_mib, ps_mib = memory_mib
-    same_memory = (np.asarray(worker_mib) == now.worker.memory_mib) & (
-        np.asarray(ps_mib) == now.ps.memory_mib
-    )
-    joins = np.logical_not(changed[:, 1:].any(axis=1)) & same_memory
-    is_now = ~changed.any(axis=1) & same_memory
-    worker_more = replace(now, worker=replace(now.worker, count=now.worker.count + 1))
-    ps_more = replace(now, ps=replace(now.ps, count=now.ps.count + 1))
-    workers_s, move_s = (
-        transition_s(diff(now, plan), s.pauses, s.spec.migration) for plan in (worker_more, ps_more)
-    )
-    return np.where(is_now, 0.0, np.where(joins, workers_s, move_s))
-
-
-def gains(speed: Array, now: float, pause_s: Array, left_s: Array) -> Array:
-    """Return TG(A): throughput gained less the transition's loss, spread over the rest of the run (Eq. 8)."""
-    horizon_s = np.clip(left_s, 1.0, HORIZON_S)
-    return np.asarray(speed - now - pause_s * now / horizon_s)  # (eq. 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import ResourcePlan
@@ -59,6 +60,14 @@ class TermKnowledge:
     identified: bool
 
 
+class TransitionKind(StrEnum):
+    """How a change of plan is made; the values are those that records of earlier releases hold."""
+
+    WORKERS = "workers"  # they come or go while others train
+    MOVES = "moves seamless"  # other PS or sizes; the new nodes start beside those that serve
+    RESTARTS = "moves restart"  # through a checkpoint: by the job's choice, or as nothing has room for both
+
+
 @dataclass(frozen=True, slots=True)
 class FitSummary:
     """The result of a fit, small enough to keep, and sufficient as the prior of another job.
@@ -72,7 +81,7 @@ class FitSummary:
     dense_bytes, embedding_dim, batch_size
         M, D and m of Eqs. 1-6 under which the coefficients were fitted.
     pauses
-        Kind and seconds of the job's changes of plan (`warmstart.pauses`).
+        `TransitionKind` and seconds without training of the job's changes of plan.
     """
 
     at_s: float

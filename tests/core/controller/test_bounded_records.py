@@ -16,6 +16,7 @@ from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.events import NodeReported
 from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.past import TransitionKind
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
@@ -79,10 +80,10 @@ def test_nodes_that_report_while_no_plan_is_in_place_leave_nothing():
 
 
 def test_the_pauses_of_a_rare_kind_of_transition_outlast_many_of_another():
-    found, more = measured(), replace(PLAN, worker=replace(PLAN.worker, count=4))
-    found.paused(PLAN, replace(PLAN, ps=replace(PLAN.ps, count=3)), 9.0)
+    found = measured()
+    found.paused(TransitionKind.MOVES, 9.0)
     for i in range(5 * N_PAUSE):
-        found.paused(PLAN, more, float(i))
+        found.paused(TransitionKind.WORKERS, float(i))
     kinds = [kind for kind, _ in found.pauses]
     assert len(kinds) == 1 + N_PAUSE
     assert found.pauses[0][1] == 9.0

@@ -92,7 +92,7 @@ def test_nothing_is_lowered_before_enough_was_measured(wasteful):
 
 @pytest.mark.parametrize(("pause_s", "is_worth_it"), [(1.0, True), (20.0, False)])
 def test_a_job_that_is_soon_done_is_not_stopped_for_it(wasteful, pause_s, is_worth_it):
-    job = wasteful(n_sample_total=10_000_000, pauses=(("moves", pause_s),))
+    job = wasteful(n_sample_total=10_000_000, pauses=(("moves seamless", pause_s),))
     job.train(100)
     assert (job.open is not None) is is_worth_it
 

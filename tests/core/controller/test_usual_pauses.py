@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_the_usual_pause_of_each_kind_is_expected_then_the_jobs_own(make_job, kinds):
-    job = make_job(pauses=(("moves", 40.0), ("workers", 3.0)))
+    job = make_job(pauses=(("moves seamless", 40.0), ("workers", 3.0)))
     first = job.spec.plan
     more_workers = replace(first, worker=replace(first.worker, count=first.worker.count + 1))
     more_ps = replace(first, ps=replace(first.ps, count=first.ps.count + 1))

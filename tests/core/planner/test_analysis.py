@@ -16,12 +16,12 @@ from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_s
 from dlrover_nb.core.planner.analysis import fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
-from dlrover_nb.core.planner.situation import transitions_s
+from dlrover_nb.core.planner.transitions import transitions_s
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job import JobSpec, Migration
 from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
 
 NOW = ResourcePlan(RolePlan(2, 2, 2048), RolePlan(1, 2, 2048))
@@ -165,22 +165,25 @@ def test_deadline_and_budget_of_the_job_name_their_picks():
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.builds(
-        changed,
-        st.integers(1, 3),
-        st.integers(1, 2),
-        st.sampled_from([1.0, 2.0]),
-        st.sampled_from([1.0, 2.0]),
+    st.lists(
+        st.builds(changed, st.integers(1, 4), st.integers(1, 3), *[st.sampled_from([1.0, 2.0])] * 2),
+        min_size=1,
     ),
     st.sampled_from([(2048, 2048), (2048, 4096)]),
-    st.sampled_from([(), (("workers", 1.0),), (("moves", 9.0), ("workers", 2.0))]),
+    st.sampled_from([(), (("workers", 1.0),), (("moves seamless", 9.0), ("workers", 2.0))]),
+    st.integers(6, 14),
+    st.sampled_from(Migration),
 )
-def test_transitions_of_many_plans_cost_what_each_costs(plan, memory_mib, pauses):
-    sized = ResourcePlan(
-        replace(plan.worker, memory_mib=memory_mib[0]), replace(plan.ps, memory_mib=memory_mib[1])
-    )
-    many = transitions_s(axes_of([sized]), memory_mib, situation(PlanBounds(), pauses=pauses))
-    assert many.tolist() == [transition_s(diff(NOW, sized), pauses)]
+def test_transitions_of_many_plans_cost_what_each_costs(plans, memory_mib, pauses, cores, migration):
+    worker_mib, ps_mib = memory_mib
+    sized = [
+        ResourcePlan(replace(p.worker, memory_mib=worker_mib), replace(p.ps, memory_mib=ps_mib))
+        for p in plans
+    ]
+    spec, room = JobSpec("x", migration=migration), Capacity((NodeShape(cores, 32_768),))
+    asked = situation(PlanBounds(), spec=spec, capacity=room, pauses=pauses)
+    many = transitions_s(axes_of(sized), memory_mib, asked)
+    assert many.tolist() == [transition_s(plan, asked) for plan in sized]
 
 
 @pytest.mark.parametrize("prices", [PriceTable(), PriceTable(cpu_hour=None)])

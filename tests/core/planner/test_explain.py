@@ -242,7 +242,9 @@ def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     )
     cautious = grounds(ANALYSIS, settings=PlannerSettings(min_gain=50.0))
     assert "Its gain is not certain" in runner_up(ANALYSIS, NOW, cautious)[1]
-    late = replace(ANALYSIS.situation, n_sample_left=1000, pauses=(("workers", 60.0), ("moves", 60.0)))
+    late = replace(
+        ANALYSIS.situation, n_sample_left=1000, pauses=(("workers", 60.0), ("moves seamless", 60.0))
+    )
     ending = analyse(late, model=ANALYSIS.model)
     assert "would not pay off" in runner_up(ending, NOW, grounds(ending))[1]
 

@@ -8,11 +8,11 @@ from cases import for_each
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
 from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying, suppose
-from dlrover_nb.core.planner.situation import transition_kind
+from dlrover_nb.core.planner.transitions import transition_kind
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job import JobSpec, Migration
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.samples import ProfileSample
@@ -86,7 +86,11 @@ def test_advice_is_the_same_before_its_flip_and_another_beyond(changes):
     found = break_even_of(analysis, advice, decide)
     assert advice.kind is ProposalKind.IMPROVE
     assert found is not None
-    before, beyond = asked_again(analysis, found, transition_kind(advice.candidate.scale))
+    before, beyond = asked_again(
+        analysis,
+        found,
+        transition_kind(NOW, advice.candidate.plan, Migration.SEAMLESS, analysis.situation.capacity),
+    )
     assert before == advice.candidate.plan
     assert beyond == found.plan != advice.candidate.plan
     assert found.words.endswith("recommended instead.")

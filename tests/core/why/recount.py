@@ -15,10 +15,10 @@ from simulated_life import SETTINGS
 
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.deadline import chances
-from dlrover_nb.core.planner.situation import transition_s
+from dlrover_nb.core.planner.transitions import transition_s
 from dlrover_nb.core.structs.decisions import Prediction, ProposalStatus
 from dlrover_nb.core.structs.events import Decided, PlanApplied
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
+from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -90,8 +90,7 @@ class Recount:
 
     def pause_s(self, plan: ResourcePlan) -> float:
         assert self.analysis is not None
-        s = self.analysis.situation
-        return transition_s(diff(s.plan, plan), s.pauses, s.spec.migration)
+        return transition_s(plan, self.analysis.situation)
 
     def finish_s(self, plan: ResourcePlan) -> float:
         assert self.analysis is not None
