@@ -12,11 +12,11 @@ called in the process of the notebook and not in the pod where the job's master 
 
 from __future__ import annotations
 
-import difflib
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.nearest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,8 +63,8 @@ def find(group: str, name: str, own: Mapping[str, object]) -> object:
     if name in points:
         return _import(group, points[name])
     known = sorted([*own, *points])
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else "install the package that adds it"
+    near = nearest(name, known)
+    hint = f"did you mean {' or '.join(near)}?" if near else "install the package that adds it"
     raise InvalidValueError(f"{group} has {', '.join(known)}, got {shown(name)}; {hint}")
 
 

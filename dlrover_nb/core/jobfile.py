@@ -11,7 +11,6 @@ extensions of its files.
 
 from __future__ import annotations
 
-import difflib
 import types
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -25,7 +24,9 @@ from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.moments import read_moment, write_moment
+from dlrover_nb.core.nearest import by_words, did_you_mean
 from dlrover_nb.core.structs.datafiles import format_of, is_url
+from dlrover_nb.core.structs.external import check_command, command_words
 from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer, Sync
 from dlrover_nb.core.structs.start_from import is_path
 from dlrover_nb.core.usercode import is_import
@@ -44,6 +45,8 @@ WRITTEN_AS = {
     "deadline_at_s": DEADLINE,
 }  # field of the record -> key of the file
 OLD_KEYS = {"foreign": "external"}  # of release 0.1
+_PAIRS = ("env", "labels", "annotations", "node_selector")  # lists of NAME=VALUE
+_MOST_PLACES = 3  # that a key without its group may have
 _DEFAULTS = JobSpec("unnamed")
 # Keys whose values are names of ours or of installed packages: ours, and the group of the others.
 _EXTENSIBLE: Mapping[str, tuple[type[StrEnum], str]] = {
@@ -163,9 +166,26 @@ def _given(kind: Any) -> Any:  # noqa: ANN401 - as above
 def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
     """Refuse a name that is not known, with the nearest one that is."""
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {str(near[0])!r}?" if near else f"known: {', '.join(known)}"
-        raise InvalidValueError(f"unknown {what} {shown(name)}; {hint}")
+        raise InvalidValueError(f"unknown {what} {shown(name)}; {did_you_mean(name, known)}")
+
+
+def _check_key(key: str, known: tuple[str, ...], path: str) -> None:
+    """Refuse a key that a group does not have: it may be of another group, as ``label`` is of ``data``."""
+    where = f"key in {path}" if path else "key"
+    if key not in known and not by_words(key, known):
+        names = {place: place.rpartition(".")[2] for place in _places()}
+        meant = by_words(key, dict.fromkeys(names.values()))
+        others = [place for place, name in names.items() if name in meant]
+        if 0 < len(others) <= _MOST_PLACES:
+            raise InvalidValueError(f"unknown {where} {shown(key)}; did you mean {' or '.join(others)}?")
+    check_known(where, key, known)
+
+
+@cache
+def _places(group: str = "") -> tuple[str, ...]:
+    """Return the paths of all keys and groups of a file."""
+    paths = [f"{group}.{key}" if group else key for key in known_keys(group)]
+    return (*paths, *(inner for path in paths for inner in _places(path)))
 
 
 def data_format(paths: Sequence[str]) -> DataFormat | None:
@@ -210,6 +230,8 @@ def is_code(path: str) -> bool:
 def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, object]:
     """Complete the data group: its format by the extension of the file, its path made absolute."""
     data = content.get("data")
+    if isinstance(data, str):
+        data = {"path": data}
     paths = _paths_of(data.get("path")) if isinstance(data, dict) else ()
     if not isinstance(data, dict) or not paths:
         return dict(content)
@@ -293,7 +315,7 @@ def _values(content: Mapping[str, object], kind: type, default: object, path: st
     kinds, given = _kinds(kind), {}
     for written, value in content.items():
         key = written if path else OLD_KEYS.get(str(written), written)
-        check_known(f"key in {path}" if path else "key", str(key), tuple(kinds))
+        _check_key(str(key), tuple(kinds), path)
         name, field_kind = kinds[str(key)]
         if name in given:
             raise InvalidValueError(f"{key} is given twice, once as {written}; remove one of them")
@@ -332,12 +354,25 @@ def _value(value: object, kind: type, default: object, path: str) -> object:
     if get_origin(kind) is types.UnionType:  # of one kind and None
         return None if value is None else _value(value, _given(kind), None, path)
     if get_origin(kind) is tuple:
-        items = value if isinstance(value, list) else [value]
+        items = _items(value, path)
         item_kind = get_args(kind)[0]
         return tuple(_value(item, item_kind, None, f"{path}[{i}]") for i, item in enumerate(items))
     if path in _EXTENSIBLE:
         return _extensible(value, path)
     return _word(value, kind, path) if issubclass(kind, StrEnum) else _scalar(value, kind, path)
+
+
+def _items(value: object, path: str) -> list[object]:
+    """Return the items of a list, also of what other tools write for it: a command line, or a mapping."""
+    key = path.rpartition(".")[2]
+    if key == "command" and isinstance(value, str):
+        return [*command_words(value)]
+    if key in _PAIRS and isinstance(value, dict):
+        return [f"{name}={_scalar(each, str, f'{path}.{name}')}" for name, each in value.items()]
+    items = value if isinstance(value, list) else [value]
+    if key == "command":
+        check_command(items)
+    return items
 
 
 def _extensible(value: object, path: str) -> str:

@@ -6,7 +6,6 @@ before anything is opened: above all a server that strangers could reach without
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.nearest import did_you_mean
 from dlrover_nb.core.structs.alerts import AlertRules
 from dlrover_nb.core.structs.commands import Action
 from dlrover_nb.core.structs.people import Grant
@@ -267,10 +267,8 @@ def _check_keys(said: Mapping[str, object], kind: type[DataclassInstance], where
     known = [each.name for each in fields(kind)]
     for key, value in said.items():
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
             raise InvalidValueError(
-                f"unknown key {shown(str(key))} in {where}; "
-                + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+                f"unknown key {shown(str(key))} in {where}; {did_you_mean(str(key), known)}"
             )
         if key in _GROUPS and isinstance(value, dict):
             _check_keys(value, _GROUPS[key], f"{key} of {where}")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import yaml
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 
 class Parser(argparse.ArgumentParser):
@@ -174,12 +174,6 @@ class OneOf:
 def one_of(what: str, known: Iterable[str], added: Callable[[], Iterable[str]] = tuple) -> OneOf:
     """Return the type of an argument that is one of `known`."""
     return OneOf(what, tuple(str(word) for word in known), added)
-
-
-def did_you_mean(text: str, known: Sequence[str]) -> str:
-    """Return the nearest of `known` as a question, or all of them."""
-    near = difflib.get_close_matches(text, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
 
 
 def columns(text: str) -> list[str]:

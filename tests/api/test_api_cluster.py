@@ -65,7 +65,7 @@ def test_own_model_and_data_reach_the_cluster(cluster, memory) -> None:
         (3, {}, "expected a JobSpec, a mapping, YAML text or a job file's path, got int"),
         ("epochs: 3", {}, "the job has no name"),
         ("name: x\nplan: [", {}, "malformed YAML in line 2, column"),
-        ("name: x", {"epoch": 3}, "unknown key 'epoch'; did you mean 'epochs'?"),
+        ("name: x", {"epoch": 3}, "unknown key 'epoch'; did you mean epochs?"),
         ("name: x\nplan: 3", {"plan": {"ps": {"count": 2}}}, "plan must be a group of worker, ps"),
     ],
 )

@@ -83,7 +83,7 @@ def test_without_commands_it_is_a_job_of_our_own():
     ("builder", "why"),
     [
         (JobBuilder(), "the job has no name"),
-        (JobBuilder("a").set(batchsize=4), "did you mean 'batch_size'"),
+        (JobBuilder("a").set(batchsize=4), "did you mean batch_size"),
         (JobBuilder("a").role("worker", cores=4), "unknown key in external.worker 'cores'"),
         (JobBuilder("a").role("reader", "x"), "external needs worker and n_sample"),
     ],

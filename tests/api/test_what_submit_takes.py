@@ -136,12 +136,12 @@ def test_keys_are_named_as_the_flags_of_the_command_line() -> None:
 @for_each(
     ("given", "message"),
     [
-        ({"model": "dcnv2"}, "unknown model 'dcnv2'; did you mean 'dcn_v2'?"),
-        ({"worker": 2}, "unknown key 'worker'; did you mean 'workers'?"),
+        ({"model": "dcnv2"}, "unknown model 'dcnv2'; did you mean dcn_v2?"),
+        ({"worker": 2}, "unknown key 'worker'; did you mean workers?"),
         ({"data": "rows.xls"}, "data.format is missing, and the extension of .*rows.xls' is unknown"),
         ({"data": FRAME["site"]}, "expected a DataFrame, got a Series"),
         ({"data": FRAME.rename(columns={"site": 3})}, "column names must be text, got 3"),
-        ({"learning_rat": 2}, "did you mean 'learning_rate'"),
+        ({"learning_rat": 2}, "did you mean learning_rate"),
     ],
 )
 def test_a_mistake_starts_nothing(memory: MemoryCluster, given: dict[str, Any], message: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, known_keys, known_values, parse_job
+from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, job_from, known_keys, known_values, parse_job
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
@@ -130,9 +130,9 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\ndata: {holdout: 1" + "0" * 400 + "}", "data.holdout must be a number"),
         ("- a\n- b", "a job file holds keys and values such as `name: my-job`, got a list"),
         ("mode: auto", "the job has no name; add `name: my-job`"),
-        ("name: x\nbatchsize: 2", "unknown key 'batchsize'; did you mean 'batch_size'?"),
-        ("name: x\nn_epoch: 2", "unknown key 'n_epoch'; did you mean 'epochs'?"),
-        ("name: x\nplan: {worker: {cpus: 1}}", "unknown key in plan.worker 'cpus'; did you mean 'cpu'?"),
+        ("name: x\nbatchsize: 2", "unknown key 'batchsize'; did you mean batch_size?"),
+        ("name: x\nn_epoch: 2", "unknown key 'n_epoch'; did you mean epochs?"),
+        ("name: x\nplan: {worker: {cpus: 1}}", "unknown key in plan.worker 'cpus'; did you mean cpu?"),
         ("name: x\n7: 2", "unknown key '7'; known: name, owner"),
         ("name: x\nbatch_size: many", "batch_size must be a whole number, got 'many'"),
         ("name: x\nbatch_size: 2.5", "batch_size must be a whole number, got 2.5"),
@@ -141,8 +141,12 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: no", "name must be text (in quotes where YAML asks), got False"),
         ("name: x\ndata: {holdout: [1]}", "data.holdout must be a number, got a list"),
         ("name: x\nbounds: {ps_cpus: [1, x]}", "bounds.ps_cpus[1] must be a number, got 'x'"),
-        ("name: x\ndata: day1.parquet", "data must be a group of format, path, label"),
-        ("name: x\nmode: autp", "unknown mode 'autp'; did you mean 'auto'?"),
+        ("name: x\ndata: [day1.parquet]", "data must be a group of format, path, label"),
+        ("name: x\nlabel: click", "unknown key 'label'; did you mean data.label or kubernetes.labels?"),
+        ("name: x\nlr: 1", "unknown key 'lr'; did you mean model.learning_rate?"),
+        ("name: x\nmodel: {batch_size: 2}", "unknown key in model 'batch_size'; did you mean batch_size?"),
+        ("name: x\nkubernetes: {labels: {a: 1.10}}", "kubernetes.labels.a must be text (in quotes where"),
+        ("name: x\nmode: autp", "unknown mode 'autp'; did you mean auto?"),
         ("name: x\nmode: 3", "mode must be one of manual, suggest, auto, got 3"),
         (
             "name: x\ndata: {path: day1.rows}",
@@ -160,10 +164,10 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\nbudget_per_hour: lots", "budget_per_hour must be a number, got 'lots'"),
         ("name: x\ndeadline_s: .nan", "deadline_s must be > 0, got nan"),
         ("name: x\npins: {workers: 0}", "pins: pinned workers must be >= 1, got 0"),
-        ("name: x\npins: {worker: 2}", "unknown key in pins 'worker'; did you mean 'workers'?"),
+        ("name: x\npins: {worker: 2}", "unknown key in pins 'worker'; did you mean workers?"),
         ("name: x\npins: {ps: 1.5}", "pins.ps must be a whole number, got 1.5"),
         ("name: x\nbounds: {quota_cpu: [2]}", "bounds.quota_cpu must be a number, got a list"),
-        ("name: x\nstragglers: antdt", "unknown stragglers 'antdt'; did you mean 'antdt-nd'?"),
+        ("name: x\nstragglers: antdt", "unknown stragglers 'antdt'; did you mean antdt-nd or antdt-dd?"),
         (
             "name: x\nstragglers: 7",
             "stragglers must be one of antdt-nd, antdt-dd, backup-workers, adjust-lr, lb-bsp, none, got 7",
@@ -173,18 +177,18 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
             "unknown stragglers 'kill'; known: antdt-nd, antdt-dd, backup-workers, adjust-lr, lb-bsp, none",
         ),
         ("name: x\nstraggler_window_s: 0", "straggler_window_s must be > 0, got 0"),
-        ("name: x\nsync: bps", "unknown sync 'bps'; did you mean 'bsp'?"),
+        ("name: x\nsync: bps", "unknown sync 'bps'; did you mean bsp?"),
         ("name: x\nstaleness: 0", "staleness must be >= 1, got 0"),
         ("name: x\noverlap: 1", "overlap must be true or false, got 1"),
         ("name: x\nmigration: fast", "unknown migration 'fast'; known: seamless, restart"),
-        ("name: x\nmodel: {optimizer: adm}", "unknown model.optimizer 'adm'; did you mean 'adam'?"),
+        ("name: x\nmodel: {optimizer: adm}", "unknown model.optimizer 'adm'; did you mean adam?"),
         ("name: x\nmodel: {beta1: 1}", "model: beta1 must be in [0, 1), got 1.0"),
         ("name: x\nmodel: {cin: [8, 0]}", "model: cin layer width must be >= 1, got 0"),
         ("name: x\nmodel: {cin: []}", "model: cin layers must be >= 1, got 0"),
         ("name: x\nmodel: {cross_layers: 0}", "model: cross_layers must be >= 1, got 0"),
         (
             "name: x\nearly_stopping: {metric: acc}",
-            "unknown early_stopping.metric 'acc'; did you mean 'auc'?",
+            "unknown early_stopping.metric 'acc'; did you mean auc?",
         ),
         ("name: x\nearly_stopping: {patience: 0}", "early_stopping: early stopping patience must be >= 1"),
         (
@@ -256,3 +260,37 @@ def test_a_start_is_a_run_a_folder_or_a_url(text: str, start: StartFrom | None) 
 def test_rows_without_a_run_are_refused() -> None:
     with pytest.raises(InvalidValueError, match=r"start_from.source must name a run .* \(--from RUN\)"):
         parse_job("name: x\nstart_from: {rows: true}")
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("data: day1.parquet", "data: {path: day1.parquet}"),
+        ("kubernetes: {labels: {team: ads, a/b: c}}", "kubernetes: {labels: [team=ads, a/b=c]}"),
+        ("kubernetes: {env: {A: 'b=c'}}", "kubernetes: {env: [A=b=c]}"),
+        (
+            "external: {framework: ddp, n_sample: 9, worker: {command: python t.py --sep '|' \"a b\"}}",
+            "external: {framework: ddp, n_sample: 9, worker: {command: [python, t.py, --sep, '|', a b]}}",
+        ),
+    ],
+)
+def test_what_other_tools_write_is_taken_too(text: str, same: str) -> None:
+    assert parse_job(f"name: x\n{text}") == parse_job(f"name: x\n{same}")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("python t.py && rm x", "command is not given to a shell"),
+        ("python t.py --out $HOME/x", "command is not given to a shell"),
+        ('python t.py --out "$HOME/x"', "command is not given to a shell"),
+        ("python t.py > log", "write command: [sh, -c, 'exec ...']"),
+        ('python "t.py', "command must have all of its quotes closed"),
+        (["python t.py"], "write command: [python, t.py], or the text without brackets"),
+    ],
+)
+def test_a_command_that_no_program_would_understand_is_refused(command: str, message: str) -> None:
+    content = {"framework": "ddp", "n_sample": 9, "worker": {"command": command}}
+    with pytest.raises(InvalidValueError) as caught:
+        job_from({"name": "x", "external": content})
+    assert message in str(caught.value)

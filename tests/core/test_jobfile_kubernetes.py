@@ -28,7 +28,7 @@ def test_what_a_job_says_of_its_pods_survives_a_job_file():
         ("{mount: /d}", r"volumes\[0\]: a volume is one of claim.*got none"),
         ("{mount: /d, claim: c, secret: s}", "got claim and secret"),
         ("{mount: d, claim: c}", "absolute path, got 'd'"),
-        ("{mount: /d, clam: c}", "did you mean 'claim'"),
+        ("{mount: /d, clam: c}", "did you mean claim"),
     ],
 )
 def test_a_volume_that_cannot_be_is_refused_by_its_place(volume, told):

@@ -85,7 +85,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("submit --file .", "cannot read job file"),
         ("submit x --data rows.dat", "data.format is missing, and"),
         ("submit x --set data=3 --label y", "data must be a group of format, path"),
-        ("submit x --set modell.seed=1", "unknown key 'modell'; did you mean 'model'?"),
+        ("submit x --set modell.seed=1", "unknown key 'modell'; did you mean model?"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_changes_nothing(

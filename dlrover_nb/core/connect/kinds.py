@@ -10,7 +10,6 @@ is an extra that may not be installed.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -20,6 +19,7 @@ from urllib.parse import unquote
 from dlrover_nb.core.backends.kubernetes.contexts import SCHEME
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.nearest import nearest
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ def kind_of(name: str) -> Kind:
     words = _by_word()
     if name in words:
         return words[name]
-    near = difflib.get_close_matches(name, words, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(kind_names())}"
+    near = nearest(name, words)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(kind_names())}"
     raise InvalidValueError(f"cannot connect to {shown(name)}; {hint}")
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import ROLE_NAME, Role, RolePlan
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 CONFIG_VAR = "DLROVER_NB_CONFIG"  # names the file with the configuration of the node, for programs of ours
 STEP_GROUPS = ("step", "samples", "done", "loss")
 CHIEF, EVALUATOR = Role("chief"), Role("evaluator")  # with a meaning of their own; other names have none
+_STARTER = re.compile(r"(.*/)?(python[\d.]*|torchrun|bash|sh|java)")  # programs that start others
 _RESERVED: dict[str, str] = {  # names that roles cannot have, and why
     **dict.fromkeys(Role, "has a group of its own (external.worker, external.ps)"),
     "master": "is the job's own master; call the first of its programs chief",
@@ -38,6 +44,37 @@ class Counting(StrEnum):
 
     OWN = "own"  # its own; every worker reports
     JOB = "job"  # that of all workers; only the first one (chief, rank 0) counts
+
+
+def command_words(text: str) -> tuple[str, ...]:
+    """Return program and arguments of a command line.
+
+    Raises
+    ------
+    InvalidValueError
+        Where a shell would do more than split it into words, or a quote is not closed. A shell is not put
+        between: it would not pass on the signal that asks a program to save.
+    """
+    unquoted = re.sub(r"\\.|'[^']*'", "", text)
+    if re.search(r"[$`]", unquoted) or re.search(r"[();<>|&]", re.sub(r'"[^"]*"', "", unquoted)):
+        raise InvalidValueError(
+            f"command is not given to a shell, got {text!r}; for what a shell does with $ ` | & ; < > ( ) "
+            "write command: [sh, -c, 'exec ...']"
+        )
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise InvalidValueError(f"command must have all of its quotes closed, got {text!r}") from error
+
+
+def check_command(command: Sequence[object]) -> None:
+    """Refuse a list with a whole command line as its one item, which would be taken for the program's name."""
+    line = command[0] if len(command) == 1 else None
+    if isinstance(line, str) and len(words := line.split()) > 1 and _STARTER.fullmatch(words[0]):
+        raise InvalidValueError(
+            f"command must have one item for each word, got [{line!r}]; write command: "
+            f"[{', '.join(words)}], or the text without brackets"
+        )
 
 
 @dataclass(frozen=True, slots=True)

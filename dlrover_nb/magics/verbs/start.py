@@ -68,6 +68,13 @@ SUBMIT_FLAGS: FlagTable = (
         "MONEY",
         "most that the job may spend; then it saves and stops; default: no limit",
     ),
+    (
+        "--budget-per-hour",
+        "budget_per_hour",
+        number,
+        "MONEY",
+        "most that a plan may cost an hour; default: no limit",
+    ),
     ("--batch-size", "batch_size", whole, "N", "samples of one mini-batch"),
     (
         "--global-batch",

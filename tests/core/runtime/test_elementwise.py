@@ -123,7 +123,7 @@ def test_what_is_no_optimizer_is_refused(added, name, words):
 
 
 def test_a_file_with_an_unknown_name_is_refused_with_the_nearest(added):
-    with pytest.raises(InvalidValueError, match=r"unknown model.optimizer 'oars'; did you mean 'ours'"):
+    with pytest.raises(InvalidValueError, match=r"unknown model.optimizer 'oars'; did you mean ours"):
         job_from({"name": "x", "model": {"optimizer": "oars"}})
     with pytest.raises(InvalidValueError, match=r"model\.optimizer must be one of sgd, adagrad, adam, ours"):
         job_from({"name": "x", "model": {"optimizer": 3}})

@@ -1,0 +1,53 @@
+"""What a person may have meant by a name that is not known."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST = 3  # more is a list again
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known names as a question, or all of them."""
+    known = list(known)
+    near = nearest(name, known)
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names probably meant: by their words, else the one with the most alike letters."""
+    known = list(known)
+    return by_words(name, known) or difflib.get_close_matches(name, known, n=1)
+
+
+def by_words(name: str, known: Iterable[str]) -> list[str]:
+    """Return the one to three known names that have the words of another.
+
+    Names of the same words come first (``--worker``: ``--workers``), then those that hold all its words
+    (``--budget``: ``--budget-total``) or whose initials it is (``--lr``: ``--learning-rate``): people leave
+    words out more often than they mistype.
+    """
+    known, words = list(known), _words(name)
+    for means in (_is_same, _is_part):
+        meant = [each for each in known if words and means(words, _words(each))]
+        if 0 < len(meant) <= _MOST:
+            return meant
+    return []
+
+
+def _is_same(words: list[str], full: list[str]) -> bool:
+    return words == full
+
+
+def _is_part(words: list[str], full: list[str]) -> bool:
+    return set(words) <= set(full) or (len(full) > 1 and words == ["".join(word[0] for word in full)])
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a name, each without the s of a plural."""
+    return [word.removesuffix("s") or word for word in re.split(r"[\W_]+", name.lower()) if word]
