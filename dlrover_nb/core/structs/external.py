@@ -68,7 +68,7 @@ def command_words(text: str) -> tuple[str, ...]:
 
 
 def check_command(command: Sequence[object]) -> None:
-    """Refuse a list with a whole command line as its one item, which would be taken for the program's name."""
+    """Refuse a list with a whole command line as its one item, else taken for a program."""
     line = command[0] if len(command) == 1 else None
     if isinstance(line, str) and len(words := line.split()) > 1 and _STARTER.fullmatch(words[0]):
         raise InvalidValueError(
