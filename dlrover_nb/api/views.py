@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError, NotFoundError
+from dlrover_nb.core.structs.cautions import cautions
 from dlrover_nb.core.structs.deadline import span_words
 from dlrover_nb.core.structs.default_bounds import bounds_words
 from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
@@ -325,8 +326,10 @@ class SubmittedView(Shown):
         lines = (f"{self.spec.plan}; mode {self.spec.mode}", self._bounds, self.follow)
         taken = () if self.schema is None else schema_blocks(self.schema)
         paragraphs = (*(Paragraph(line) for line in lines if line), *self._budget(), *self._deadline())
-        readable = [Paragraph(text, Tone.WARNING) for text in [self.spec.exchange.warning] if text]
-        return View(f"Submitted {self.spec.name}", (*paragraphs, *readable, *taken))
+        n_train = None if self.schema is None else self.schema.n_train
+        doubts = (self.spec.exchange.warning, *cautions(self.spec, n_train))
+        warnings = [Paragraph(text, Tone.WARNING) for text in doubts if text]
+        return View(f"Submitted {self.spec.name}", (*paragraphs, *warnings, *taken))
 
     def tables(self) -> Tables:
         """Return it as data."""
