@@ -35,7 +35,7 @@ from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.ray_messages import RAY_MESSAGES
 from dlrover_nb.magics.verb import DetachedError, Verb, argument
 from dlrover_nb.magics.verbs import VERBS, programs
-from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of
+from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of, write_what_can_be
 from dlrover_nb.serve import SERVE, USERS
 from dlrover_nb.widgets.wait_lines import stream_line
 
@@ -67,6 +67,8 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
     """Run one verb and return the exit code."""
     words = sys.argv[1:] if words is None else words
     RAY_MESSAGES.forget()
+    for stream in (sys.stdout, sys.stderr):
+        write_what_can_be(stream)
     if list(words) == ["--version"]:
         from dlrover_nb import __version__  # noqa: PLC0415 - for this alone
 

@@ -7,9 +7,12 @@ belong to others and stay as they are.
 
 from __future__ import annotations
 
+import codecs
+import io
 import re
 import shutil
 import sys
+import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
 
@@ -35,6 +38,38 @@ CLI = "dlrover-nb"
 LEAST_WIDTH = 60  # of text; a narrower terminal breaks the lines itself
 UNBROKEN = sys.maxsize  # width of text that goes to a file or a program: a row of a table is one line
 _HINT = re.compile(r"%%?dlrover (?=[a-z])")
+
+
+def write_what_can_be(stream: TextIO) -> None:
+    """Let a stream whose encoding lacks a character of ours write another one for it, and go on."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors=_NEAR)
+
+
+def _near(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_plain, error.object[error.start : error.end])), error.end
+
+
+def _plain(character: str) -> str:
+    alike = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()  # … is ..., é is e
+    return _PLAIN.get(character) or alike or "?"
+
+
+_NEAR = "dlrover_nb.near"
+_PLAIN = {
+    "≤": "<=",
+    "≥": ">=",
+    "\u00d7": "x",
+    "\u2212": "-",
+    "\u2013": "-",
+    "±": "+-",
+    "→": "->",
+    "·": "-",
+    "€": "EUR",
+}
+codecs.register_error(_NEAR, _near)
 
 
 class Result(Protocol):

@@ -8,9 +8,8 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.paths import Xdg, user_folder
 from dlrover_nb.core.structs.people import ANY, AccessRole, Grant
 from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.parser import one_of, whole
@@ -32,7 +31,7 @@ class MissingExtraError(DlroverError):
 
 def default_users_file() -> Path:
     """Return where `users` keeps people unless another file is named."""
-    return platformdirs.user_config_path("dlrover-nb", appauthor=False) / "users.yaml"
+    return user_folder(Xdg.CONFIG) / "users.yaml"
 
 
 def _serve(

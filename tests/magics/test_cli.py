@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from itertools import count
@@ -191,3 +192,11 @@ def test_help_and_version_need_no_cluster(tmp_path: Path) -> None:
             [sys.executable, "-m", "dlrover_nb.cli", *words], capture_output=True, text=True, check=True
         )
         assert expected in told.stdout
+
+
+def test_an_encoding_without_our_characters_ends_no_call():
+    script = "import sys; from dlrover_nb import cli; sys.exit(cli.main(['help', 'plan']))"
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"<= 12" in done.stdout

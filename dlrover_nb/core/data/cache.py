@@ -21,9 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.paths import Xdg, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,10 +143,10 @@ def data_cache() -> DataCache:
 def _folder() -> Path:
     if given := os.environ.get(FOLDER_VAR):
         return Path(given).expanduser().absolute() / "data"
-    folder = platformdirs.user_cache_path("dlrover-nb", appauthor=False) / "data"
     try:
+        folder = user_folder(Xdg.CACHE) / "data"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:  # a pod whose user has no home
+    except (OSError, BackendError):  # a pod whose user has no home
         folder = Path(tempfile.gettempdir()) / f"dlrover-nb-cache-{os.getuid()}"
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)

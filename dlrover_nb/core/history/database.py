@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -27,7 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import schema
-from dlrover_nb.core.paths import HISTORY_VAR
+from dlrover_nb.core.paths import HISTORY_VAR, Xdg, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,10 +42,7 @@ CONNECT_S = 10  # to wait for a server, where the URL does not set it
 
 def default_url() -> str:
     """Return the URL that the environment names, else that of the user's own history file."""
-    return (
-        os.environ.get(HISTORY_VAR)
-        or f"sqlite:///{Path(platformdirs.user_data_dir('dlrover-nb')) / 'history.db'}"
-    )
+    return os.environ.get(HISTORY_VAR) or f"sqlite:///{user_folder(Xdg.DATA) / 'history.db'}"
 
 
 def is_there(url: str) -> bool:
