@@ -25,7 +25,7 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.moments import read_moment, write_moment
 from dlrover_nb.core.nearest import by_words, did_you_mean
-from dlrover_nb.core.structs.datafiles import format_of, is_url
+from dlrover_nb.core.structs.datafiles import check_readable, format_of, is_url
 from dlrover_nb.core.structs.external import check_command, command_words
 from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer, Sync
 from dlrover_nb.core.structs.start_from import is_path
@@ -241,6 +241,7 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
     if "format" not in data:
         kind = data_format(full)
         if kind is None:
+            check_readable(paths[0])
             formats = ", ".join(f for f in known_values("data.format") if f != DataFormat.CENSUS)
             raise InvalidValueError(
                 f"data.format is missing, and the extension of {shown(paths[0])} is unknown; "

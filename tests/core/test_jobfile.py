@@ -142,6 +142,10 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\ndata: {holdout: [1]}", "data.holdout must be a number, got a list"),
         ("name: x\nbounds: {ps_cpus: [1, x]}", "bounds.ps_cpus[1] must be a number, got 'x'"),
         ("name: x\ndata: [day1.parquet]", "data must be a group of format, path, label"),
+        (
+            "name: x\ndata: day1.csv.zip",
+            "is a .zip file, which is not read; unpack it, or compress its text with",
+        ),
         ("name: x\nlabel: click", "unknown key 'label'; did you mean data.label or kubernetes.labels?"),
         ("name: x\nlr: 1", "unknown key 'lr'; did you mean model.learning_rate?"),
         ("name: x\nmodel: {batch_size: 2}", "unknown key in model 'batch_size'; did you mean batch_size?"),

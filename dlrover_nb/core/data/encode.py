@@ -233,6 +233,12 @@ def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
+_MAP_LABELS = (
+    "write 1 for what is to be predicted and 0 for the rest, as in (rows[column] == value).astype(int), or "
+    "name another column with label"
+)
+
+
 def labels_of(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.float32]:
     """Return the labels, refusing all that is not 0 or 1."""
     try:
@@ -240,16 +246,15 @@ def labels_of(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         first = next((each.as_py() for each in column if not _is_number(each)), None)
         raise InvalidValueError(
-            f"label column {shown(name)} must hold 0 or 1, got {shown(first)} ({column.type}); "
-            "name another column with label"
+            f"label column {shown(name)} must hold 0 or 1, got {shown(first)} ({column.type}); {_MAP_LABELS}"
         ) from error
     wrong = np.flatnonzero((labels != 0) & (labels != 1))
     if wrong.size:
         value = column[int(wrong[0])].as_py()
+        got = "nothing" if value is None else shown(value)
         raise InvalidValueError(
-            f"label column {shown(name)} must hold 0 or 1, got "
-            f"{'nothing' if value is None else shown(value)} in row {first_row + int(wrong[0])}; "
-            "name another column with label"
+            f"label column {shown(name)} must hold 0 or 1, got {got} in row {first_row + int(wrong[0])}; "
+            f"{_MAP_LABELS}"
         )
     return np.asarray(labels, np.float32)
 

@@ -6,6 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.structs.job import DataFormat
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ ENDINGS: Mapping[str, DataFormat] = {
     ".npy": DataFormat.NUMPY,
 }
 COMPRESSED = (".gz", ".bz2", ".zst")  # of text: the other formats compress by themselves
+_ARCHIVES = frozenset({".zip", ".xz", ".7z", ".rar", ".tar", ".tgz", ".lz4", ".br"})
 TEXT = frozenset({DataFormat.CSV, DataFormat.TSV, DataFormat.CRITEO})
 FILES = TEXT | {DataFormat.PARQUET, DataFormat.NUMPY}  # formats whose data are files
 _USERINFO = re.compile(r"(?<=://)[^/?#@\s]*@")
@@ -38,6 +40,22 @@ def format_of(path: str) -> DataFormat | None:
         kind = ENDINGS.get(name.with_suffix("").suffix.lower())
         return kind if kind in TEXT else None
     return kind
+
+
+def check_readable(path: str) -> None:
+    """Refuse a file that is compressed as a whole in a way that cannot be read from its middle or in parts.
+
+    Raises
+    ------
+    InvalidValueError
+        With the compressions of text that are read.
+    """
+    suffix = PurePosixPath(bare(path) if is_url(path) else path).suffix.lower()
+    if suffix in _ARCHIVES:
+        raise InvalidValueError(
+            f"{shown(path)} is a {suffix} file, which is not read; unpack it, or compress its text with "
+            f"gzip, bzip2 or zstd ({', '.join(COMPRESSED)})"
+        )
 
 
 def is_pattern(path: str) -> bool:

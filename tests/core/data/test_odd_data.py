@@ -135,6 +135,7 @@ def test_a_label_of_another_kind_is_refused(tmp_path: Path, values: pa.Array, go
     data = parquet(tmp_path, pa.table({"label": values, "x": [1.0] * N}))
     text = refused(data)
     assert "must hold 0 or 1" in text
+    assert "(rows[column] == value).astype(int), or name another column" in text
     assert pc.match_substring_regex(pa.array([text]), got)[0].as_py(), text
 
 
