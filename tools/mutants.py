@@ -144,7 +144,7 @@ def run_room(room: str, mutants: list[Mutant]) -> None:
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    quiet = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:faulthandler")
+    quiet = ("-q", "-s", *(f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "progress")))
     pure = ("-m", "not (pods or kube or ray or browser)")
     command = [sys.executable, "-m", "pytest", "-p", "mutant_runs", *quiet, *pure, *tests]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
