@@ -184,18 +184,20 @@ class Results(Steering):
         Parameters
         ----------
         rows
-            A pandas or pyarrow table, or a file, with the columns that were trained on.
+            What `Cluster.submit` takes as data, with the columns that were trained on: a DataFrame, an Arrow
+            table, a mapping of columns, or the path of files; and a single row as a mapping or a Series.
 
         Raises
         ------
         NotFoundError
             When there is no checkpoint yet.
         InvalidValueError
-            When a column is missing.
+            When a column is missing, or cannot be read in the type that it had in training.
 
         Examples
         --------
         >>> job.predict("new.parquet").mean()
+        >>> job.predict({"user": 17, "site": "example.org", "price": 2.5})
         """
         from dlrover_nb.core.client.trained_model import load_model  # noqa: PLC0415 - it loads torch
 

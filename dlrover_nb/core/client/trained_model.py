@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlrover_nb.core.data import ShardReader
+from dlrover_nb.core.data.columns import read_types
 from dlrover_nb.core.data.encode import encode_inputs, labels_of
-from dlrover_nb.core.data.own import as_table
 from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.data.tables import as_table, one_row
+from dlrover_nb.core.data.trained_types import read_as
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import write
 from dlrover_nb.core.jobfile import data_format, full_path
@@ -135,22 +137,23 @@ class TrainedModel:
             )
         values[:] = dense
 
-    def predict(self, rows: Any) -> Floats:  # noqa: ANN401 - a dict, a DataFrame, an Arrow table or a path
+    def predict(self, rows: Any) -> Floats:  # noqa: ANN401 - a path, or all that `as_table` and `one_row` take
         """Return the probability of label 1 of each row, float32 of shape (n,).
 
         Parameters
         ----------
         rows
-            A pandas DataFrame, a dict of arrays, an Arrow table, or the path of a file. It needs the columns
-            that were trained on, with their types (a category 3 is not a category "3"); more columns are
-            ignored.
+            What a submit takes as data: a DataFrame of pandas or polars, an Arrow table, a mapping of
+            columns, or the path of files; and a single row as a mapping of values or a Series. It needs the
+            columns that were trained on; more columns are ignored. Values are read in the types of training,
+            so that the same rows have the same probabilities in every form (`core.data.trained_types`).
 
         Raises
         ------
         NotFoundError, InvalidValueError
-            When there is no such file, or a column is missing or of another type.
+            When there is no such file, a column is missing, or it cannot be read in the type of training.
         """
-        return _joined([self._scores(*self._encoded(table)) for table in self._tables(rows)])
+        return _joined([self._scores(*encode_inputs(table, self.features)) for table in self._tables(rows)])
 
     def evaluate(self, rows: Any = None) -> Evaluation:  # noqa: ANN401 - as above
         """Return AUC and log loss on labeled rows; None: on the rows that the job kept for evaluation.
@@ -165,7 +168,8 @@ class TrainedModel:
         label = self.features.label
         tables = list(self._tables(rows, label))
         labels = [labels_of(table.column(label), label, 0) for table in tables]
-        return evaluate(_joined([self._scores(*self._encoded(table)) for table in tables]), _joined(labels))
+        scores = [self._scores(*encode_inputs(table, self.features)) for table in tables]
+        return evaluate(_joined(scores), _joined(labels))
 
     def _evaluate_held_out(self) -> Evaluation:
         reader = ShardReader(self.spec.data, self.features, folder=self._folder)
@@ -184,7 +188,7 @@ class TrainedModel:
         if isinstance(rows, str | Path):
             yield from self._read(full_path(str(rows), Path.cwd()), columns)
             return
-        table = as_table(rows)
+        table = as_table(one_row(rows), columns)
         _check_columns(columns, table.column_names)
         for start in range(0, table.num_rows, N_ROW_AT_ONCE):
             yield table.slice(start, N_ROW_AT_ONCE).select(columns)
@@ -195,23 +199,17 @@ class TrainedModel:
             raise InvalidValueError(
                 f"cannot infer the format from {bare(path)}; supported: {', '.join(ENDINGS)}"
             )
-        ids = tuple(column.name for column in self.features.categorical)
-        numbers = tuple(column.name for column in self.features.numeric)
-        source = open_source(DataSpec(kind, path, columns[-1], numeric=numbers, categorical=ids))
+        features = self.features
+        ids, numbers = tuple(c.name for c in features.categorical), tuple(c.name for c in features.numeric)
+        trained = read_types(features.trained_types or features.column_types)
+        source = open_source(
+            DataSpec(kind, path, columns[-1], numeric=numbers, categorical=ids),
+            types={name: read_as(trained[name]) for name in numbers if name in trained},
+        )
         assert source.n_row is not None  # files have a known length
         _check_columns(columns, source.kinds)
         for start in range(0, source.n_row, N_ROW_AT_ONCE):
             yield source.read(start, min(start + N_ROW_AT_ONCE, source.n_row), columns)
-
-    def _encoded(self, table: pa.Table) -> tuple[Ids, Floats]:
-        try:
-            return encode_inputs(table, self.features)
-        except (ValueError, NotImplementedError) as error:  # of Arrow: a text instead of a number
-            if isinstance(error, InvalidValueError):
-                raise
-            raise InvalidValueError(
-                f"a column has a different type than in training: {str(error).splitlines()[0]}"
-            ) from error
 
     def _scores(self, ids: Ids, dense: Floats) -> Floats:
         distinct, inverse = np.unique(ids, return_inverse=True)

@@ -9,10 +9,12 @@ file expects.
 from __future__ import annotations
 
 import base64
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dlrover_nb.core.data.kinds import is_bytes, is_number, is_text
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
@@ -94,24 +96,11 @@ def _integer(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None if pa.uint64() in {one, other} else pa.int64()
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
-
-
 _WIDE = (  # kinds of types, and the one that holds values of two of them
     (pa.types.is_integer, _integer),
-    (_is_number, lambda _, __: pa.float64()),
-    (_is_text, lambda _, __: pa.large_string()),
-    (_is_bytes, lambda _, __: pa.large_binary()),
+    (is_number, lambda _, __: pa.float64()),
+    (is_text, lambda _, __: pa.large_string()),
+    (is_bytes, lambda _, __: pa.large_binary()),
     (pa.types.is_timestamp, _timestamp),
 )
 
@@ -164,7 +153,10 @@ def written_types(types: Types, columns: Collection[str]) -> str:
     return base64.b64encode(schema.serialize()).decode()
 
 
-def read_types(text: str) -> dict[str, pa.DataType]:
-    """Return what `written_types` wrote."""
+@cache
+def read_types(text: str) -> Types:
+    """Return what `written_types` wrote; nothing of an empty text."""
+    if not text:
+        return {}
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
     return {field.name: field.type for field in schema}

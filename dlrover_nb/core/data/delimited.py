@@ -3,8 +3,9 @@
 A file is read where it lies, by ranges of bytes (`core.data.records`): a copy as Parquet would be faster to
 read but needs the disk again, and nodes on other machines could not read it. Types are those of the whole
 file as far as a sample knows them: its first rows and rows spread evenly behind them, so every node that
-opens the same file takes the same. Numbers are numbers, all else is text, and columns of ids that hold whole
-numbers stay whole, as pandas reads them: a model that was trained on a file also scores DataFrames.
+opens the same file takes the same. Numbers are numbers, all else is text. Columns that are named as ids are
+text whatever is in them: what a sample is taken for must not change an id (`core.data.trained_types`, which
+also says how the same ids in DataFrames are read).
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from dlrover_nb.core.data.kinds import check_distinct, kind_of
+from dlrover_nb.core.data.kinds import MISSING_TEXTS, check_distinct, kind_of
 from dlrover_nb.core.data.records import STRIDE, index_records, lines_before
 from dlrover_nb.core.errors import InvalidValueError
 
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEPARATORS = (",", ";", "\t", "|")  # the first one in the header separates the fields of a CSV file
-MISSING = (  # as pandas reads them
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
-    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
-)  # fmt: skip
 FIRST, SPREAD = 8, 16  # strides of the sample: at the beginning, and evenly behind them
 _HEADER_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -68,7 +64,7 @@ class DelimitedSource:
     separator
         What separates its fields; None: found in its header.
     ids
-        Columns that are used as ids: their whole numbers are not rounded.
+        Columns that are used as ids: text, as it is written.
     types
         Types of the columns that are read; None: those of a sample.
     """
@@ -84,12 +80,11 @@ class DelimitedSource:
         self._path = path
         self._header = read_header(path, separator)
         self._index = index_records(path, self._header.end)
-        self._ids = ids
         self._types: dict[str, pa.DataType] = {}
         self.n_row = self._index.n_record
         if self._index.ends_quoted:
             self._blame_rest()
-        self.use(narrowed([self], ids) if types is None else types)
+        self.use(narrowed([self], ids) if types is None else as_written(types, ids))
 
     def use(self, types: Mapping[str, pa.DataType]) -> None:
         """Read the columns with these types from now on."""
@@ -120,7 +115,7 @@ class DelimitedSource:
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict(types),
                     include_columns=list(types),
-                    null_values=MISSING,
+                    null_values=MISSING_TEXTS,
                     strings_can_be_null=True,
                 ),
             )
@@ -142,15 +137,6 @@ class DelimitedSource:
         n_stride = len(self._index.starts)
         spread = np.linspace(FIRST, n_stride - 1, SPREAD if n_stride > FIRST else 0).astype(int).tolist()
         return sorted({*range(min(FIRST, n_stride)), *spread})
-
-    def is_unsigned(self, name: str) -> bool:
-        """Whether all that is sampled are whole numbers of 64 bits, which no float holds exactly."""
-        try:
-            for at in self._sampled():
-                pc.cast(self._parsed(at, at + 1, {name: pa.string()}).column(name), pa.uint64())
-        except pa.ArrowInvalid:
-            return False
-        return True
 
     # errors
 
@@ -199,34 +185,31 @@ class DelimitedSource:
 
     def _blame_value(self, records: list[tuple[int, list[str]]], column: int, value: str) -> None:
         name = self._header.names[column]
-        kind = "whole numbers" if name in self._ids else "numbers"
-        if name in self._types and pa.types.is_temporal(self._types[name]):
-            kind = "times"
-        advice = (
-            "write it as text in a Parquet file" if name in self._ids else "name the column in categorical"
-        )
+        is_time = name in self._types and pa.types.is_temporal(self._types[name])
         for line, fields in records:
             if fields[column] == value:
                 raise InvalidValueError(
-                    f"line {line} of {self._path}: column {name!r} holds {kind} in the rows before it was "
-                    f"submitted, got {value[:40]!r}; repair the line, or {advice}"
+                    f"line {line} of {self._path}: column {name!r} holds {'times' if is_time else 'numbers'} "
+                    f"in the rows that its type was taken from, got {value[:40]!r}; repair the line, or name "
+                    "the column in categorical"
                 )
 
 
 def narrowed(sources: Sequence[DelimitedSource], ids: Collection[str]) -> dict[str, pa.DataType]:
     """Return the types that the columns of some files are read with, by a sample of all of them.
 
-    Whole numbers that are no ids may have a fraction in other rows.
+    Whole numbers may have a fraction in other rows.
     """
     types = {}
     for name in sources[0].found:
         kind = _common([each for source in sources for each in source.found.get(name, ())])
-        if name not in ids:
-            kind = pa.float64() if pa.types.is_integer(kind) else kind
-        elif pa.types.is_floating(kind) and all(source.is_unsigned(name) for source in sources):
-            kind = pa.uint64()
-        types[name] = kind
-    return types
+        types[name] = pa.float64() if pa.types.is_integer(kind) else kind
+    return as_written(types, ids)
+
+
+def as_written(types: Mapping[str, pa.DataType], ids: Collection[str]) -> dict[str, pa.DataType]:
+    """Return types with which ids are read as text."""
+    return {name: pa.string() if name in ids else kind for name, kind in types.items()}
 
 
 def read_header(path: Path, separator: str | None) -> Header:

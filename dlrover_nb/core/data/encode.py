@@ -3,19 +3,24 @@
 Ids are hashed, not looked up: a vocabulary would have to be built by a pass over all data and shipped to
 every node, and later ids would have no row. The hash is implemented here, since Python's differs from process
 to process and those of pandas or pyarrow may change with the next version, while the rows of a checkpoint
-must be found again. Missing is a value of its own.
+must be found again. Missing is a value of its own. Values are read in the types of training before
+(`core.data.trained_types`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dlrover_nb.core.data.columns import read_types
+from dlrover_nb.core.data.kinds import text_array
+from dlrover_nb.core.data.trained_types import check_plain, ids_as_trained, numbers_as_trained
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
@@ -61,14 +66,21 @@ def encode(table: pa.Table, features: FeatureSpec, first_row: int) -> Batch:
 
 
 def encode_inputs(table: pa.Table, features: FeatureSpec) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return ids and scaled numbers of rows, as in `Batch`; they need no label."""
-    n = table.num_rows
+    """Return ids and scaled numbers of rows, as in `Batch`; they need no label.
+
+    Raises
+    ------
+    InvalidValueError
+        When a column cannot be read in the type of training.
+    """
+    n, types = table.num_rows, read_types(features.trained_types or features.column_types)
     ids = np.empty((n, len(features.categorical)), np.int64)
     for i, column in enumerate(features.categorical):
-        ids[:, i] = ids_of(table.column(column.name), column)
+        ids[:, i] = ids_of(table.column(column.name), column, types.get(column.name))
     dense = np.empty((n, len(features.numeric)), np.float32)
     for i, number in enumerate(features.numeric):
-        dense[:, i] = scaled(table.column(number.name), number)
+        values = numbers_as_trained(table.column(number.name), types.get(number.name), number.name)
+        dense[:, i] = scaled(values, number)
     return ids, dense
 
 
@@ -99,12 +111,30 @@ def scaled(column: pa.ChunkedArray, scale: NumericColumn) -> NDArray[np.float64]
     return np.nan_to_num((squashed(column) - scale.mean) / scale.std, nan=0.0)
 
 
-def ids_of(values: pa.ChunkedArray, column: CategoricalColumn) -> NDArray[np.int64]:
-    """Return the id of each value: a row of the column's part of a fixed table, or a hash of its own."""
-    hashes, codes = distinct(values)
+def ids_of(
+    values: pa.ChunkedArray, column: CategoricalColumn, trained: pa.DataType | None = None
+) -> NDArray[np.int64]:
+    """Return the id of each value: a row of the column's part of a fixed table, or a hash of its own.
+
+    `trained` is the type that the column had in training, if that is known.
+    """
+    check_plain(values, trained, column.name)
+    different, codes = distinct(values)
+    hashes = hashes_of(different, column, trained)
     if not column.is_open:
         return (hashes % np.uint64(column.hash_size)).astype(np.int64)[codes] + column.offset
     return open_ids(hashes, column.name)[codes]
+
+
+def hashes_of(
+    values: pa.Array, column: CategoricalColumn, trained: pa.DataType | None = None
+) -> NDArray[np.uint64]:
+    """Return hashes of distinct values, read in the type of training, and `MISSING` behind them."""
+    first, *more = ids_as_trained(values, trained, column)
+    hashes = hash_values(first)
+    for part in more:
+        hashes = np.where(_absent(part), hashes, hash_values(part))
+    return np.append(hashes, MISSING)
 
 
 def open_ids(hashes: NDArray[np.uint64], name: str) -> NDArray[np.int64]:
@@ -113,12 +143,17 @@ def open_ids(hashes: NDArray[np.uint64], name: str) -> NDArray[np.int64]:
     The column's name is hashed with them, so that equal values of two columns are two ids. With a million
     ids, the chance that any two of them are the same is 5e-8.
     """
-    (key,) = hash_values(pa.array([name]))
-    return (_mixed(hashes ^ key) >> np.uint64(1)).astype(np.int64)
+    return (_mixed(hashes ^ _key_of(name)) >> np.uint64(1)).astype(np.int64)
 
 
-def distinct(column: pa.ChunkedArray) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return hashes of the distinct values, `MISSING` last, and the index of each row's value in them.
+@cache
+def _key_of(name: str) -> np.uint64:
+    (key,) = hash_values(text_array([name]))
+    return np.uint64(key)
+
+
+def distinct(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return the distinct values, and the index of each row's value in them; -1 where it is missing.
 
     Dictionary columns carry their distinct values already. A dictionary larger than the rows at hand (a slice
     of a large file) is left alone: hashing it whole would cost more than the rows.
@@ -128,7 +163,7 @@ def distinct(column: pa.ChunkedArray) -> tuple[NDArray[np.uint64], NDArray[np.in
         values = values.dictionary_decode()
     if not pa.types.is_dictionary(values.type):
         values = pc.dictionary_encode(values)
-    return np.append(hash_values(values.dictionary), MISSING), _integers(values.indices, missing=-1)
+    return values.dictionary, _integers(values.indices, missing=-1)
 
 
 def hash_values(values: pa.Array) -> NDArray[np.uint64]:

@@ -16,15 +16,17 @@ from __future__ import annotations
 import difflib
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.data.columns import written_types
-from dlrover_nb.core.data.encode import MISSING, distinct, labels_of, scale_of
+from dlrover_nb.core.data.encode import MISSING, distinct, hashes_of, labels_of, scale_of
 from dlrover_nb.core.data.files import FilesSource
 from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.data.trained_types import form_of
 from dlrover_nb.core.errors import MOST_SHOWN, InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job import Embedding
@@ -67,7 +69,9 @@ def read_features(source: Source, data: DataSpec, model: ModelSpec) -> tuple[Fea
     """Return what `make_features` does, and the rows that it was made from; raises as it does."""
     numeric, categorical = _chosen(data, source.kinds)
     n_row = STREAM_ROWS if source.n_row is None else source.n_row
-    sample = source.read(0, min(n_row, N_SAMPLE_ROW), [*numeric, *categorical, data.label])
+    used = (*numeric, *categorical, data.label)
+    sample = source.read(0, min(n_row, N_SAMPLE_ROW), used)
+    types = {field.name: field.type for field in sample.schema}
     labels_of(sample.column(data.label), data.label, 0)
     n_eval = 0 if source.n_row is None else round(n_row * data.holdout)
     if n_eval >= n_row:
@@ -82,28 +86,23 @@ def read_features(source: Source, data: DataSpec, model: ModelSpec) -> tuple[Fea
         n_eval=n_eval,
         is_stream=source.n_row is None,
         files=source.files if isinstance(source, FilesSource) else (),
-        column_types=_types_of(source, (*numeric, *categorical, data.label)),
+        column_types=written_types(types, used) if isinstance(source, FilesSource) else "",
+        trained_types=written_types(types, used),
     )
     return features, sample
 
 
-def _types_of(source: Source, columns: Iterable[str]) -> str:
-    return written_types(source.types, set(columns)) if isinstance(source, FilesSource) else ""
-
-
 def _columns(names: Iterable[str], sample: pa.Table, model: ModelSpec) -> tuple[CategoricalColumn, ...]:
-    if model.embedding is Embedding.HASH:
-        return tuple(CategoricalColumn(name, 0, 0) for name in names)
-    return _placed(names, sample, model.hash_size)
-
-
-def _placed(names: Iterable[str], sample: pa.Table, most: int) -> tuple[CategoricalColumn, ...]:
-    """Give each column its range of the one table, one after the other."""
+    """Give each column its range of the one table, one after the other; an open one needs none."""
     columns, offset = [], 0
     for name in names:
-        size = table_size(*distinct(sample.column(name)), most)
-        columns.append(CategoricalColumn(name, offset, size))
-        offset += size
+        values, codes = distinct(sample.column(name))
+        column = CategoricalColumn(name, 0, 0, form_of(values))
+        if model.embedding is not Embedding.HASH:
+            size = table_size(hashes_of(values, column), codes, model.hash_size)
+            column = replace(column, offset=offset, hash_size=size)
+        columns.append(column)
+        offset += column.hash_size
     return tuple(columns)
 
 
@@ -113,7 +112,7 @@ def table_size(hashes: NDArray[np.uint64], codes: NDArray[np.int64], most: int) 
     Parameters
     ----------
     hashes, codes
-        What `distinct` gave: hashes of the distinct values, and each row's index in them.
+        Hashes of the distinct values with `MISSING` last, and each row's index in them.
     """
     counts = np.bincount(codes % len(hashes), minlength=len(hashes))
     if counts.size and (counts == 1).sum() > OPEN_SHARE * len(codes):

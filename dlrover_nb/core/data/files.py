@@ -87,7 +87,8 @@ class FilesSource:
     open_file
         Opens one of them, with the types of its columns where they are known.
     known, types
-        What a submit found; empty: this is the submit.
+        What a submit found; nothing known: this is the submit, and `types` are those of columns of text files
+        that are not guessed from a sample.
 
     Raises
     ------
@@ -106,10 +107,10 @@ class FilesSource:
     ) -> None:
         self._data, self._files, self._open_file = data, files, open_file
         self._opened: OrderedDict[int, _Opened] = OrderedDict()
-        self.types: Mapping[str, pa.DataType] = types or {}
+        self.types: Mapping[str, pa.DataType] = (types or {}) if known else {}
         self.files = tuple(known)
         if not known:
-            self._look()
+            self._look(types or {})
         self._starts = np.concatenate([[0], np.cumsum([file.n_row for file in self.files])]).astype(np.int64)
         self.n_row = int(self._starts[-1])
 
@@ -142,7 +143,7 @@ class FilesSource:
 
     # a submit
 
-    def _look(self) -> None:
+    def _look(self, given: Mapping[str, pa.DataType]) -> None:
         """Open all files, and decide what nodes read them with."""
         names, rows, types, texts = [name_of(file) for file in self._files], [], [], []
         for i, name in enumerate(names):
@@ -154,7 +155,8 @@ class FilesSource:
         wanted = self._wanted()
         check_same(names, [self._without_excluded(each) for each in types], wanted)
         if len(texts) == len(names):
-            self.types = narrowed(texts, self._data.categorical)
+            guessed = narrowed(texts, self._data.categorical)
+            self.types = guessed | {name: kind for name, kind in given.items() if name in guessed}
         else:
             self.types = common_types(names, types, wanted or self._without_excluded(types[0]))
         for source in texts:

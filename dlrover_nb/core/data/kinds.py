@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from array import array
 from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+MISSING_TEXTS = (  # what readers of text files take for a missing value, as pandas does
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+
+
 class Kind(StrEnum):
     """What a column is, unless the user says otherwise."""
 
@@ -26,9 +34,9 @@ class Kind(StrEnum):
 def kind_of(kind: pa.DataType) -> Kind:
     """Return what a column of this type is taken for."""
     types = pa.types
-    if types.is_dictionary(kind) or types.is_boolean(kind) or _is_text(kind):
+    if types.is_dictionary(kind) or types.is_boolean(kind) or is_text(kind) or is_bytes(kind):
         return Kind.CATEGORICAL
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_temporal(kind):
+    if is_number(kind) or types.is_temporal(kind):
         return Kind.NUMERIC
     return Kind.OTHER
 
@@ -63,14 +71,32 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def text_array(words: Sequence[str]) -> pa.Array:
+    """Return words as an Arrow array, without `pyarrow.array`, which imports pandas."""
+    data = [word.encode() for word in words]
+    ends = itertools.accumulate(map(len, data), initial=0)
+    return pa.StringArray.from_buffers(
+        len(data), pa.py_buffer(array("i", ends).tobytes()), pa.py_buffer(b"".join(data))
+    )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are text, however it is stored."""
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values are bytes, however they are stored."""
     types = pa.types
     return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
+        types.is_binary(kind)
         or types.is_large_binary(kind)
-        or types.is_string_view(kind)
         or types.is_binary_view(kind)
         or types.is_fixed_size_binary(kind)
     )
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values are numbers of any width."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

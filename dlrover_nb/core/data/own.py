@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dlrover_nb.core.data.arrays import table_of
-from dlrover_nb.core.data.kinds import kind_of, without_views
+from dlrover_nb.core.data.kinds import kind_of
+from dlrover_nb.core.data.tables import as_table
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.usercode import load, name_of
 
@@ -119,25 +119,11 @@ class _Restarted:
             n_missing -= taken.num_rows
             parts.append(taken)
         self._at = stop - n_missing
-        return pa.concat_tables(parts) if parts else pa.table({})
+        # pieces of pandas have floats where a whole number is missing; `encode` reads both alike
+        return pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
 
     def _next(self) -> pa.Table | None:
         if self._left is not None:
             return self._left
         piece = next(self._pieces, None)
         return None if piece is None else as_table(piece)
-
-
-def as_table(rows: Any) -> pa.Table:  # noqa: ANN401 - a dict, a DataFrame or an Arrow table
-    """Return rows in any of the shapes that a user may give them in."""
-    if isinstance(rows, pa.Table):
-        return without_views(rows)
-    if isinstance(rows, pa.RecordBatch):
-        return without_views(pa.Table.from_batches([rows]))
-    if isinstance(rows, dict):
-        return table_of(rows)
-    if hasattr(rows, "iloc"):  # a DataFrame, recognized without importing pandas
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    raise InvalidValueError(
-        f"rows must be a dict of arrays, a pandas DataFrame or an Arrow table, got {type(rows).__name__}"
-    )

@@ -22,7 +22,7 @@ from dlrover_nb.core import extensions
 from dlrover_nb.core.data.arrays import NumpySource
 from dlrover_nb.core.data.columns import read_types
 from dlrover_nb.core.data.criteo import CriteoSource, is_criteo
-from dlrover_nb.core.data.delimited import DelimitedSource
+from dlrover_nb.core.data.delimited import DelimitedSource, as_written
 from dlrover_nb.core.data.files import FilesSource, OneFile
 from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.listing import files_again, find_files
@@ -30,6 +30,7 @@ from dlrover_nb.core.data.own import OwnSource
 from dlrover_nb.core.data.parquet import ParquetSource
 from dlrover_nb.core.data.spill import Spill
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.datafiles import TEXT
 from dlrover_nb.core.structs.job import DataFormat, DataSpec
 
 if TYPE_CHECKING:
@@ -77,7 +78,13 @@ FILE_FORMATS: Mapping[str, FileOpener] = {  # one file of each format
 }
 
 
-def open_source(data: DataSpec, folder: Path | None = None, *, features: FeatureSpec | None = None) -> Source:
+def open_source(
+    data: DataSpec,
+    folder: Path | None = None,
+    *,
+    features: FeatureSpec | None = None,
+    types: _Types | None = None,
+) -> Source:
     """Open the rows that `data` names.
 
     Parameters
@@ -86,6 +93,8 @@ def open_source(data: DataSpec, folder: Path | None = None, *, features: Feature
         The job's run folder, where a user's own object lies.
     features
         What was found when the job was submitted; None: this is the submit.
+    types
+        Of columns of text files that are not to be guessed from a sample.
 
     Raises
     ------
@@ -94,21 +103,24 @@ def open_source(data: DataSpec, folder: Path | None = None, *, features: Feature
     InvalidValueError
         When there is no such format, it is not a file of that format, or has no rows.
     """
-    source = _files(data, features) if data.format in FILE_FORMATS else _opener(data.format)(data, folder)
+    is_file = data.format in FILE_FORMATS
+    source = _files(data, features, types or {}) if is_file else _opener(data.format)(data, folder)
     if source.n_row == 0:
         raise InvalidValueError(f"{data.place} has no rows; give a file with data")
     return source
 
 
-def _files(data: DataSpec, features: FeatureSpec | None) -> Source:
+def _files(data: DataSpec, features: FeatureSpec | None, types: _Types) -> Source:
     spill, open_one = Spill(), FILE_FORMATS[data.format]
 
     def opened(path: Path, types: _Types | None) -> OneFile:
         return open_one(path, data, types, spill)
 
     if features is None or not features.files:
-        return FilesSource(data, find_files(data), opened)
+        return FilesSource(data, find_files(data), opened, types=types)
     files, types = files_again(data, features.files), read_types(features.column_types)
+    if data.format in TEXT:
+        types = as_written(types, data.categorical)
     return FilesSource(data, files, opened, known=features.files, types=types)
 
 

@@ -16,24 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlrover_nb.core.data.arrays import table_of
-from dlrover_nb.core.data.kinds import without_views
-from dlrover_nb.core.data.own import as_table
+from dlrover_nb.core.data.tables import as_table
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.files import replace_synced, writing_to
 from dlrover_nb.core.paths import jobs_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 GROUP_ROWS = 1 << 16  # of one row group: decoded as fast as it would be read back
 KEPT_S = 30 * 86_400.0
-
-
-def is_table(thing: object) -> bool:
-    """Whether a user's object is a table of rows in memory: of pandas, Arrow, polars."""
-    return not isinstance(thing, type) and (hasattr(thing, "iloc") or hasattr(thing, "__arrow_c_stream__"))
 
 
 def store_rows(rows: object, folder: Path, *, at_s: float | None = None) -> Path:
@@ -89,53 +81,20 @@ def _prune(folder: Path, new: Path, at_s: float) -> None:
 
 
 def _table(rows: Any) -> pa.Table:  # noqa: ANN401 - whatever a user holds
-    if hasattr(rows, "iloc"):
-        table = _of_frame(rows)
-    elif isinstance(rows, dict):
-        table = _of_columns(rows)
-    else:
-        table = (
-            as_table(rows) if isinstance(rows, pa.Table | pa.RecordBatch) else without_views(pa.table(rows))
-        )
-        _check_names(table.column_names)
+    _check_names(rows)
+    table = as_table(rows)
     if not table.num_rows:
         raise InvalidValueError("the rows are none; give a table with data")
-    return table.replace_schema_metadata(None)
+    return table
 
 
-def _of_frame(frame: Any) -> pa.Table:  # noqa: ANN401 - pandas is not imported here
-    if not hasattr(frame, "columns"):
-        raise InvalidValueError(f"expected a DataFrame, got a {type(frame).__name__}; use .to_frame()")
-    named = [name for name in frame.index.names if name is not None]
-    _check_names([*named, *frame.columns])
-    if named:  # an index without a name only numbers the rows
-        frame = frame.reset_index(level=named)
-    return pa.table({name: _column(name, frame[name], from_pandas=True) for name in frame.columns})
-
-
-def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
-    _check_names(list(columns))
-    try:
-        return table_of(columns)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
-        if isinstance(error, InvalidValueError):
-            raise
-        for name, values in columns.items():
-            _column(name, list(values), from_pandas=True)
-        raise InvalidValueError(f"the columns are no table: {_line(error)}; give them one length") from error
-
-
-def _column(name: str, values: Any, *, from_pandas: bool) -> pa.Array | pa.ChunkedArray:  # noqa: ANN401 - as above
-    try:
-        return pa.array(values, from_pandas=from_pandas)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
-        raise InvalidValueError(
-            f"column {name!r} holds values of several types, or of none that Parquet has ({_line(error)}); "
-            f"make them one type, such as frame[{name!r}] = frame[{name!r}].astype(str), or drop it"
-        ) from error
-
-
-def _check_names(names: list[Any]) -> None:
+def _check_names(rows: Any) -> None:  # noqa: ANN401 - as above
+    """Refuse columns that a job file could not name, or that an index would hide."""
+    if isinstance(rows, pa.Table | pa.RecordBatch):
+        names = rows.schema.names
+    else:
+        names = list(rows if isinstance(rows, dict) else getattr(rows, "columns", ()))
+    names += [name for name in getattr(getattr(rows, "index", None), "names", ()) if name is not None]
     for name in names:
         if not isinstance(name, str) or not name:
             raise InvalidValueError(

@@ -36,8 +36,13 @@ def differences(trained: Trained, model: ModelSpec, features: FeatureSpec) -> tu
 
 
 def encoded_as(trained: Trained, features: FeatureSpec) -> FeatureSpec:
-    """Return the encoding of a job's rows with the scales, tables and order of columns of a checkpoint."""
-    return replace(features, numeric=trained.features.numeric, categorical=trained.features.categorical)
+    """Return the encoding of a job's rows with scales, tables, types and order of columns of a checkpoint.
+
+    A checkpoint of an earlier release may have no types: then those of this job's rows hold.
+    """
+    old = trained.features
+    types = old.trained_types or old.column_types or features.trained_types
+    return replace(features, numeric=old.numeric, categorical=old.categorical, trained_types=types)
 
 
 def _settings(old: ModelSpec, new: ModelSpec) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from dlrover_nb.core.structs.file_rows import FileRows
 
@@ -16,16 +17,37 @@ class NumericColumn:
     std: float
 
 
+class NumberForm(StrEnum):
+    """How numbers are written in a column of text."""
+
+    PLAIN = "plain"  # 12, 1.5
+    POINT = "point"  # 12.0, 1.5: as a column of whole numbers where some are missing
+    UNKNOWN = ""  # there were none, or in several forms or another one: 007, 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How a column of text has what other files have as numbers and truth values.
+
+    `booleans` is how true is written there; empty: it is not.
+    """
+
+    numbers: NumberForm = NumberForm.UNKNOWN
+    booleans: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class CategoricalColumn:
     """A column of ids and its place in the one embedding table: rows [offset, offset + hash_size).
 
-    `hash_size` 0: an open column: every distinct value has its own row.
+    `hash_size` 0: an open column: every distinct value has its own row. `form` None: of a job of an earlier
+    release, for which a text such as "NA" is no missing value.
     """
 
     name: str
     offset: int
     hash_size: int
+    form: TextForm | None = None
 
     @property
     def is_open(self) -> bool:
@@ -38,8 +60,9 @@ class FeatureSpec:
     """The encoding of rows as numbers; made once from the data, the same on every node.
 
     The number of rows of a stream (`is_stream`) is unknown: `n_train` is an estimate for planning. Rows are
-    numbered over `files`; `column_types` is the Arrow schema in base64 that all of them are read with. Jobs
-    before these fields have neither.
+    numbered over `files`; `column_types` is the Arrow schema in base64 that all of them are read with, and
+    `trained_types` that of the values which parameters were trained with: another one in a job that goes on
+    with parameters of earlier data. Jobs before these fields have none.
     """
 
     label: str
@@ -50,6 +73,7 @@ class FeatureSpec:
     is_stream: bool = False
     files: tuple[FileRows, ...] = ()
     column_types: str = ""
+    trained_types: str = ""
 
     @property
     def n_table_row(self) -> int:

@@ -13,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.data import Batch, ShardReader, make_features
-from dlrover_nb.core.data.encode import distinct
+from dlrover_nb.core.data.encode import distinct, hashes_of
 from dlrover_nb.core.data.features import ROOM, SMALL_TABLE, table_size
 from dlrover_nb.core.data.source import FILE_FORMATS, SOURCES, open_source
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.features import CategoricalColumn
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, ModelSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 MODEL = ModelSpec()
 
@@ -163,10 +166,15 @@ def test_named_columns_alone_are_used(tmp_path: Path) -> None:
     assert [(c.name, c.hash_size) for c in features.categorical] == [("user", MODEL.hash_size)]
 
 
+def hashed(column: pa.ChunkedArray) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    values, codes = distinct(column)
+    return hashes_of(values, CategoricalColumn("c", 0, 0)), codes
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 400), st.integers(1, 12))
 def test_a_closed_vocabulary_gets_a_small_table_and_does_not_collide(n_value: int, repeat: int) -> None:
-    hashes, codes = distinct(pa.chunked_array([[f"v{i}" for i in range(n_value)] * (repeat + 1)]))
+    hashes, codes = hashed(pa.chunked_array([[f"v{i}" for i in range(n_value)] * (repeat + 1)]))
     size = table_size(hashes, codes, 1 << 20)
     assert size & (size - 1) == 0
     assert ROOM * (n_value + 1) <= size <= max(128 * (n_value + 1), SMALL_TABLE)
@@ -175,9 +183,9 @@ def test_a_closed_vocabulary_gets_a_small_table_and_does_not_collide(n_value: in
 
 
 def test_an_open_vocabulary_gets_the_table_that_the_model_asks_for() -> None:
-    hashes, codes = distinct(pa.chunked_array([list(range(1000))]))
+    hashes, codes = hashed(pa.chunked_array([list(range(1000))]))
     assert table_size(hashes, codes, 4096) == 4096
-    assert table_size(*distinct(pa.chunked_array([[1, 2, 3] * 50])), 16) == 16
+    assert table_size(*hashed(pa.chunked_array([[1, 2, 3] * 50])), 16) == 16
 
 
 def refusal(data: DataSpec) -> str:

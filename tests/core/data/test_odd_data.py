@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.data import encode as encode_module
 from dlrover_nb.core.data.encode import distinct, hash_values
-from dlrover_nb.core.data.own import as_table
 from dlrover_nb.core.data.schema import take_data
+from dlrover_nb.core.data.tables import as_table
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, shown
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.schema import Use
@@ -250,7 +250,7 @@ def test_a_text_of_a_megabyte_is_one_id_and_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("label,t\n" + "".join(f"{i % 2},{t}\n" for i, t in enumerate(texts)))
     assert taken(DataSpec(DataFormat.CSV, str(path))).n_row == N
-    assert len(np.unique(distinct(pa.chunked_array([pa.array(texts)]))[0])) == 5  # and the missing one
+    assert len(np.unique(hash_values(distinct(pa.chunked_array([pa.array(texts)]))[0]))) == 4
 
 
 def test_long_names_are_cut_in_messages(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.own import _Restarted
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.runtime.preflight import validate_job
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
 from dlrover_nb.core.usercode import pack
 
 if TYPE_CHECKING:
@@ -107,6 +109,31 @@ def test_an_iterator_gives_any_ranges_in_any_order(ranges: list[tuple[int, int]]
             assert table["price"].to_pylist() == COLUMNS["price"][start:stop].tolist()
 
 
+class Guests(Ranges):
+    """Pieces as pandas reads parts of a file: their types follow from what is in them."""
+
+    ids = ("guest", *map(str, range(1, 40)), "", *map(str, range(40, 99)))
+
+    def __init__(self) -> None:
+        self.n_row = len(self.ids)
+
+    def read(self, start: int, stop: int) -> pd.DataFrame:
+        part = pd.DataFrame({"label": 1, "user": self.ids[start:stop]})
+        return pd.read_csv(io.StringIO(part.to_csv(index=False)))
+
+
+def test_pieces_whose_types_follow_from_their_rows_give_the_same_ids(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("label,user\n" + "".join(f"1,{user}\n" for user in Guests.ids))
+    model = ModelSpec(embedding=Embedding.HASH)
+    file = DataSpec(DataFormat.CSV, str(path), categorical=("user",), holdout=0.0)
+    want = ShardReader(file, make_features(file, model)).read(0, len(Guests.ids)).ids
+    data = replace(own(Guests, tmp_path), categorical=("user",), holdout=0.0)
+    reader = ShardReader(data, make_features(data, model, folder=tmp_path), folder=tmp_path)
+    for start, stop in ((0, len(Guests.ids)), (5, 30), (35, 45), (60, 70)):
+        np.testing.assert_array_equal(reader.read(start, stop).ids, want[start:stop])
+
+
 class Short(Ranges):
     def read(self, start: int, stop: int) -> dict[str, Any]:
         return cut(start, max(start + 1, stop - 1))
@@ -133,7 +160,7 @@ class Lists(Ranges):
         (Short, r"data Short gave 499 rows for \[0, 500\), expected 500"),
         (Uncounted, r"data Uncounted must say its rows as n_row >= 1, None for a stream; got 'nothing'"),
         (Broken, r"data Broken failed at rows \[0, 1\): OSError: the store of 0, 1 is away"),
-        (Lists, r"rows must be a dict of arrays, a pandas DataFrame or an Arrow table, got list"),
+        (Lists, r"rows must be a DataFrame, an Arrow table or a dict of arrays, got list"),
         (dict, r"data dict must have read\(start, stop\) or rows\(start\), got dict"),
     ],
 )

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.data.stored import GROUP_ROWS, KEPT_S, is_table, store_rows
+from dlrover_nb.core.data.stored import GROUP_ROWS, KEPT_S, store_rows
+from dlrover_nb.core.data.tables import is_table
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.paths import jobs_folder
 
