@@ -23,7 +23,7 @@ from dlrover_nb.core.data.columns import aligned
 from dlrover_nb.core.data.encode import labels_of
 from dlrover_nb.core.data.features import read_features
 from dlrover_nb.core.data.files import FilesSource
-from dlrover_nb.core.data.kinds import Kind
+from dlrover_nb.core.data.kinds import Kind, is_text
 from dlrover_nb.core.data.parquet import ParquetSource
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import shown
@@ -47,6 +47,11 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ID_WORDS = {"id", "ids", "uid", "uuid", "code", "zip", "zipcode", "postcode", "hash", "key", "sku"}
 _TIME_WORDS = {"time", "timestamp", "date", "datetime", "ts", "at", "when"}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{4}.*")
+_LOCAL = re.compile(  # numbers as people write them: 12,50 or 1.234,5 or 12.5% or $3
+    r"[-+]?(?P<before>[$€£¥]\s?)?(?P<digits>\d{1,3}(?:[.,'\s]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"
+    r"(?P<behind>\s?(?:%|[$€£¥]|EUR|USD|GBP))?"
+)
+_PARTS = "exclude it, or derive hour and weekday from it"
 _EPOCH_S = (9.4e8, 2.2e9)  # 1999 to 2039
 LONG_TEXT = 1000  # bytes: no id is that long
 _N_TEXT = 20  # values of a text column that are looked at
@@ -100,6 +105,16 @@ class _Column:
             return False
         texts = [each.as_py() for each in pc.drop_null(self.values)[:_N_TEXT]]
         return bool(texts) and all(_DATE.fullmatch(text) for text in texts)
+
+    @cached_property
+    def local_number(self) -> str:
+        """Return a value of a column of numbers that are written in a local form; empty: it is none."""
+        if not is_text(_plain(self.values.type)):
+            return ""
+        texts = [each.as_py().strip() for each in pc.unique(pc.drop_null(self.values))[:_N_TEXT]]
+        found = [_LOCAL.fullmatch(text) for text in texts]
+        odd = [m[0] for m in found if m and (m["before"] or m["behind"] or not _is_plain(m["digits"]))]
+        return odd[0] if odd and all(found) else ""
 
     @property
     def is_named_as_ids(self) -> bool:
@@ -209,6 +224,10 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def _is_plain(digits: str) -> bool:
+    return digits.replace(".", "", 1).isdigit()
+
+
 def _of_label(label: str, positive: float) -> tuple[str, ...]:
     if RARE <= positive <= 1 - RARE:
         return ()
@@ -264,18 +283,27 @@ def _judged(column: _Column, use: Use) -> tuple[Use | None, str] | None:
     name = repr(column.name)
     if not column.n_there:
         return None, f"column {name} has no value in the rows that were looked at; exclude it"
-    parts = "exclude it, or derive hour and weekday from it"
     if use is Use.CATEGORICAL:
-        text = f"column {name} holds times as text, each an id of its own; {parts}"
-        return (None, text) if column.is_time_as_text else None
+        text = _judged_text(column, name)
+        return (None, text) if text else None
     if column.is_time:
-        return None, f"column {name} holds times, taken as one number; {parts}"
+        return None, f"column {name} holds times, taken as one number; {_PARTS}"
     if column.counts:
         return None, f"column {name} counts the rows, taken as a number; exclude it"
     if column.is_named_as_ids or column.is_ever_new:
         why = "" if column.is_named_as_ids else ", another in nearly every row"
         return Use.CATEGORICAL, f"column {name} looks like ids{why}, taken as numbers; name it in categorical"
     return None
+
+
+def _judged_text(column: _Column, name: str) -> str | None:
+    if column.is_time_as_text:
+        return f"column {name} holds times as text, each an id of its own; {_PARTS}"
+    if not column.local_number:
+        return None
+    what = f"numbers written as {shown(column.local_number)}, each text an id of its own"
+    advice = "write them with digits and a point alone (1234.5), or name it in categorical"
+    return f"column {name} holds {what}; {advice}"
 
 
 def _suggested(

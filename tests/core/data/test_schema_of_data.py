@@ -66,6 +66,22 @@ def test_columns_rows_nulls_and_label_are_those_of_the_data(tmp_path: Path) -> N
         ("click_time", 1_700_000_000 + RNG.integers(0, 9999, N), "'click_time' holds times", None),
         ("seenAt", (1_700_000_000 + RNG.integers(0, 9999, N)) * 1000, "'seenAt' holds times", None),
         ("seen", ["2024-02-03 10:00"] * N, "'seen' holds times as text, each an id of its own", None),
+        (
+            "paid",
+            [f"{i},50" for i in range(N)],
+            "'paid' holds numbers written as '0,50', each text an id",
+            None,
+        ),
+        ("paid", [f"{i % 9 + 1},{i:03}" for i in range(N)], "'paid' holds numbers written as '1,000'", None),
+        ("paid", [f"1.{i % 9}00,5" for i in range(N)], "'paid' holds numbers written as '1.000,5'", None),
+        ("rate", [f"{i / 2}%" for i in range(N)], "'rate' holds numbers written as '0.0%'", None),
+        (
+            "paid",
+            [f"${i}" for i in range(N)],
+            "digits and a point alone (1234.5), or name it in categorical",
+            None,
+        ),
+        ("paid", [f"{i} EUR" for i in range(N)], "'paid' holds numbers written as '0 EUR'", None),
         ("empty", np.full(N, np.nan), "'empty' has no value in the rows that were looked at", None),
     ],
 )
@@ -90,6 +106,9 @@ def test_what_looks_like_a_mistake_is_said_with_the_columns_to_use(
         ("time", RNG.integers(0, 86_400, N)),
         ("amount", RNG.permutation(10 * N)[:N] + 0.5),
         ("code", RNG.choice(["x", "y"], N)),
+        ("sizes", [f"{i},{i % 7},{i % 3}" for i in range(N)]),
+        ("version", [f"{i}.{i % 7}.1" for i in range(N)]),
+        ("zip", [f"{i:05}" for i in range(N)]),
     ],
 )
 def test_numbers_are_not_taken_for_ids_or_times(tmp_path: Path, name: str, values: Any) -> None:
