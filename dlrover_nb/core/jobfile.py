@@ -211,7 +211,8 @@ def _formats_of(path: str) -> set[DataFormat | None]:
     try:
         if is_url(path) or not Path(path).is_dir():
             return {format_of(path)}
-        kinds = {format_of(each.name) for each in Path(path).iterdir() if each.name[0] not in "._"}
+        within = (*Path(path).iterdir(), *Path(path).glob("*=*/**/*"))  # the latter in partitions
+        kinds = {format_of(each.name) for each in within if each.name[0] not in "._"}
     except OSError:  # the nodes may see it
         return {None}
     return kinds - {None} or {None}

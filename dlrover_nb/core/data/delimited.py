@@ -88,8 +88,8 @@ class DelimitedSource:
 
     def use(self, types: Mapping[str, pa.DataType]) -> None:
         """Read the columns with these types from now on."""
-        self.types = self._types = dict(types)
-        self.kinds = {name: kind_of(kind) for name, kind in types.items()}
+        self.types = self._types = {n: kind for n, kind in types.items() if n in self._header.names}
+        self.kinds = {name: kind_of(kind) for name, kind in self.types.items()}
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
         """Return rows [start, stop) of some columns."""

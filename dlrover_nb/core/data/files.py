@@ -15,6 +15,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
+import pyarrow as pa
 
 from dlrover_nb.core.data import remote
 from dlrover_nb.core.data.cache import data_cache
@@ -23,6 +24,7 @@ from dlrover_nb.core.data.compressed import plain
 from dlrover_nb.core.data.delimited import DelimitedSource, narrowed
 from dlrover_nb.core.data.kinds import kind_of
 from dlrover_nb.core.data.listing import name_of
+from dlrover_nb.core.data.partitions import partitions, values_of, with_partitions
 from dlrover_nb.core.data.remote import RemoteFile
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.datafiles import TEXT
@@ -31,8 +33,6 @@ from dlrover_nb.core.structs.file_rows import FileRows
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import pyarrow as pa
 
     from dlrover_nb.core.data.kinds import Kind
     from dlrover_nb.core.data.listing import DataFile
@@ -128,18 +128,24 @@ class FilesSource:
             at, n_row = int(self._starts[i]), self.files[i].n_row
             low, high = min(max(start - at, 0), n_row), min(stop - at, n_row)
             if low < high or not parts:
-                table = self._file(i).source.read(low, max(low, high), columns)
+                table = self._rows(i, low, max(low, high), columns)
                 parts.append(aligned(table, self.types, self.files[i].name))
         return joined([part for part in parts if part.num_rows] or parts[:1])
 
-    def some(self, n_file: int, after: int) -> Iterator[tuple[int, OneFile]]:
-        """Yield (first row, rows) of a few files that have rows behind row `after`, spread evenly."""
+    def _rows(self, i: int, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        """Return rows of a file, with the columns that its folders name."""
+        source, name = self._file(i).source, self.files[i].name
+        within = [column for column in columns if column in source.types] or list(source.types)[:1]
+        return with_partitions(source.read(start, stop, within), values_of(name), columns)
+
+    def some(self, n_file: int, after: int) -> Iterator[tuple[int, OneFile, str]]:
+        """Yield (first row, rows, name) of a few files that have rows behind row `after`, spread evenly."""
         behind = [
             i for i, file in enumerate(self.files) if file.n_row and self._starts[i] + file.n_row > after
         ]
         places = np.linspace(0, max(len(behind) - 1, 0), min(n_file, len(behind)))
         for i in (behind[k] for k in np.unique(places.astype(int))):
-            yield int(self._starts[i]), self._file(i).source
+            yield int(self._starts[i]), self._file(i).source, self.files[i].name
 
     # a submit
 
@@ -153,9 +159,11 @@ class FilesSource:
             if isinstance(opened.source, DelimitedSource):
                 texts.append(opened.source)
         wanted = self._wanted()
+        folders = [dict.fromkeys(each, pa.string()) for each in partitions(names, wanted or ())]
+        types = [{**own, **more, **own} for own, more in zip(types, folders, strict=True)]
         check_same(names, [self._without_excluded(each) for each in types], wanted)
         if len(texts) == len(names):
-            guessed = narrowed(texts, self._data.categorical)
+            guessed = {**types[0], **narrowed(texts, self._data.categorical)}
             self.types = guessed | {name: kind for name, kind in given.items() if name in guessed}
         else:
             self.types = common_types(names, types, wanted or self._without_excluded(types[0]))

@@ -4,7 +4,7 @@ A path is a file, a folder, a pattern (``*``, ``?``, ``[``, and ``**`` for folde
 of these. Several paths keep their order; the files of one are sorted by their names as text. Names that
 begin with ``.`` or ``_`` are left out, as writers of data sets put their marks there. A folder gives the
 files in it of the job's format, and none of the folders within: whether those are parts of the data, only
-their owner knows.
+their owner knows, unless their names say so (``country=de``, see `core.data.partitions`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,12 @@ def _local(path: Path, kind: str) -> tuple[DataFile, ...]:
 
 def _of_folder(folder: Path, kind: str) -> tuple[DataFile, ...]:
     entries = sorted(folder.iterdir())
-    within = next((each for each in entries if each.is_dir() and not _is_mark(each.name)), None)
+    folders = [each for each in entries if each.is_dir() and not _is_mark(each.name)]
+    if folders and all("=" in each.name for each in folders):  # partitions, of which any tool reads all
+        files = (file for each in folders for file in sorted(each.rglob("*")) if file.is_file())
+        there = [file for file in files if not any(map(_is_mark, file.relative_to(folder).parts))]
+        return tuple(_fitting(there, kind, str(folder)))
+    within = next((each for each in folders if "=" not in each.name), None)
     if within is not None:
         raise InvalidValueError(
             f"data path {folder} holds folders ({within.name}), expected {kind} files; name the files with a "

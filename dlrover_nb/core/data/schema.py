@@ -25,6 +25,7 @@ from dlrover_nb.core.data.features import read_features
 from dlrover_nb.core.data.files import FilesSource
 from dlrover_nb.core.data.kinds import Kind, is_text
 from dlrover_nb.core.data.parquet import ParquetSource
+from dlrover_nb.core.data.partitions import values_of, with_partitions
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import shown
 from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
@@ -196,9 +197,11 @@ def _spread(source: Source, n_first: int, columns: tuple[str, ...]) -> Iterator[
     """Yield (first row, rows) of places behind the first rows."""
     if isinstance(source, FilesSource):
         n_place = -(-N_PLACE // max(1, min(N_PLACE, len(source.files))))
-        for at, file in source.some(N_PLACE, n_first):
-            for start, table in _places(file, n_place, max(n_first - at, 0), columns):
-                yield at + start, aligned(table, source.types, "a file of the data")
+        for at, file, name in source.some(N_PLACE, n_first):
+            within = tuple(column for column in columns if column in file.types)
+            for start, table in _places(file, n_place, max(n_first - at, 0), within):
+                whole = with_partitions(table, values_of(name), columns)
+                yield at + start, aligned(whole, source.types, "a file of the data")
     elif isinstance(source, ParquetSource):
         yield from source.heads(N_PLACE, N_ROW, columns, after=n_first)
 

@@ -9,6 +9,7 @@ import threading
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -245,8 +246,8 @@ def test_more_files_than_stay_open_are_read(tmp_path: Path) -> None:
         (lambda _: None, "no csv files at"),
         (lambda folder: (folder / "a.npy").touch(), "no csv files at .*, but a.npy"),
         (
-            lambda folder: (folder / "day=1").mkdir(),
-            r"holds folders \(day=1\), .*name the files with a pattern",
+            lambda folder: (folder / "june").mkdir(),
+            r"holds folders \(june\), .*name the files with a pattern",
         ),
     ],
 )
@@ -256,6 +257,43 @@ def test_a_folder_without_files_of_the_format_is_refused(
     make(tmp_path)
     with pytest.raises(DlroverError, match=message):
         open_source(DataSpec(DataFormat.CSV, str(tmp_path)))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
+def test_columns_in_the_names_of_folders_are_columns(tmp_path: Path, ending: str) -> None:
+    frame = clicks(60)
+    frame["country"] = np.repeat(["de", "fr", "a=b c"], 20)
+    frame["year"] = np.tile(np.repeat([2024, 2025], 10), 3).astype(str)
+    for (country, year), part in frame.groupby(["country", "year"], sort=False):
+        folder = tmp_path / f"country={quote(str(country))}" / f"year={year}"
+        folder.mkdir(parents=True)
+        WRITERS[ending](part.drop(columns=["country", "year"]), folder / f"part.{ending}")
+    (tmp_path / "_temporary").mkdir()
+    write, kind = (csv_text, "csv") if ending == "csv" else (groups, "parquet")
+    whole = tmp_path.parent / f"{tmp_path.name}-whole.{kind}"
+    write(frame.sort_values(["country", "year"], kind="stable"), whole)
+    options = {"holdout": 0.0, "categorical": ["user", "site", "country", "year"], "numeric": ["price"]}
+    want = rows_of(spec(whole, **options), (0, 60), (5, 15))
+    for path in (tmp_path, tmp_path / "**" / f"*.{ending}"):
+        data = spec(path, **options)
+        assert rows_of(data, (0, 60), (5, 15)) == want
+        features, schema = take_data(spec(path, label="label", holdout=0.0), MODEL)
+        assert {"country", "year"} <= {column.name for column in features.categorical}
+        assert not schema.unused
+    one = next(tmp_path.glob(f"country=de/year=2024/*.{ending}"))
+    assert "country" not in open_source(spec(one)).kinds, "a column of one value is none, unless it is named"
+    read = open_source(spec(one, categorical=["country"])).read(2, 4, ["country", "price"])
+    assert read.column("country").to_pylist() == ["de", "de"]
+
+
+def test_a_folder_of_rows_without_a_value_and_a_file_outside_are_told(tmp_path: Path) -> None:
+    for folder in ("c=x", "c=__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.csv").write_text("label,x\n1,2\n")
+    assert open_source(spec(tmp_path)).read(0, 2, ["c"]).column("c").to_pylist() == [None, "x"]
+    (tmp_path / "b.csv").write_text("label,x\n1,2\n")
+    with pytest.raises(InvalidValueError, match=r"b.csv has no column 'c', which .*c=x/a.csv has"):
+        open_source(spec(tmp_path / "c=x", tmp_path / "b.csv", categorical=["c"]))
 
 
 def test_a_file_that_is_named_twice_is_refused(tmp_path: Path) -> None:
