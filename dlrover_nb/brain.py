@@ -75,7 +75,7 @@ def _shared_history(commands: Commands) -> str | None:
 
 def _name_of(commands: Commands) -> str:
     """Return what a cluster is called among those of a history; of this machine's own, with its name."""
-    word = commands.address
+    word = commands.address_of_cluster()
     return word if word and word != "local" else f"{word or 'ray'} on {socket.gethostname()}"
 
 

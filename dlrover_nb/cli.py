@@ -15,10 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dlrover_nb.api.views import StatusView
+from dlrover_nb.api.views import Note, StatusView
 from dlrover_nb.brain import BRAIN
+from dlrover_nb.core.client.cluster import NamesItself
 from dlrover_nb.core.client.until import Until, is_reached
-from dlrover_nb.core.connect import connect
+from dlrover_nb.core.connect import connect, remembered
+from dlrover_nb.core.connect.kinds import Target, read_address
 from dlrover_nb.core.errors import (
     AuditBrokenError,
     BackendError,
@@ -31,9 +33,9 @@ from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.snapshot import JobSnapshot
 from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.arguments import Grammar
-from dlrover_nb.magics.commands import Commands
+from dlrover_nb.magics.commands import ADDRESS, Commands
 from dlrover_nb.magics.ray_messages import RAY_MESSAGES
-from dlrover_nb.magics.verb import DetachedError, Verb, argument
+from dlrover_nb.magics.verb import CLUSTER_OF_CALL, DetachedError, Verb, argument
 from dlrover_nb.magics.verbs import VERBS, programs
 from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of, write_what_can_be
 from dlrover_nb.serve import SERVE, USERS
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.magics.verb import Call
     from dlrover_nb.output import Result
-
-ADDRESS = "DLROVER_NB_ADDRESS"  # variable: HOST:PORT or kubernetes://CONTEXT/NAMESPACE; unset: this machine
 
 
 class ExitCode(IntEnum):
@@ -81,6 +81,8 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
             command=CLI,
             auto_connect=True,
             address=os.environ.get(ADDRESS),
+            remembered=remembered.remembered,
+            say=_say,
             line=line,
             entry=Entry.COMMAND_LINE,
         )
@@ -155,17 +157,41 @@ def _watch(commands: Commands, *, job: str | None, as_json: bool) -> JobSnapshot
     return follow(handle, sys.stdout) if as_json else watch(handle)
 
 
-def _connect(commands: Commands, *, kind: str, address: str | None, **options: Unpack[Options]) -> Cluster:
-    """Start or join a cluster that outlives this process."""
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _connect(
+    commands: Commands, *, kind: str, address: str | None, forget: bool, **options: Unpack[Options]
+) -> Cluster | Note:
+    """Start or join a cluster that outlives this process, and remember it for the next calls."""
+    if forget:
+        if kind != "ray" or address is not None:
+            raise InvalidValueError(f"expected connect --forget alone, got {kind} too; leave one of them out")
+        remembered.forget()
+        return Note("Forgotten", f"the next calls go to the Ray of this machine{_unless_named('ray')}")
     if kind == "sim":
         raise InvalidValueError(
             "a simulated cluster lives in one process; use `connect sim` in a notebook, or dlrover_nb.connect"
         )
     cluster = commands.connect(kind, address, **options)
-    named = address or kind
-    if kind in {"local", "ray"} and named not in {"ray", os.environ.get(ADDRESS)}:
-        sys.stderr.write(f"each call connects by itself; for this cluster: export {ADDRESS}={named}\n")
+    core = cluster.core
+    target = read_address(core.address) if isinstance(core, NamesItself) else Target(kind, address, options)
+    remembered.remember(target)
+    _say(
+        f"the next calls go to {target.word} too; connect to another cluster, or connect --forget, ends that"
+        f"{_unless_named(target.word)}"
+    )
     return cluster
+
+
+def _unless_named(word: str) -> str:
+    """Return what a variable of this shell does to the next calls, where it names another cluster."""
+    named = os.environ.get(ADDRESS)
+    if named is None or (named or "ray") == word:
+        return ""
+    return f"; but {ADDRESS}={named} goes before that in this shell: unset {ADDRESS}"
 
 
 def _demo(_: Commands, *, out: str, as_json: bool) -> JobSnapshot:
@@ -182,21 +208,39 @@ def _demo(_: Commands, *, out: str, as_json: bool) -> JobSnapshot:
 
 
 JSON = argument("--json", action="store_true", help="print the result as JSON; the reference lists its keys")
-DEMO = (argument("--out", metavar="FOLDER", default="demo-output", help="where results are written"),)
-GRAMMAR = Grammar(
-    CLI,
-    {
+CLUSTER = argument(
+    "--cluster",
+    dest=CLUSTER_OF_CALL,
+    metavar="WORD",
+    help="where this call goes: ray, HOST:PORT, local, kubernetes or kubernetes://CONTEXT/NAMESPACE; "
+    f"default: as {ADDRESS} says, else as `connect` chose, else the Ray of this machine",
+)
+FORGET = argument("--forget", action="store_true", help="go back to the Ray of this machine")
+WITHOUT_CLUSTER = {"connect", "serve", "tokens", "users", "demo"}  # or with flags of their own for it
+
+
+def _verbs() -> dict[str, Verb]:
+    """Return the verbs of a shell, in the order of the help."""
+    named = {
         **VERBS,
-        "connect": replace(VERBS["connect"], handler=_connect),
+        "connect": replace(
+            VERBS["connect"], handler=_connect, arguments=(*VERBS["connect"].arguments, FORGET)
+        ),
         "watch": replace(VERBS["watch"], handler=_watch, prints=True, exits_by_phase=True),
         **{verb.name: verb for verb in programs.VERBS},
         "serve": SERVE,
         "brain": BRAIN,
         "users": USERS,
         "demo": Verb("demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True),
-    },
-    (JSON,),
-)
+    }
+    return {
+        name: verb if name in WITHOUT_CLUSTER else replace(verb, arguments=(*verb.arguments, CLUSTER))
+        for name, verb in named.items()
+    }
+
+
+DEMO = (argument("--out", metavar="FOLDER", default="demo-output", help="where results are written"),)
+GRAMMAR = Grammar(CLI, _verbs(), (JSON,))
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.waiting import shown_waits
-from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, kubernetes_address
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.connect.kinds import kind_of, read_address
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, UnmanagedJobError
+from dlrover_nb.core.connect.kinds import Target, read_address
+from dlrover_nb.core.errors import (
+    BackendError,
+    DlroverError,
+    InvalidValueError,
+    NotFoundError,
+    UnmanagedJobError,
+)
 from dlrover_nb.core.structs.commands import Entry
 from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.verb import MAGIC, DetachedError
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.magics.verb import Call
     from dlrover_nb.widgets.wait_lines import WaitLine
+
+
+ADDRESS = "DLROVER_NB_ADDRESS"  # variable of a shell: a word as `read_address` takes it
 
 
 class Connector(Protocol):
@@ -53,7 +61,11 @@ class Commands:
         What the user types before a verb, for messages.
     auto_connect, address
         Whether a verb that needs a cluster connects by itself, as each call of the command line must (in a
-        notebook, `connect` runs once), and where to, in the form of `read_address`; None is this machine.
+        notebook, `connect` runs once), and where to, in the form of `read_address`; None: as `remembered`.
+    remembered
+        Returns where an earlier `connect` of this user's shells went; None: to the Ray of this machine.
+    say
+        Takes a line that is no part of a result: where a job goes, before anything is started for it.
     namespace
         The user's variables: a cell in Python runs among them, and a job may name its own model or data.
     line
@@ -70,6 +82,8 @@ class Commands:
         auto_connect: bool = False,
         address: str | None = None,
         namespace: dict[str, object] | None = None,
+        remembered: Callable[[], Target | None] = lambda: None,
+        say: Callable[[str], object] = lambda _: None,
         line: Callable[[], WaitLine | None] = session_line,
         entry: Entry = Entry.NOTEBOOK,
     ) -> None:
@@ -80,6 +94,8 @@ class Commands:
         self.namespace = {} if namespace is None else namespace
         self._connector = connector
         self._auto_connect = auto_connect
+        self._remembered, self._say = remembered, say
+        self._is_of_call = False
         self._line = line
 
     def run(self, call: Call, cell: str | None = None) -> object:
@@ -91,6 +107,8 @@ class Commands:
             raise InvalidValueError(
                 f"only submit and plan take a cell; use {self.command} with one percent sign"
             )
+        if call.cluster is not None:
+            self.address, self._is_of_call = call.cluster, True
         with shown_waits(f"the answer to {verb.name}", self._line):
             return verb.handler(self, **values)
 
@@ -98,7 +116,7 @@ class Commands:
 
     def connect(self, kind: str, address: str | None, **options: Unpack[Options]) -> Cluster:
         """Start or join a cluster; a simulated one ends with it, which is refused while jobs run there."""
-        previous, target = self.session.cluster, (kind, address, options)
+        previous, target = self.session.cluster, Target(kind, address, options)
         if previous is not None and previous.simulated:
             previous.shutdown()
         core = self._connector(kind, address, **options)
@@ -120,20 +138,45 @@ class Commands:
         if self.session.cluster is None:
             if not self._auto_connect:
                 raise NotFoundError(f"not connected; `{self.command} connect ray` starts or joins a cluster")
-            kind, address, options = read_address(self.address)
-            self.session.cluster = Cluster(
-                self._connector(kind, address, start=start, **options), entry=self.entry
-            )
+            self.session.cluster = Cluster(self._connected(start=start), entry=self.entry)
         return self.session.cluster
+
+    def _connected(self, *, start: bool) -> CoreCluster:
+        """Connect by itself, and say where to, where a job goes there or it fails."""
+        kind, address, options = target = self.target()
+        if start:
+            self._say(f"the job goes to {_place(target)}{self._chosen_by()}")
+        try:
+            return self._connector(kind, address, start=start, **options)
+        except DlroverError:
+            if not start and self.address is None and self._remembered() is not None:
+                self._say(f"this call went to {_place(target)}{self._chosen_by()}")
+            raise
+
+    def target(self) -> Target:
+        """Return where this session is connected to, or goes when it connects by itself.
+
+        The first that is there: `connect` of this session, ``--cluster`` of the call, the variable, what
+        `connect` of a shell chose, the Ray of this machine.
+        """
+        if self.session.target is not None:
+            return self.session.target
+        chosen = self._remembered() if self.address is None else None
+        return chosen or read_address(self.address)
+
+    def _chosen_by(self) -> str:
+        """Return what chose the target of a session that connects by itself, and what chooses another."""
+        if self.address is not None:
+            return ", as --cluster says" if self._is_of_call else f", as {ADDRESS} says"
+        if self._remembered() is None:
+            return f"; `{self.command} connect` or --cluster chooses another cluster"
+        return f", as `{self.command} connect` chose; --cluster chooses another for one call"
 
     def address_of_cluster(self) -> str:
         """Return the word by which another process finds the connected cluster; empty: it needs none."""
-        if self.session.target is None:
+        if self.session.target is None and (self.address is not None or self._remembered() is None):
             return self.address or ""
-        kind, address, options = self.session.target
-        if kind_of(kind).name == "kubernetes":
-            return kubernetes_address(options.get("context") or IN_CLUSTER, options.get("namespace") or "")
-        return address or kind
+        return self.target().word
 
     def cluster_if_any(self) -> Cluster | None:
         """Return the cluster where there is one, for verbs that read a file and can do without."""
@@ -195,3 +238,8 @@ class Commands:
         """Remember what a decision changed: the proposal that was shown last is answered."""
         self.session.note_decided(view.snapshot)
         return view
+
+
+def _place(target: Target) -> str:
+    """Return a target as a person reads it."""
+    return "the Ray of this machine" if target.word == "ray" else target.word

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.api.cluster import Cluster
-    from dlrover_nb.core.connect.kinds import Options
+    from dlrover_nb.core.connect.kinds import Target
     from dlrover_nb.core.structs.snapshot import JobSnapshot
     from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.dashboard.child import Served
@@ -49,7 +49,7 @@ class Session:
     """The state behind the verbs."""
 
     cluster: Cluster | None = None
-    target: tuple[str, str | None, Options] | None = None  # of `connect`: kind, address, options
+    target: Target | None = None  # of `connect`
     jobs: dict[str, bool] = field(default_factory=dict)  # name -> whether it ran when last listed
     shown: dict[str, str] = field(default_factory=dict)  # job -> id of the proposal or action shown last
     names: dict[str, Names] = field(default_factory=dict)

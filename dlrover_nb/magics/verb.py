@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.magics.parser import Parser
 
 MAGIC = "%dlrover"
+CLUSTER_OF_CALL = "cluster_of_call"  # name of the argument that every verb of a shell takes besides its own
 Values = Mapping[str, object]  # the arguments of a call, by name
 
 
@@ -85,17 +86,22 @@ class Verb:
         """Return the call that parsed arguments ask for."""
         values, as_json = {**parsed}, bool(parsed.get("json"))
         values.pop("json", None)
+        cluster = values.pop(CLUSTER_OF_CALL, None)
         for function in self.interpret:
             values = {**function(values)}
         if self.prints:
             values["as_json"] = as_json
-        return Call(self, values, as_json)
+        return Call(self, values, as_json, None if cluster is None else str(cluster))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A line that was parsed: a verb, the values that its handler takes, and whether to print JSON."""
+    """A line that was parsed: a verb, the values that its handler takes, and whether to print JSON.
+
+    `cluster` names where this call alone goes, in the form of `read_address`; None: where the session goes.
+    """
 
     verb: Verb
     values: Values
     as_json: bool = False
+    cluster: str | None = None

@@ -14,27 +14,13 @@ from cases import for_each
 from rich.console import Console
 
 from dlrover_nb import __version__, cli, watch
-from dlrover_nb.cli import CLI
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.magics.commands import Commands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cluster_double import MemoryCluster
-
-
-@pytest.mark.parametrize(
-    ("words", "named"), [(["local"], "local"), (["ray", "10.0.0.7:6379"], "10.0.0.7:6379"), (["ray"], "")]
-)
-def test_connect_says_how_the_next_calls_find_this_cluster(run, memory, capsys, words, named):
-    commands = Commands(lambda *_, **options: memory.connect("ray", None, **options), command=CLI)
-    assert cli.main(["connect", *words], commands=commands) == 0
-    said = capsys.readouterr().err
-    assert said == (
-        f"each call connects by itself; for this cluster: export DLROVER_NB_ADDRESS={named}\n" * bool(named)
-    )
 
 
 def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) -> None:

@@ -184,6 +184,16 @@ class NamesHistory(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesItself(Protocol):
+    """A cluster whose options of `connect` may be left to other settings, as those of a kubeconfig."""
+
+    @property
+    def address(self) -> str:
+        """The word by which another process finds it, with nothing left to settings that may change."""
+        ...
+
+
 def still_runs(name: str, phase: JobPhase) -> str:
     """Return the error that a running job is not deleted."""
     return f"job {name} runs ({phase}); stop {name} first, or delete {name} --force"

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from urllib.parse import unquote
 
-from dlrover_nb.core.backends.kubernetes.contexts import SCHEME
+from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, SCHEME, kubernetes_address
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.nearest import nearest
@@ -48,6 +48,22 @@ class Options(TypedDict, total=False):
     speed: float | None
     context: str | None
     namespace: str | None
+
+
+class Target(NamedTuple):
+    """What `connect` takes: a kind's name, the address of an existing cluster, and options."""
+
+    kind: str
+    address: str | None
+    options: Options
+
+    @property
+    def word(self) -> str:
+        """The one word for it that `read_address` reads; `cpus` has no place in it."""
+        if kind_of(self.kind).name == "kubernetes":
+            context, namespace = self.options.get("context"), self.options.get("namespace")
+            return kubernetes_address(context or IN_CLUSTER, namespace or "")
+        return self.address or self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +182,8 @@ def check_options(kind: Kind, address: str | None, options: Mapping[str, object]
         raise InvalidValueError(f"{kind.title} takes no {' and no '.join(alien)}; it takes {takes}")
 
 
-def read_address(text: str | None) -> tuple[str, str | None, Options]:
-    """Return the kind's name, the address and the options that one word names.
+def read_address(text: str | None) -> Target:
+    """Return the place that one word names.
 
     Parameters
     ----------
@@ -178,19 +194,20 @@ def read_address(text: str | None) -> tuple[str, str | None, Options]:
     """
     named = _by_word().get((text or "").removesuffix(":"))
     if named is not None and named.is_shared:
-        return _read_kubernetes(SCHEME) if named.name == "kubernetes" else (named.name, None, {})
+        return _read_kubernetes(SCHEME) if named.name == "kubernetes" else Target(named.name, None, {})
     if text is None or not text.startswith(SCHEME):
-        return "ray", text or None, {}
+        return Target("ray", text or None, {})
     return _read_kubernetes(text)
 
 
-def _read_kubernetes(text: str) -> tuple[str, str | None, Options]:
+def _read_kubernetes(text: str) -> Target:
     context, _, namespace = text.removeprefix(SCHEME).partition("/")
     if "/" in namespace:
         raise InvalidValueError(
             f"expected {SCHEME}CONTEXT/NAMESPACE, got {text!r}; write a slash in a context's name as %2F"
         )
-    return "kubernetes", None, {"context": unquote(context) or None, "namespace": unquote(namespace) or None}
+    options: Options = {"context": unquote(context) or None, "namespace": unquote(namespace) or None}
+    return Target("kubernetes", None, options)
 
 
 def _by_word() -> dict[str, Kind]:

@@ -85,7 +85,7 @@ def _removed(kept: Tokens, name: str) -> Note:
     return Note(f"The token {gone.id[:N_ID]} of {gone.person} is valid no more")
 
 
-def mcp(commands: Commands, *, cluster: str | None) -> None:
+def mcp(commands: Commands) -> None:
     """Serve an agent over standard input and output, until it leaves."""
     from dlrover_nb.core.client.handle import user_name  # noqa: PLC0415 - loads on demand
     from dlrover_nb.core.commands.second_person import NO_RULES  # noqa: PLC0415 - as above
@@ -98,7 +98,6 @@ def mcp(commands: Commands, *, cluster: str | None) -> None:
         raise InvalidValueError(
             f'mcp needs the extra dashboard, got none ({error}); pip install "dlrover-nb[dashboard]"'
         ) from error
-    commands.address = cluster or commands.address
 
     def connected() -> Cluster:
         return commands.cluster(start=False).core
@@ -128,12 +127,7 @@ TOKENS = (
     argument("--namespace", metavar="NAMESPACE", default=ANY, help="only there; * is everywhere"),
     argument("--days", type=number, metavar="N", default=DAYS, help="how long it is valid"),
 )
-MCP = (
-    argument(
-        "--cluster", metavar="WORD", help="as the variable DLROVER_NB_ADDRESS; default: what that names"
-    ),
-)
 VERBS = (
     Verb("tokens", "make, list or end tokens of /api/v1", tokens, TOKENS, "add ada --role viewer"),
-    Verb("mcp", "serve an agent, which may read and propose", mcp, MCP, "--cluster kubernetes"),
+    Verb("mcp", "serve an agent, which may read and propose", mcp, example="--cluster kubernetes"),
 )

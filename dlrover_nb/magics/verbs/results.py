@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.connect.kinds import read_address
+from dlrover_nb.core.connect.kinds import kind_of
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.magics.flags import JOB, OUTPUT
 from dlrover_nb.magics.verb import Verb, argument
@@ -42,7 +42,7 @@ def predict(commands: Commands, *, job: str, rows: str, output: str, force: bool
 
 def _trained(commands: Commands, name: str) -> JobHandle | str:
     """Return the job where only its own nodes can read its files; else the name, to find on this machine."""
-    if commands.session.cluster is None and read_address(commands.address)[0] != "kubernetes":
+    if commands.session.cluster is None and kind_of(commands.target().kind).name != "kubernetes":
         return name
     try:
         handle = commands.cluster().job(name).handle

@@ -19,6 +19,7 @@ from dlrover_nb.core.backends.kubernetes.access import history_url, role_of_user
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
+from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
 from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
 from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
 from dlrover_nb.core.backends.kubernetes.found_job import FoundJob, name_of
@@ -121,6 +122,11 @@ class KubernetesCluster(SeesRayJobs):
     def namespace(self) -> str:
         """The namespace where jobs run."""
         return self.api.namespace
+
+    @property
+    def address(self) -> str:
+        """The word for this context and namespace, also where both were the current ones."""
+        return kubernetes_address(self.api.context, self.api.namespace)
 
     @property
     def description(self) -> str:
