@@ -122,7 +122,7 @@ def _rungs(axis: Axis, snapshot: JobSnapshot) -> Sequence[float]:
         case Axis.PS_CPU:
             return bounds.ps_cpus
         case _:
-            return memory_rungs(max((shape.memory_mib for shape in snapshot.capacity.shapes), default=0))
+            return memory_rungs(snapshot.capacity.most_memory_mib)
 
 
 def memory_rungs(most_mib: int) -> tuple[int, ...]:

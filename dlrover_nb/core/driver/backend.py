@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.capacity import Capacity, Need
+    from dlrover_nb.core.structs.capacity import Capacity, Need, NodeLimits
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.host_wish import HostWish
     from dlrover_nb.core.structs.node_config import NodeConfig
@@ -45,6 +45,9 @@ class NodeExited:
         signal of its own. Not when something else ended it: a kill, an eviction, a machine that is gone.
     succeeded
         Whether it ended by itself with exit code 0, which only external programs do unrequested.
+    refused
+        The cluster did not let it be made, and nothing of it ever ran: the limits of a node's size that say
+        why, empty where it is for another reason; None: it was not refused. A plan that ran before goes on.
     """
 
     node: str
@@ -54,6 +57,7 @@ class NodeExited:
     out_of_memory: bool = False
     failed: bool = False
     succeeded: bool = False
+    refused: NodeLimits | None = None
 
     @property
     def by_its_work(self) -> bool:

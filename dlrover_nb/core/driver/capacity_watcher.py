@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.errors import BackendError
@@ -41,10 +42,14 @@ class CapacityWatcher:
         self._capacity = self._room = capacity
         self._at_s = 0.0
 
+    def look_soon(self) -> None:
+        """Let the next check be due at once: the cluster has refused a node, and may have said why."""
+        self._at_s = 0.0
+
     def check(self, at_s: float, *, is_running: bool) -> CapacityChange | None:
         """Return what changed; None when no check is due, or the backend did not answer.
 
-        Before the job's plan runs, free room is not checked.
+        Before the job's plan runs, free room is not checked, but the sizes of nodes that were refused are.
         """
         if at_s < self._at_s + EVERY_S:
             return None
@@ -52,6 +57,7 @@ class CapacityWatcher:
         try:
             capacity = self._backend.capacity()
             room = self._backend.room() if is_running else self._room
+            room = replace(room, node_limits=capacity.node_limits)
         except BackendError as error:
             logger.warning("the capacity for job %s cannot be read: %s", self._job, error)
             return None

@@ -95,6 +95,7 @@ class ExternalInputs:
             at_s,
             succeeded=exited.succeeded,
             retryable=exited.retryable,
+            refused=exited.refused,
             out_of_memory=exited.out_of_memory,
             by_its_work=exited.by_its_work,
             error=ending.error,

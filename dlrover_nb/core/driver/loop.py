@@ -279,6 +279,9 @@ class JobLoop(Generic[ActionT]):
     def _tick(self, at_s: float) -> None:
         self._ticked_at_s = at_s
         for exited in self._backend.poll():
+            if exited.refused is not None:  # what is learned of sizes goes before the advice that it leads to
+                self._watcher.look_soon()
+                self._check_capacity(at_s)
             self._executor.carry_out(self._inputs.on_exit(exited, at_s))
         self._executor.carry_out(self._inputs.observe(at_s))
         self._executor.carry_out(self._master.tick(at_s))

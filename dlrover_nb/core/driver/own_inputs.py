@@ -86,6 +86,7 @@ class WireInputs:
             told.why,
             at_s,
             retryable=exited.retryable,
+            refused=exited.refused,
             was_killed=exited.was_killed,
             out_of_memory=exited.out_of_memory,
             by_its_work=exited.by_its_work,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.external.orders import ExternalOrder
     from dlrover_nb.core.external.recovery_record import ExternalRecord
     from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.capacity import Capacity, Need
+    from dlrover_nb.core.structs.capacity import Capacity, Need, NodeLimits
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.resources import ResourcePlan
@@ -145,6 +145,7 @@ class ExternalMaster(LossState):
         *,
         succeeded: bool = False,
         retryable: bool = True,
+        refused: NodeLimits | None = None,
         out_of_memory: bool = False,
         by_its_work: bool = False,
         error: ProgramError | None = None,
@@ -159,7 +160,15 @@ class ExternalMaster(LossState):
             self._release(node)
         else:
             told = "it ended before the job did" if succeeded else why
-            self._lost(known, told, at_s, retryable=retryable, by_its_work=by_its_work, error=error)
+            self._lost(
+                known,
+                told,
+                at_s,
+                retryable=retryable,
+                refused=refused,
+                by_its_work=by_its_work,
+                error=error,
+            )
             if out_of_memory:
                 self._feed(known, at_s)
         return self._settle(at_s)
@@ -339,13 +348,14 @@ class ExternalMaster(LossState):
         elif self._applied is not None:
             self._set_phase(JobPhase.RESCALING, at_s)
 
-    def _lost(
+    def _lost(  # noqa: PLR0913 - what is known of it, by keyword
         self,
         node: ExternalNode,
         why: str,
         at_s: float,
         *,
         retryable: bool = True,
+        refused: NodeLimits | None = None,
         by_its_work: bool = False,
         error: ProgramError | None = None,
     ) -> None:
@@ -359,7 +369,7 @@ class ExternalMaster(LossState):
         if was_member:
             self._part()
         if not retryable:
-            self._end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
+            self._hopeless(node, why, refused, at_s, never_ran=not node.address and error is None)
             return
         if error is not None and (loop := self._count(node, error, at_s)):
             self._fail_plan(loop, at_s)
@@ -379,7 +389,7 @@ class ExternalMaster(LossState):
 
     def _give_up_waiting(self, at_s: float) -> None:
         """Roll back a plan that finds no room; a job without another plan waits indefinitely."""
-        if self._change_since_s is None or self._is_fallback or self._applied in {None, self.target}:
+        if not self._has_way_back:
             return
         waiting = next((n for n in self._node_set.nodes if n.waits_for), None)
         why = f" ({waiting.id}: {waiting.waits_for})" if waiting else ""

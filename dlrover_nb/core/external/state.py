@@ -321,9 +321,15 @@ class ExternalState:
         if self._change_since_s is not None and not self._is_fallback and self._applied is not None:
             self.emit(PlanFailed(at_s, self.target, why))
 
+    @property
+    def _has_way_back(self) -> bool:
+        """Whether a change is under way from a plan that ran."""
+        is_change = self._change_since_s is not None and not self._is_fallback
+        return is_change and self._applied not in {None, self.target}
+
     def _fail_plan(self, why: str, at_s: float) -> None:
         """Roll back to the plan that ran before; without one, or when it fails too, the job fails."""
-        if self._change_since_s is None or self._is_fallback or self._applied in {None, self.target}:
+        if not self._has_way_back:
             self._end(JobPhase.FAILED, why, at_s)
             return
         assert self._applied is not None

@@ -1,7 +1,7 @@
 """Whether plans fit on the machines: first fit, largest first, for all plans at once.
 
-The definition is `structs.capacity.fits`, node by node. Here a plan's nodes are two groups and the machines a
-few shapes, so placing is arithmetic on counts. Most plans of a large grid are decided by sums alone: those
+The definition is `structs.capacity.holds`, node by node. Here a plan's nodes are two groups and the machines
+a few shapes, so placing is arithmetic on counts. Most plans of a large grid are decided by sums alone: those
 that need more than all machines together are excluded before anything is placed.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.capacity import Capacity, in_steps
+from dlrover_nb.core.structs.capacity import Capacity, NodeLimits, in_steps
 from dlrover_nb.core.structs.resources import CPU_STEP
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def fits(
     axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int | Array
 ) -> NDArray[np.bool_]:
-    """Return which plans fit, as `structs.capacity.fits` would for each: shape (n_plans,).
+    """Return which plans fit, as `structs.capacity.holds` would for each: shape (n_plans,).
 
     Parameters
     ----------
@@ -39,6 +39,7 @@ def fits(
     within = (w * worker_cpu + p * ps_cpu <= total_cpu) & (
         w * worker_memory_mib + p * ps_memory_mib <= total_mib
     )
+    within &= _allowed(axes[:, 2], each_worker, capacity) & _allowed(axes[:, 3], each_ps, capacity)
     worker, ps = (w, worker_cpu, each_worker), (p, ps_cpu, each_ps)
     worker_size = np.maximum(worker_cpu / total_cpu, worker_memory_mib / total_mib)
     ps_size = np.maximum(ps_cpu / total_cpu, ps_memory_mib / total_mib)
@@ -51,6 +52,16 @@ def fits(
         large, small = ((count[index], cpu[index], mib[index]) for count, cpu, mib in order)
         within[index] = _placed(large, small, capacity)
     return np.asarray(within)
+
+
+def _allowed(cpu: Array, memory_mib: Array, capacity: Capacity) -> NDArray[np.bool_]:
+    """Return which sizes of a node the cluster's limits allow: shape (n_plans,)."""
+    limits, held = capacity.node_limits or NodeLimits(), np.ones(len(cpu), dtype=bool)
+    for value, least in ((cpu, limits.least_cpu), (memory_mib, limits.least_memory_mib)):
+        held &= True if least is None else value >= least - 1e-9
+    for value, most in ((cpu, limits.most_cpu), (memory_mib, limits.most_memory_mib)):
+        held &= True if most is None else value <= most + 1e-9
+    return held
 
 
 Group = tuple["Array", "Array", "Array"]  # number of nodes, CPU steps and MiB of each, per plan

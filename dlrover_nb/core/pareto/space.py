@@ -25,6 +25,7 @@ import numpy as np
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.capacity import NodeLimits, machines
 from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB, PsShare, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
@@ -224,8 +225,9 @@ def plan_grid(
     """
     fixed = pins or Pins()
     share = PsShare() if fixed.ps_memory_mib or ps_share is None else ps_share
-    w, p, worker_cpus, ps_cpus = ladders(bounds, fixed)
-    most_mib = max((shape.memory_mib for shape in capacity.shapes), default=0)
+    w, p, *cpus = ladders(bounds, fixed)
+    worker_cpus, ps_cpus = (_allowed(sizes, capacity) for sizes in cpus)
+    most_mib = capacity.most_memory_mib
     held = tuple(n for n, mib in zip(p, ps_memory(np.array(p), 0, share), strict=True) if mib <= most_mib)
     return PlanGrid(
         ladders=(w, held or p, worker_cpus, ps_cpus),
@@ -237,6 +239,12 @@ def plan_grid(
         pins=fixed,
         ps_share=share,
     )
+
+
+def _allowed(cpus: tuple[float, ...], capacity: Capacity) -> tuple[float, ...]:
+    """Return the sizes that the cluster's limits of a node allow; all where they allow none."""
+    limits = capacity.node_limits or NodeLimits()
+    return tuple(cpu for cpu in cpus if "cpu" not in limits.broken((cpu, 0))) or cpus
 
 
 def list_plans(grid: PlanGrid) -> PlanSpace:
@@ -279,9 +287,8 @@ def nothing_left(grid: PlanGrid) -> str:
     row = np.array([[plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu]])
     if grid.allows(row)[0]:
         return ""
-    machines = ", ".join(f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in grid.capacity.shapes)
     nodes = f"{plan.worker.memory_mib} MiB per worker, {plan.ps.memory_mib} MiB per PS"
-    return f"a plan must fit on the machines ({machines or 'none'}), but {needs} ({nodes}){advice}"
+    return f"a plan must fit on the machines ({machines(grid.capacity)}), but {needs} ({nodes}){advice}"
 
 
 def ladders(bounds: PlanBounds, pins: Pins | None = None) -> Ladders:

@@ -21,7 +21,7 @@ from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.advice import axes_key
 from dlrover_nb.core.planner.feasibility import over_quota
 from dlrover_nb.core.structs.bounds import Pins, Quota
-from dlrover_nb.core.structs.capacity import fits, plan_needs
+from dlrover_nb.core.structs.capacity import holds
 from dlrover_nb.core.structs.deadline import margin_words, percent
 from dlrover_nb.core.structs.job import Objective
 from dlrover_nb.core.structs.questions import Marginal, Measured, Weighed
@@ -83,8 +83,10 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
         gives = f"{s.host.given_cores:.2g} of {s.host.wanted_cores:.2g} cores"
         found.append(f"other work on the host, which leaves this job {gives}")
     found += _forbidden("quota of the job", larger, plan, lambda c: bool(over_quota(c.plan, s.spec.bounds)))
-    where = f"machines ({s.capacity.note})" if s.capacity.note else "machines"
-    found += _forbidden(where, larger, plan, lambda c: not fits(s.capacity, plan_needs(c.plan)))
+    limits = s.capacity.node_limits.words if s.capacity.node_limits else ""
+    notes = "; ".join(filter(None, (s.capacity.note, limits)))
+    where = f"machines ({notes})" if notes else "machines"
+    found += _forbidden(where, larger, plan, lambda c: not holds(s.capacity, c.plan))
     found += _forbidden(
         f"other jobs, which leave it {quota}", larger, plan, lambda c: not quota.allows(c.plan)
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.structs.capacity import change_needs, check_fits, fits, plan_needs
+from dlrover_nb.core.structs.capacity import change_needs, check_fits, fits, holds
 from dlrover_nb.core.structs.resources import CPU_STEP
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def has_room(
     plan: ResourcePlan, capacity: Capacity, bounds: PlanBounds, *, beside: ResourcePlan | None = None
 ) -> bool:
     """Whether a plan keeps to the quota, fits on the machines, and can be reached (as in `check_room`)."""
-    is_allowed = not over_quota(plan, bounds) and fits(capacity, plan_needs(plan))
+    is_allowed = not over_quota(plan, bounds) and holds(capacity, plan)
     return is_allowed and _is_reachable(plan, capacity, beside)
 
 

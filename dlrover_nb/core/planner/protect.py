@@ -73,7 +73,7 @@ def protected(plan: ResourcePlan, needs: Sequence[MemoryNeed], frame: Frame) -> 
     -----
     A need beyond the largest machine is cut to that machine, and dropped where that is less than what helps.
     """
-    most_mib = max((shape.memory_mib for shape in frame.capacity.shapes), default=0)
+    most_mib = frame.capacity.most_memory_mib
     needs = [n for n in needs if n.least_mib <= most_mib]
     for fewer in _fewer(plan, needs):
         for part in PARTS:

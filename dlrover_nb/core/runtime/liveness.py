@@ -16,6 +16,7 @@ from dlrover_nb.core.runtime import (
     ps_group,
     quarantine,
     rebalancing,
+    refusals,
     resizing,
 )
 from dlrover_nb.core.runtime.orders import Emit
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
+    from dlrover_nb.core.structs.capacity import NodeLimits
     from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.messages import FromNode, Hello
 
@@ -105,6 +107,7 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
     at_s: float,
     *,
     retryable: bool = True,
+    refused: NodeLimits | None = None,
     may_live: bool = False,
     by_its_work: bool = False,
     error: ProgramError | None = None,
@@ -114,7 +117,10 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
     Parameters
     ----------
     retryable
-        False when a new node would fail in the same way.
+        False when a new node would fail in the same way. One of a change of plan that never came up ends the
+        change alone: the plan before runs without it.
+    refused
+        Why the cluster did not let it be made, see `refusals`; None: it did.
     may_live
         Whether its process may still run: its shards are taken back when PS refuse it.
     by_its_work
@@ -137,7 +143,8 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
             state.note(isolated, at_s)
         return
     if not retryable:
-        state.end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
+        never_ran = not node.is_up and error is None
+        refusals.hopeless(state, node, why, refused, at_s, never_ran=never_ran)
         return
     if error is not None and error.place and error.place not in why:
         why = f"{why} ({error.place})"

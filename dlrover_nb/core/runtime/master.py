@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.runtime.state import RestorableCheckpoint
     from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.capacity import Capacity, Need
+    from dlrover_nb.core.structs.capacity import Capacity, Need, NodeLimits
     from dlrover_nb.core.structs.failures import ProgramError
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
@@ -272,6 +272,7 @@ class JobMaster:
         at_s: float,
         *,
         retryable: bool = True,
+        refused: NodeLimits | None = None,
         was_killed: bool = False,
         out_of_memory: bool = False,
         by_its_work: bool = False,
@@ -287,7 +288,14 @@ class JobMaster:
             oom_recovery.raise_memory(self._state, silent, at_s)
         if known is not None:
             liveness.node_lost(
-                self._state, known, why, at_s, retryable=retryable, by_its_work=by_its_work, error=error
+                self._state,
+                known,
+                why,
+                at_s,
+                retryable=retryable,
+                refused=refused,
+                by_its_work=by_its_work,
+                error=error,
             )
             if out_of_memory or (was_killed and oom_recovery.is_suspect(known)):
                 oom_recovery.raise_memory(self._state, known, at_s)

@@ -53,7 +53,7 @@ def raise_memory(state: JobState, node: Node, at_s: float) -> None:
         return
     target = _more(state, node.role, reached_mib)
     if target is None:
-        state.note(f"{node.id} ran out of memory, and no machine has more for {node.role} nodes", at_s)
+        state.note(f"{node.id} ran out of memory, and nothing more can be had for {node.role} nodes", at_s)
         return
     plans.give_up(state, f"{node.id} ran out of memory", at_s)
     budget = state.restarts[node.role]
@@ -69,7 +69,7 @@ def raise_memory(state: JobState, node: Node, at_s: float) -> None:
 def _more(state: JobState, role: Role, reached_mib: float) -> ResourcePlan | None:
     """Return the target with more memory for a role: half as much again, or what the machines have."""
     own = state.target.role(role)
-    cap = max(shape.memory_mib for shape in state.capacity.shapes)
+    cap = state.capacity.most_memory_mib
     most = after_oom_mib(own.memory_mib, reached_mib, cap_mib=cap)
     for mib in (most, (own.memory_mib + most) // 2):
         raised = replace(own, memory_mib=mib)

@@ -376,9 +376,15 @@ class JobState:
         """Whether checkpoint files outlive the nodes that wrote them."""
         return outlives_node(self.spec, self.folder)
 
+    @property
+    def has_way_back(self) -> bool:
+        """Whether a change is under way from a plan that ran."""
+        is_change = self.change is not None and not self.change.is_fallback
+        return is_change and self.applied not in {None, self.target}
+
     def fail_plan(self, why: str, at_s: float) -> None:
         """Return to the plan that ran before; the job fails when there is none or that one fails too."""
-        if self.change is None or self.change.is_fallback or self.applied in {None, self.target}:
+        if not self.has_way_back:
             self.end(JobPhase.FAILED, why, at_s)
             return
         assert self.applied is not None

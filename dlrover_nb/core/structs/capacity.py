@@ -6,7 +6,7 @@ simulator place groups of nodes and give the same answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -26,16 +26,82 @@ class NodeShape:
     count: int = 1
 
 
+Need = tuple[float, int]  # cores and MiB of one node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimits:
+    """The sizes that a rule of the cluster lets one node have, whatever machines hold.
+
+    Parameters
+    ----------
+    least_cpu, least_memory_mib, most_cpu, most_memory_mib
+        None: not limited, as far as is known.
+    why
+        The rule, in the cluster's words.
+    """
+
+    least_cpu: float | None = None
+    least_memory_mib: int | None = None
+    most_cpu: float | None = None
+    most_memory_mib: int | None = None
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, field.name) is not None for field in fields(self) if field.name != "why")
+
+    def allow(self, need: Need) -> bool:
+        """Whether a node may have these cores and MiB."""
+        return not self.broken(need)
+
+    def broken(self, need: Need) -> tuple[str, ...]:
+        """Return which of ``cpu`` and ``memory_mib`` are out of the limits."""
+        limits = {
+            "cpu": (self.least_cpu, need[0], self.most_cpu),
+            "memory_mib": (self.least_memory_mib, need[1], self.most_memory_mib),
+        }
+        return tuple(
+            name
+            for name, (least, value, most) in limits.items()
+            if (least is not None and value < least - 1e-9) or (most is not None and value > most + 1e-9)
+        )
+
+    def narrowed(self, other: NodeLimits) -> NodeLimits:
+        """Return limits that hold both; the words are those of `other`."""
+        both = {
+            name: [v for v in (getattr(self, name), getattr(other, name)) if v is not None]
+            for name in ("least_cpu", "least_memory_mib", "most_cpu", "most_memory_mib")
+        }
+        return NodeLimits(
+            **{n: (max(v) if n.startswith("least") else min(v)) if v else None for n, v in both.items()},
+            why=other.why or self.why,
+        )
+
+    @property
+    def words(self) -> str:
+        """The limits, and the rule."""
+        named = (
+            ("at least", self.least_cpu, "cores"),
+            ("at least", self.least_memory_mib, "MiB"),
+            ("at most", self.most_cpu, "cores"),
+            ("at most", self.most_memory_mib, "MiB"),
+        )
+        sizes = " and ".join(f"{how} {value:g} {unit}" for how, value, unit in named if value is not None)
+        return f"the cluster lets one node have {sizes}" + (f" ({self.why})" if self.why else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """The most that a job may use: machine shapes, largest first.
 
     A job's nodes must each fit on a machine, and all of them together on all machines (first-fit,
     decreasing: the test that the plan space makes). `note` says what else than machines limits them.
+    `node_limits` are those that it refused nodes by; None: it refused none.
     """
 
     shapes: tuple[NodeShape, ...]
     note: str = ""
+    node_limits: NodeLimits | None = None
 
     @property
     def total_cpu(self) -> float:
@@ -47,8 +113,12 @@ class Capacity:
         """MiB of all machines."""
         return sum(s.memory_mib * s.count for s in self.shapes)
 
-
-Need = tuple[float, int]  # cores and MiB of one node
+    @property
+    def most_memory_mib(self) -> int:
+        """MiB that one node can have: of the largest machine, within the limits."""
+        limit = None if self.node_limits is None else self.node_limits.most_memory_mib
+        most = max((shape.memory_mib for shape in self.shapes), default=0)
+        return most if limit is None else min(most, limit)
 
 
 def in_steps(cpu: float) -> int:
@@ -90,11 +160,19 @@ def change_needs(now: ResourcePlan, plan: ResourcePlan) -> list[Need]:
     ]
 
 
+def holds(capacity: Capacity, plan: ResourcePlan) -> bool:
+    """Whether a plan's nodes all fit, and the cluster lets each have its size."""
+    limits = capacity.node_limits
+    sizes = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
+    return (limits is None or all(map(limits.allow, sizes))) and fits(capacity, plan_needs(plan))
+
+
 def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
     """Whether nodes with these needs all fit: first fit, largest first.
 
     Size is the larger share of all cores and of all memory. First fit is no optimal packing; it errs on
-    the safe side: a placement that it finds exists.
+    the safe side: a placement that it finds exists. Nodes that run are among them, so limits of their
+    sizes, which may be younger than they are, do not count here but in `holds`.
     """
     return _placed(capacity, needs) is not None
 
@@ -104,12 +182,11 @@ def without(capacity: Capacity, needs: Iterable[Need]) -> Capacity | None:
     free = _placed(capacity, needs)
     if free is None:
         return None
-    return Capacity(
-        tuple(
-            NodeShape(round(cpu * CPU_STEP, 2), memory_mib, len(list(alike)))
-            for (cpu, memory_mib), alike in groupby(sorted(map(tuple, free), reverse=True))
-        )
+    shapes = (
+        NodeShape(round(cpu * CPU_STEP, 2), memory_mib, len(list(alike)))
+        for (cpu, memory_mib), alike in groupby(sorted(map(tuple, free), reverse=True))
     )
+    return replace(capacity, shapes=tuple(shapes))
 
 
 def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None:
@@ -134,7 +211,8 @@ def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None
 def machines(capacity: Capacity) -> str:
     """Return the machines in words."""
     shapes = (f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
-    return (", ".join(shapes) or "none") + (f"; {capacity.note}" if capacity.note else "")
+    limits = capacity.node_limits.words if capacity.node_limits else ""
+    return "; ".join(filter(None, (", ".join(shapes) or "none", capacity.note, limits)))
 
 
 def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:
@@ -156,7 +234,7 @@ def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
     CapacityError
         With the requested plan, the machines, and how many workers of this size would fit.
     """
-    if fits(capacity, plan_needs(plan)):
+    if holds(capacity, plan):
         return
     raise CapacityError(
         f"the plan must fit on the machines ({machines(capacity)}), got {plan.short} = "
@@ -168,6 +246,11 @@ def _possible(plan: ResourcePlan, capacity: Capacity) -> str:
     """Return how much of a plan that does not fit would fit."""
     worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
     for name, (cpu, mib) in (("worker", worker), ("PS", ps)):
+        if capacity.node_limits is not None and not capacity.node_limits.allow((cpu, mib)):
+            return (
+                f"the cluster has refused nodes as one {name} of {cpu:g} cores and {mib} MiB; choose a size "
+                "within its limits"
+            )
         if not fits(capacity, [(cpu, mib)]):
             return (
                 f"no machine holds one {name} of {cpu:g} cores and {mib} MiB; "

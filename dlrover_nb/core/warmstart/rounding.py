@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.capacity import fits, plan_needs
+from dlrover_nb.core.structs.capacity import holds
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _shrunk(plan: ResourcePlan, bounds: PlanBounds, capacity: Capacity, pins: Pi
             ps=replace(plan.ps, count=max(plan.ps.count * n // most, 1)),
         )
         pinned = pins.applied(smaller)
-        if _within(pinned, bounds) and fits(capacity, plan_needs(pinned)):
+        if _within(pinned, bounds) and holds(capacity, pinned):
             return pinned
     return None
 

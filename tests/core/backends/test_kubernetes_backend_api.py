@@ -173,6 +173,13 @@ def test_a_limit_of_the_namespace_is_no_reason_to_try_again(api, backend):
     exited = exit_of(backend)
     assert not exited.retryable
     assert "maximum memory usage per Container is 128Mi" in exited.why
+    assert exited.refused.most_memory_mib == 128
+    assert backend.capacity().node_limits.most_memory_mib == 128, "plans keep to it from now on"
+    assert backend.room().most_memory_mib <= 128
+    api.delete(LIMIT_RANGE, "tiny")
+    until(lambda: not api.list(LIMIT_RANGE).items)
+    backend.start_node(config("ps-1"))
+    until(lambda: pods(api).get("ps-1"), "a pod that the rule no longer refuses")
 
 
 def test_a_strangers_pod_of_that_name_is_left_alone(api, backend):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.controller.rollup import Rollup
+from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, change_needs, fits
+from dlrover_nb.core.structs.capacity import Capacity, NodeLimits, NodeShape, change_needs, fits
 from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
@@ -109,6 +111,21 @@ def test_search_goes_on_in_the_new_room(make_job):
     targets = [o.target for o in orders if isinstance(o, Scale)]
     assert targets
     assert all(plan.total_cpu <= 1.5 for plan in targets)
+
+
+def test_no_plan_exceeds_the_size_that_the_cluster_lets_a_node_have(make_job):
+    job = make_job(mode=Mode.AUTO)
+    job.train(14)
+    words = "maximum cpu usage per Container is 500m"
+    room = Capacity((NodeShape(4.0, 8000),), node_limits=NodeLimits(most_cpu=0.5, why=words))
+    job.tell(RoomChanged(job.at_s, room))
+    orders = job.train(200)
+    targets = [o.target for o in orders if isinstance(o, Scale)]
+    assert targets
+    assert all(max(plan.worker.cpu, plan.ps.cpu) <= 0.5 for plan in targets)
+    larger = replace(targets[-1], worker=replace(targets[-1].worker, cpu=1.0))
+    with pytest.raises(CapacityError, match=f"one node have at most 0.5 cores .{words}.*within its limits"):
+        job.decide(Verdict.SCALE, plan=larger)
 
 
 def test_room_lost_under_the_running_plan_is_told(job):

@@ -20,7 +20,7 @@ from dlrover_nb.core.pareto.space import (
 )
 from dlrover_nb.core.structs import capacity as machines
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, plan_needs
+from dlrover_nb.core.structs.capacity import Capacity, NodeLimits, NodeShape, plan_needs
 from dlrover_nb.core.structs.resources import PsShare
 
 MEMORY = {"worker_memory_mib": 256, "ps_memory_mib": 128}
@@ -58,23 +58,32 @@ def listed(*args, **memory):
     return list_plans(plan_grid(*args, **memory))
 
 
+limits = st.none() | st.builds(
+    NodeLimits,
+    st.sampled_from([None, 0.25]),
+    st.sampled_from([None, 100]),
+    st.sampled_from([None, 0.3, 1.0]),
+    st.sampled_from([None, 400, 900]),
+)
+
+
 @settings(deadline=None, max_examples=60)
-@given(shapes=shapes, mib=st.tuples(st.sampled_from([256, 1024]), st.sampled_from([128, 900])))
-def test_vectorised_placing_equals_node_by_node(shapes, mib):
+@given(shapes=shapes, mib=st.tuples(st.sampled_from([256, 1024]), st.sampled_from([128, 900])), limits=limits)
+def test_vectorised_placing_equals_node_by_node(shapes, mib, limits):
     memory = {"worker_memory_mib": mib[0], "ps_memory_mib": mib[1]}
     wide = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.1, 0.25, 1.5), ps_cpus=(0.3, 1))
     space = listed(wide, LARGE, **memory)
     assert len(space) == 5 * 3 * 3 * 2
-    capacity = Capacity(tuple(shapes))
+    capacity = Capacity(tuple(shapes), node_limits=limits)
     held = fits(space.axes, capacity, **memory)
-    one_by_one = [machines.fits(capacity, plan_needs(space.plan(i))) for i in range(len(space))]
+    one_by_one = [machines.holds(capacity, space.plan(i)) for i in range(len(space))]
     assert held.tolist() == one_by_one
 
 
 @settings(deadline=None, max_examples=150)
-@given(bounds=bounds, shapes=shapes, pins=pins)
-def test_space_is_exactly_the_plans_within_bounds_quota_pins_and_machines(bounds, shapes, pins):
-    capacity = Capacity(tuple(shapes))
+@given(bounds=bounds, shapes=shapes, pins=pins, limits=limits)
+def test_space_is_exactly_the_plans_within_bounds_quota_pins_and_machines(bounds, shapes, pins, limits):
+    capacity = Capacity(tuple(shapes), node_limits=limits)
     space = listed(bounds, capacity, **MEMORY, pins=pins)
     found = {space.plan(i) for i in range(len(space))}
     free = replace(bounds, quota_cpu=None, quota_memory_mib=None)
@@ -83,7 +92,7 @@ def test_space_is_exactly_the_plans_within_bounds_quota_pins_and_machines(bounds
     expected = {
         plan
         for plan in everything
-        if machines.fits(capacity, plan_needs(plan))
+        if machines.holds(capacity, plan)
         and (bounds.quota_cpu is None or plan.total_cpu <= bounds.quota_cpu)
         and (bounds.quota_memory_mib is None or plan.total_memory_mib <= bounds.quota_memory_mib)
     }

@@ -18,6 +18,7 @@ import logging
 import random
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.backends.kubernetes.api_errors import (
@@ -26,10 +27,11 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Forbidden,
     NotThere,
     OverQuota,
+    Refused,
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.capacity import Tenant
+from dlrover_nb.core.backends.kubernetes.capacity import Tenant, requests_of
 from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.disruption_budget import DisruptionBudget
 from dlrover_nb.core.backends.kubernetes.host_wishes import HostWishes
@@ -40,6 +42,7 @@ from dlrover_nb.core.backends.kubernetes.pod_reconciler import PodReconciler
 from dlrover_nb.core.backends.kubernetes.pod_sizes import PodSizes
 from dlrover_nb.core.backends.kubernetes.pod_status import trouble
 from dlrover_nb.core.backends.kubernetes.refusals import Refusals, is_refusal
+from dlrover_nb.core.backends.kubernetes.refused_sizes import RefusedSizes
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.manifests.kinds import EVENT, POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
@@ -88,6 +91,7 @@ class KubernetesBackend:
         self._wishes = HostWishes(self._capacity_informer.hosts, is_on=job.spec.kubernetes.spread)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._refusals, self._n_refused = Refusals(job.spec), 0
+        self._sizes_refused = RefusedSizes()
         self._budget = site.owner and DisruptionBudget(site.api, job, site.owner)
         self._secrets, self._has_nodes = site.owner and OwnSecrets(site.api, job), False
         self._closed, self._given_up = threading.Event(), threading.Event()
@@ -98,11 +102,15 @@ class KubernetesBackend:
 
     def capacity(self) -> Capacity:
         """Return the capacity that machines and the namespace's quota give the job, as of the last minute."""
-        return self._capacity_informer.latest().capacity
+        return self._within_limits(self._capacity_informer.latest().capacity)
 
     def room(self) -> Capacity:
         """Return the part of it that is free or held by the job."""
-        return self._capacity_informer.latest().room
+        return self._within_limits(self._capacity_informer.latest().room)
+
+    def _within_limits(self, capacity: Capacity) -> Capacity:
+        with self._lock:
+            return replace(capacity, node_limits=self._sizes_refused.limits(time.monotonic()))
 
     def listen(self) -> str:
         """Return ``tcp`` at the address of the master's pod."""
@@ -280,11 +288,17 @@ class KubernetesBackend:
             return self._forbidden(order, error)
         except (Unreachable, Unauthorized):
             raise
+        except Refused as error:
+            with self._lock:
+                limits = self._sizes_refused.refused(_need(order.pod), error.message, time.monotonic())
+                self._reconciler.pod_refused(order.node, str(error), limits)
+            return True
         except ApiError as error:
             self._refuse(order.node, str(error))
             return True
         self._n_refused = 0
         with self._lock:
+            self._sizes_refused.made(_need(order.pod))
             self._refusals.allowed(Create.__name__)
             self._reconciler.pod_created(order.node, time.monotonic())
         return True
@@ -382,3 +396,8 @@ class KubernetesBackend:
 
     def _wake(self) -> None:
         self._informer.changed.set()
+
+
+def _need(pod: Doc) -> Need:
+    cpu, memory_mib = requests_of(pod)
+    return round(cpu, 2), round(memory_mib)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.backends.kubernetes.pod_status import PodStatus
     from dlrover_nb.core.manifests.kinds import Doc
+    from dlrover_nb.core.structs.capacity import NodeLimits
 
 GRACE_S = 1  # for a node that is stopped
 FORCE_AFTER_S = 15.0  # until a pod that was deleted with grace is removed by force
@@ -133,10 +134,10 @@ class PodReconciler:
         if entry := self._entries.get(node):
             entry.made_at_s, entry.delay = at_s, ""
 
-    def pod_refused(self, node: str, why: str) -> None:
-        """Note that the API server refuses this pod for good."""
+    def pod_refused(self, node: str, why: str, limits: NodeLimits | None = None) -> None:
+        """Note that the API server refuses this pod for good, and by which limits, if a rule refuses it."""
         if entry := self._entries.pop(node, None):
-            self._report(entry, NodeExited(node, why, retryable=False))
+            self._report(entry, NodeExited(node, why, retryable=False, refused=limits))
 
     def refuse_all_pods(self, why: str) -> None:
         """Note that the API server refuses every pod of the job."""

@@ -1,0 +1,87 @@
+"""What the API server's refusals of pods say about the sizes that pods may have.
+
+A LimitRange names its limit in the refusal. An admission webhook or a policy says anything, so its limit is
+learned: where a pod is refused that has more of something than every pod that was made, less of that is the
+limit. One that is refused though a pod of its size was made says nothing of sizes.
+
+What was learned is forgotten after a while: rules change, and nobody tells us. A plan that is refused once
+more costs one request, as the job goes on with the plan that runs. To list LimitRanges was rejected: a right
+more for every master, for what one refusal tells, and webhooks cannot be listed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.export.quantities import MIB, amount
+from dlrover_nb.core.structs.capacity import NodeLimits
+from dlrover_nb.core.structs.resources import CPU_STEP
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.capacity import Need
+
+LEARNED_S = 1800.0  # how long limits hold that were learned: as long as a forbidden list is not asked for
+_LIMIT = re.compile(
+    r"(?P<end>maximum|minimum) (?P<what>cpu|memory) usage per (?:Container|Pod) is (?P<limit>[^\s,\]]+)"
+)
+
+
+class RefusedSizes:
+    """The sizes of the pods of one run that were made, and the limits by which others were refused."""
+
+    def __init__(self) -> None:
+        self._made: set[Need] = set()
+        self._limits: NodeLimits | None = None
+        self._learned_s = 0.0
+
+    def made(self, need: Need) -> None:
+        """Note the size of a pod that was made."""
+        self._made.add(need)
+
+    def refused(self, need: Need, message: str, at_s: float) -> NodeLimits:
+        """Note a refusal; return what it says about sizes: no limits where that is nothing."""
+        limits = stated(message) or inferred(need, self._made, message)
+        if limits:
+            self._limits = (self.limits(at_s) or NodeLimits()).narrowed(limits)
+            self._learned_s = at_s
+        return limits
+
+    def limits(self, at_s: float) -> NodeLimits | None:
+        """Return the limits that hold now; None: none are known."""
+        return self._limits if at_s < self._learned_s + LEARNED_S else None
+
+
+def stated(message: str) -> NodeLimits:
+    """Return the limits that a LimitRange's refusal names."""
+    limits = NodeLimits()
+    for found in _LIMIT.finditer(message):
+        try:
+            value = float(amount(found["limit"], found["what"]))
+        except InvalidValueError:
+            continue
+        match found["what"], found["end"]:
+            case "cpu", "maximum":
+                one = NodeLimits(most_cpu=value, why=message)
+            case "cpu", _:
+                one = NodeLimits(least_cpu=value, why=message)
+            case _, "maximum":
+                one = NodeLimits(most_memory_mib=math.floor(value / MIB), why=message)
+            case _:
+                one = NodeLimits(least_memory_mib=math.ceil(value / MIB), why=message)
+        limits = limits.narrowed(one)
+    return limits
+
+
+def inferred(need: Need, made: set[Need], message: str) -> NodeLimits:
+    """Return the limits that explain why this size was refused and those that were made were not."""
+    cpu, memory_mib = need
+    if not made:
+        return NodeLimits(why=message)
+    return NodeLimits(
+        most_cpu=round(cpu - CPU_STEP, 2) if cpu > max(of for of, _ in made) else None,
+        most_memory_mib=memory_mib - 1 if memory_mib > max(of for _, of in made) else None,
+        why=message,
+    )
