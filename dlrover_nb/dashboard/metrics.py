@@ -181,7 +181,8 @@ def _of_lists(listed: Mapping[str, tuple[JobSummary, ...]]) -> Iterator[Metric]:
         open_ones.add_metric((key,), sum(job.open_proposal is not None for job in jobs))
         for job in jobs[:MOST_JOBS]:
             speeds.add_metric((key, job.name), job.samples_per_s)
-            done.add_metric((key, job.name), job.done)
+            if job.done is not None:
+                done.add_metric((key, job.name), job.done)
     yield from (phases, speeds, done, open_ones, actions)
 
 

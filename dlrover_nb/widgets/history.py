@@ -55,8 +55,8 @@ def _run_row(run: JobRun) -> tuple[str, ...]:
 
 
 def ended_words(run: JobRun) -> str:
-    """Return how a run ended; without an end, its last known state."""
-    return str(run.phase) if run.ended_at_s is not None else f"{run.phase} (not ended)"
+    """Return how a run ended; without an end, its last known state: it runs, or its master was lost."""
+    return str(run.phase) if run.ended_at_s is not None else f"{run.phase} (end unknown)"
 
 
 def history_view(history: RunHistory) -> View:

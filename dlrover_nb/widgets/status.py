@@ -40,10 +40,10 @@ def jobs_view(jobs: Sequence[JobSummary], others: Sequence[Block] = ()) -> View:
     note += " (past): known from the history alone." if any(map(_is_past, jobs)) else ""
     silent = [job for job in jobs if not job.live and not _is_past(job)]
     why = tuple(Paragraph(f"No answer from {job.name}: {job.message or 'reason unknown'}") for job in silent)
+    failed = [job for job in jobs if job.phase is JobPhase.FAILED and job.message]
     why += tuple(
-        Paragraph(f"{job.name}: {job.message}", Tone.FAILED)
-        for job in jobs
-        if job.phase is JobPhase.FAILED and job.message
+        Paragraph(f"{', '.join(job.name for job in failed if job.message == words)}: {words}", Tone.FAILED)
+        for words in dict.fromkeys(job.message for job in failed)
     )
     blocks: tuple[Block, ...] = (
         Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note),

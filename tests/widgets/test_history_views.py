@@ -91,7 +91,8 @@ def test_a_run_that_left_nothing_says_so():
 def test_runs_are_listed_with_how_they_ended():
     text = history.runs_view((run(), run(run="quick-start@2", phase=JobPhase.TRAINING))).text()
     assert "10 min" in text
-    assert "(not ended)" in text
+    assert "(end" in text
+    assert "unknown)" in text
     assert "%dlrover history quick-start --run quick-start@1" in text
     assert "No run is recorded yet." in history.runs_view(()).text()
 

@@ -190,7 +190,25 @@ def past_jobs() -> list[JobSummary]:
 
 
 def _summary_of(run: JobRun) -> JobSummary:
-    """Return a job of the history; one without an end was lost with its master."""
-    phase = run.phase if run.phase.is_final else JobPhase.FAILED
-    done = 1.0 if phase is JobPhase.SUCCEEDED else 0.0
-    return JobSummary(run.job, phase, run.owner, run.started_at_s, run.spec.plan, 0.0, done, None, live=False)
+    """Return a job of the history; one without an end was lost with its master, as far as it had come."""
+    phase, message = (run.phase, "") if run.phase.is_final else (JobPhase.FAILED, lost_words(run))
+    done = 1.0 if phase is JobPhase.SUCCEEDED else None
+    return JobSummary(
+        run.job,
+        phase,
+        run.owner,
+        run.started_at_s,
+        run.spec.plan,
+        0.0,
+        done,
+        None,
+        live=False,
+        message=message,
+    )
+
+
+def lost_words(run: JobRun) -> str:
+    """Return what became of a job that has no master and no recorded end."""
+    return (
+        f"lost with its master while it was {run.phase}; `%dlrover submit --from` goes on from its checkpoint"
+    )

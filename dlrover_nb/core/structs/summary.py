@@ -117,7 +117,7 @@ class JobSummary:
     started_at_s: float
     plan: ResourcePlan | None  # that runs, or ran last; before the first one ran, the wanted one
     samples_per_s: float
-    done: float  # share of the training samples, 0 to 1
+    done: float | None  # share of the training samples, 0 to 1; None: not known
     open_proposal: str | None
     live: bool  # False: known from the history alone
     simulated: bool = False

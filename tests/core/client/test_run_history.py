@@ -14,6 +14,7 @@ from cases import for_each
 from history_records import DECISION, FIT, MITIGATION, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
 from waiting import LIMIT_S
 
+from dlrover_nb.api.views import JobsView
 from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
@@ -62,6 +63,18 @@ def test_a_run_is_given_back_whole_and_frozen(store: HistoryStore, url: str) -> 
     assert past_runs.run_history("clicks", "clicks@10.000", url).run.started_at_s == 10.0
     with pytest.raises(FrozenInstanceError):
         kept.series = ()  # type: ignore[misc]
+
+
+def test_a_job_without_an_end_was_lost_and_no_progress_is_made_up(store, url, monkeypatch) -> None:
+    store.remember("views", 510.0, PhaseChanged(510.0, JobPhase.TRAINING))
+    monkeypatch.setenv("DLROVER_NB_HISTORY", url)
+    views, clicks = sorted(past_runs.past_jobs(), key=lambda job: job.name, reverse=True)
+    assert (views.phase, views.done) == (JobPhase.FAILED, None)
+    assert "lost with its master while it was training" in views.message
+    assert (clicks.phase, clicks.done, clicks.message) == (JobPhase.SUCCEEDED, 1.0, "")
+    text = str(JobsView((views, replace(views, name="more"), clicks)))
+    assert "0 %" not in text.replace("100 %", "")
+    assert "views, more: lost with its master" in " ".join(text.split())
 
 
 def test_scores_are_those_of_the_owner_and_the_time(store: HistoryStore, url: str) -> None:
