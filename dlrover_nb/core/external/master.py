@@ -385,7 +385,7 @@ class ExternalMaster(LossState):
             told = f"{node.role} nodes keep failing; the last one, {node.id}: {why}"
             self._fail_plan(told, at_s)
             return
-        self._note(f"{node.id} was lost: {why}", at_s)
+        self._note(f"{node.id} {'was lost' if node.address else 'did not begin'}: {why}", at_s)
 
     def _give_up_waiting(self, at_s: float) -> None:
         """Roll back a plan that finds no room; a job without another plan waits indefinitely."""

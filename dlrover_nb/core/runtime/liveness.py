@@ -162,7 +162,8 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
         where = f"continuing from {checkpoint_coordinator.source_name(state)}" if went_back else ""
         text = "; ".join(part for part in (why, where, isolated) if part)
-        _emit_loss(state, f"{node.id} was lost: {text}", at_s)
+        lost = "was lost" if node.is_up or node.is_adopted else "did not begin"
+        _emit_loss(state, f"{node.id} {lost}: {text}", at_s)
 
 
 def _count(state: JobState, node: Node, error: ProgramError, at_s: float) -> str:
@@ -261,6 +262,7 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
     after the usual limit. Before that, nodes of the old plan make room for it (`worker_set`, `ps_group`).
     """
     nodes = [node for node in state.roster.nodes if node.id in reasons and not node.is_up]
+    is_awaited = any(node.waits_for for node in state.roster.nodes)  # else who waited is gone
     for node in state.roster.nodes:
         node.waits_for, node.lacks_room = "", False
     for node in nodes:
@@ -274,12 +276,9 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
     if state.waits_for not in {"", before}:
         state.note(state.waits_for, at_s)
     elif before and not nodes:
-        state.note(
-            "room was found"
-            if before.startswith(f"waiting for {ROOM}")
-            else "what nodes waited for is available",
-            at_s,
-        )
+        was_for_room = before.startswith(f"waiting for {ROOM}")
+        available = "room was found" if was_for_room else "what nodes waited for is available"
+        state.note(available if is_awaited else "no node waits any more", at_s)
 
 
 def _told(nodes: Sequence[Node]) -> str:

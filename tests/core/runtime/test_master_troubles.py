@@ -166,6 +166,30 @@ def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up() -> No
     trained_every_row(world)
 
 
+def test_after_an_undone_change_nothing_that_nodes_waited_for_is_said_to_be_there() -> None:
+    world, why = World(spec(), features(80_000)), "exceeded quota: compute"
+    world.run_until(lambda: in_place(world, plan()))
+    world.do(world.master.set_target(plan(2, 1), world.at_s))
+    waits(world, 5, "worker-1", why=why)
+    assert why in world.master.message
+    world.do(world.master.set_target(plan(), world.at_s))
+    world.do(world.master.set_waiting({}, world.at_s))
+    assert world.master.message == "no node waits any more"
+    assert "available" not in str(world.told(PhaseChanged))
+
+
+def test_a_node_that_never_began_is_not_said_to_be_lost() -> None:
+    world = World(spec(plan(2, 1)), features(80_000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    world.kill("worker-1")
+    assert "worker-1 was lost" in str(world.told(PhaseChanged))
+    world.tick(1.0)
+    (new,) = [n.id for n in world.master.nodes if not world.nodes[n.id].has_come_up]
+    world.nodes[new].is_alive = False
+    world.do(world.master.on_exit(new, "it could not start within 15 min", world.at_s))
+    assert f"{new} did not begin: it could not start within 15 min" in str(world.told(PhaseChanged))
+
+
 def test_a_change_of_plan_that_waited_in_vain_says_for_what() -> None:
     world = World(spec(), features(80_000))
     world.run_until(lambda: in_place(world, plan()))
