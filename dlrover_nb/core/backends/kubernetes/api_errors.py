@@ -285,7 +285,11 @@ def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiErro
             ask = "name it in the ClusterRole that lets the dashboard impersonate people"
             return Refused, f"{user} may not act as the {name}; {ask}"
         ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"
-        return Forbidden, f"{user} may not {asked}{_which(asked)}; {ask}{_way_out(asked)}"
+        gone = f", unless namespace {asked.namespace} was deleted, and its roles with it"
+        is_read = asked.namespace and asked.verb in {"get", "list", "watch"}
+        return Forbidden, (
+            f"{user} may not {asked}{_which(asked)}; {ask}{gone if is_read else ''}{_way_out(asked)}"
+        )
     if _OVER_QUOTA.search(status.message):
         return OverQuota, f"the quota of the namespace has no room to {asked}: {message}"
     return Refused, f"a policy of the cluster does not allow to {asked}: {message}{_way_out(asked)}"

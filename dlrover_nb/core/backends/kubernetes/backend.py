@@ -41,7 +41,7 @@ from dlrover_nb.core.backends.kubernetes.own_secrets import OwnSecrets
 from dlrover_nb.core.backends.kubernetes.pod_reconciler import PodReconciler
 from dlrover_nb.core.backends.kubernetes.pod_sizes import PodSizes
 from dlrover_nb.core.backends.kubernetes.pod_status import trouble
-from dlrover_nb.core.backends.kubernetes.refusals import Refusals, is_refusal
+from dlrover_nb.core.backends.kubernetes.refusals import Refusals, is_refusal, needed
 from dlrover_nb.core.backends.kubernetes.refused_sizes import RefusedSizes
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.manifests.kinds import EVENT, POD
@@ -367,10 +367,12 @@ class KubernetesBackend:
         """Back off from a server that does not answer: each pause is longer."""
         longer_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
         if self._pause_s == 0.0:
-            logger.warning("job %s waits for the API server: %s", self._name, error)
+            why = needed(self._job.spec, error) if is_refusal(error) else str(error)
+            logger.warning("job %s waits for the API server: %s", self._name, why)
         self._pause_s = longer_s
         if isinstance(action, Create):
-            self._hold(action.node, str(error), longer_s)
+            why = needed(self._job.spec, error) if is_refusal(error) else str(error)
+            self._hold(action.node, why, longer_s)
         longest_s = FIRST_PAUSE_S if self._closed.is_set() else longer_s
         self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)
 

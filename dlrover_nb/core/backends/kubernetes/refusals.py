@@ -68,10 +68,22 @@ def is_refusal(error: BackendError | None) -> bool:
 
 
 def needed(spec: JobSpec, error: BackendError) -> str:
-    """Return which right the account of a job's master lacks, and what gives it back."""
+    """Return which right the account of a job's master lacks, and what gives it back.
+
+    Nobody can sign in for a master: credentials that are not accepted are those of an account that is gone.
+    Its token is bound to it, so that an account made anew counts once the master has a token of that.
+    """
+    account = spec.kubernetes.service_account
+    if isinstance(error, Unauthorized):
+        return (
+            f"the API server no longer accepts the account of the job's master ({error.message}); nodes "
+            f"train on: restore the ServiceAccount {account or master_name(spec.name)} with its rights; the "
+            "job goes on by itself when the master's token is renewed, or in a new pod of the master, which "
+            "needs a volume for the job's state"
+        )
     if not isinstance(error, Forbidden):
         return str(error)
-    lack, account = f"{error.user or 'the master'} may not {error.asked}", spec.kubernetes.service_account
+    lack = f"{error.user or 'the master'} may not {error.asked}"
     role = f"the Role and the RoleBinding {master_name(spec.name)}"
     give = f"give the account {account} that right" if account else f"restore {role}"
     return f"{lack}; {give}, and the job goes on by itself"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
+from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status, Unauthorized, error_of
 from dlrover_nb.core.backends.kubernetes.refusals import IDLE_S, NEVER_RAN_S, RECENT_S, Refusals, needed
-from dlrover_nb.core.manifests.kinds import POD
+from dlrover_nb.core.manifests.kinds import JOB, POD
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
@@ -61,6 +61,22 @@ def test_what_is_missing_is_told_with_what_gives_it_back_until_it_is_there() -> 
     assert refusals.now(RECENT_S) == ""
     refusals.allowed("Create")
     assert refusals.now(1.0) == ""
+
+
+def test_who_may_not_read_a_namespace_is_told_that_it_may_be_gone():
+    body = b'{"kind": "Status", "message": "jobs.batch is forbidden: User \\"vic\\" cannot get resource"}'
+    assert "unless namespace team was deleted" in str(error_of(Asked("get", JOB, "team", "ads"), 403, body))
+    assert "was deleted" not in str(error_of(Asked("create", JOB, "team"), 403, body))
+
+
+@pytest.mark.parametrize(("account", "named"), [("", "clicks-master"), ("trainers", "trainers")])
+def test_a_master_whose_account_is_gone_is_told_what_to_restore_and_not_to_sign_in(account, named):
+    gone = Unauthorized(
+        "sign in again", Status(401, "Unauthorized", "Unauthorized"), Asked("list", POD, "team")
+    )
+    told = needed(JobSpec("clicks", kubernetes=KubernetesSpec(service_account=account)), gone)
+    assert f"restore the ServiceAccount {named} with its rights" in told
+    assert "sign in" not in told
 
 
 @pytest.mark.parametrize("account", ["", "trainers"])
