@@ -1,6 +1,7 @@
 """Kueue's kinds on an API server of the tests: the fields that are read here, with the types of its public API.
 
-They are written for these tests; Kueue's own definitions have more fields and rules.
+They are written for these tests; Kueue's own definitions have more fields and rules, and `test_kueue_crds` compares
+both.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ QUOTA = fields(
 )
 FLAVOR = fields("name", "resources", name=TEXT, resources=each(QUOTA))
 GROUPS = each(fields("flavors", coveredResources=each(TEXT), flavors=each(FLAVOR)))
-USED = fields("name", name=TEXT, total=NUMBER, borrowed=NUMBER)
+USED = fields("name", name=TEXT, total=NUMBER)
 USAGE = each(fields("name", "resources", name=TEXT, resources=each(USED)))
-QUEUE_STATUS = fields(flavorsReservation=USAGE, flavorsUsage=USAGE, conditions=CONDITIONS)
+QUEUE_STATUS = fields(flavorsReservation=USAGE, conditions=CONDITIONS)
 KINDS: dict[str, tuple[str, Schema, Schema]] = {
     "ClusterQueue": (
         "Cluster", fields(resourceGroups=GROUPS, cohort=TEXT, stopPolicy=POLICY), QUEUE_STATUS,
