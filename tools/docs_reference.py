@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mkdocs.structure.files import File
 
-from dlrover_nb.cli import GRAMMAR, JSON
+from dlrover_nb.cli import CLUSTER, GRAMMAR, JSON
 from dlrover_nb.core.jobfile import WRITTEN_AS, known_values
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.magics.arguments import GRAMMAR as NOTEBOOK
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VERBS_INTRODUCTION = """\
 Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, and is a method of the
 [Python API](api.md). `%dlrover help VERB` shows the same text. Where the two differ, both stand here;
-{of_shell} are the shell's alone."""
+{of_shell} are the shell's alone, and so are `--json` and `--cluster`."""
 KEYS_INTRODUCTION = """\
 A job file is YAML. Every key but `name` has a default; a group that is given in part keeps the defaults of
 the rest. See [Write a job file](../how-to/job-file.md)."""
@@ -58,7 +58,7 @@ def verbs_page() -> str:
     parts = ["# Verbs", VERBS_INTRODUCTION.format(of_shell=f"{', '.join(alone[:-1])} and {alone[-1]}")]
     for verb, of_shell in GRAMMAR.verbs.items():
         parts += [f"## {verb}", f"```text\n{GRAMMAR.help_text(verb)}\n```"]
-        own = tuple(each for each in of_shell.arguments if each is not JSON)
+        own = tuple(each for each in of_shell.arguments if each is not JSON and each is not CLUSTER)
         if verb in NOTEBOOK.verbs and NOTEBOOK.verbs[verb].arguments != own:
             parts += ["In a notebook:", f"```text\n{NOTEBOOK.help_text(verb)}\n```"]
     return "\n\n".join(parts) + "\n"

@@ -34,9 +34,9 @@ def made():
     return tool("make_serve_tables").files()
 
 
-def test_the_page_of_verbs_has_both_forms_of_the_one_that_differs():
+def test_the_page_of_verbs_has_both_forms_of_those_that_differ():
     verbs = dict(part.split("\n", 1) for part in tool("docs_reference").verbs_page().split("\n## ")[1:])
-    assert {verb for verb, text in verbs.items() if "In a notebook:" in text} == {"serve"}
+    assert {verb for verb, text in verbs.items() if "In a notebook:" in text} == {"connect", "serve"}
     assert "usage: %dlrover serve" in verbs["serve"]
     assert "usage: dlrover-nb serve" in verbs["serve"]
     assert {"users", "tokens", "mcp", "audit"} <= set(verbs)

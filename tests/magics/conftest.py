@@ -9,12 +9,20 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from dlrover_nb import cli
 from dlrover_nb.cli import CLI
+from dlrover_nb.core.connect import remembered
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    """Forget what `connect` of a shell chose: the calls of other tests go to this machine."""
+    yield
+    remembered.forget()
 
 
 @pytest.fixture

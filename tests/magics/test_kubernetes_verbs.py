@@ -16,6 +16,7 @@ from kubernetes import client
 import dlrover_nb
 from dlrover_nb import cli
 from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.connect import remembered
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.manifests.rights import USER, binding, role
 from dlrover_nb.magics.commands import Commands
@@ -110,6 +111,7 @@ def test_the_command_line_finds_the_cluster_by_one_variable(team, monkeypatch, c
     assert "No jobs yet" in capsys.readouterr().err, "there is no row for the pipe"
     assert cli.main(["connect", "kubernetes", "--namespace", place]) == 0
     assert f"namespace   {place}" in capsys.readouterr().out
+    assert remembered.remembered().word == f"kubernetes://testkube/{place}", "with the context of now"
     told = dict(dlrover_nb.connect("kubernetes", namespace=place).standing().facts)["in a shell"]
     assert told == f"{cli.ADDRESS}=kubernetes://testkube/{place}"
     monkeypatch.setenv(*told.split("=", 1))
