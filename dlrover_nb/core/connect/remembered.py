@@ -14,12 +14,10 @@ import json
 import os
 from typing import TYPE_CHECKING, cast
 
-import platformdirs
-
 from dlrover_nb.core.connect.kinds import Options, Target, kind_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.files import replace_synced, writing_to
-from dlrover_nb.core.paths import state_folder
+from dlrover_nb.core.paths import Xdg, state_folder, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +32,10 @@ def remembered() -> Target | None:
     ------
     InvalidValueError
         When the file cannot be read, or holds something else.
+    BackendError
+        When this user has no home directory.
     """
-    path = platformdirs.user_state_path("dlrover-nb", appauthor=False) / FILE
+    path = user_folder(Xdg.STATE) / FILE
     try:
         return _target(json.loads(path.read_bytes()))
     except FileNotFoundError:
