@@ -2,8 +2,19 @@
 
 One batch with a NaN would turn every parameter that it touches into NaN, and the job would train on nothing.
 A gradient of 1e20 is as bad: its square overflows in the sums of Adagrad and Adam, and the row never moves
-again. Both show in the norm of all gradients of the batch, which costs one pass over memory that is in the
-cache. So a batch is used as a whole or skipped as a whole.
+again. One that is finite and a million times the usual is hardly better: the sums of Adagrad keep its square,
+so all later steps are a million times too small. All of them show in the norm of all gradients of the batch,
+which costs one pass over memory that is in the cache. So a batch is used as a whole or skipped as a whole.
+
+What is usual depends on the model and its loss, so each worker learns it (`UsualNorm`) from the batches that
+it has used. It is the highest median of a few norms in a row: the sums of Adagrad keep all that came, so a
+job whose gradients have become small is not hurt by one as large as those of its start; and a few outliers
+never make others usual, as a median does not see them. The first batches have none before them. A large one
+among them is compared with parts of itself: a row that breaks a batch is in one part only. So a worker that
+starts anew, or joins late, needs no norm of others, and no message carries one.
+
+A parameter server cannot judge so: it sees only its own part of a batch, and another one may have applied
+its part. It refuses what would overflow (`check_usable`).
 
 Clipping each gradient to a range was rejected: it would let a broken batch change the model, unnoticed.
 """
@@ -11,6 +22,9 @@ Clipping each gradient to a range was rejected: it would let a broken batch chan
 from __future__ import annotations
 
 import math
+from collections import deque
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +32,67 @@ import numpy as np
 from dlrover_nb.core.errors import WireError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
+
+    from dlrover_nb.core.models.learner import Learner
+    from dlrover_nb.core.runtime.batches import PreparedBatch
 
     Floats = NDArray[np.float32]
 
 LARGEST_NORM = 1e15  # its square leaves room in a float32 for sums over 10^8 steps
+MOST_TIMES_USUAL = 1e3  # batches of real click logs differ 50-fold, even those of four rows
+HARMLESS_NORM = 100.0  # hard rows have it where a trained model gives nearly no gradients else
+N_NORMS, LEAST_NORMS = 15, 5  # of batches in a row whose median counts: two of the first five may be outliers
+N_PARTS, LEAST_PARTS = 8, 3  # of a batch that is compared with itself
+LEAST_PART_ROWS = 2  # a batch normalization refuses a single row
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 
 
-def unusable(loss: float, rows: Floats, dense: Floats, *, clip_norm: float | None) -> str:
+class UsualNorm:
+    """The norm that gradients of a job have, learnt from the batches that were used.
+
+    Attributes
+    ----------
+    value
+        The highest median of norms in a row; 0.0: there were too few.
+    """
+
+    def __init__(self) -> None:
+        self._norms: deque[float] = deque(maxlen=N_NORMS)
+        self.value = 0.0
+
+    def count(self, norm: float) -> None:
+        """Learn from a batch that is used; one without any gradient teaches nothing."""
+        if norm > 0:
+            self._norms.append(norm)
+        if len(self._norms) >= LEAST_NORMS:
+            self.value = max(self.value, median(self._norms))
+
+    def when_exceeded(self, norm: float, of_parts: Callable[[], Sequence[float]]) -> float | None:
+        """Return the usual norm that this one exceeds by far; None: it does not.
+
+        Parameters
+        ----------
+        of_parts
+            Norms of parts of the batch, which are asked for while there is no usual one yet.
+        """
+        if norm <= HARMLESS_NORM:
+            return None
+        usual = self.value or median(of_parts() or [norm])
+        return usual if norm > MOST_TIMES_USUAL * usual else None
+
+
+def unusable(
+    loss: float,
+    rows: Floats,
+    dense: Floats,
+    *,
+    clip_norm: float | None,
+    usual: UsualNorm,
+    of_parts: Callable[[], Sequence[float]],
+) -> str:
     """Return why a batch must be skipped; empty: it need not be, and its gradients are clipped.
 
     Parameters
@@ -37,6 +103,10 @@ def unusable(loss: float, rows: Floats, dense: Floats, *, clip_norm: float | Non
         All of its gradients; scaled in place to a norm of `clip_norm` where theirs is larger.
     clip_norm
         None: as they are.
+    usual
+        The norm of other batches; learns from this one where it is used.
+    of_parts
+        Returns the norms of parts of the batch, see `UsualNorm.when_exceeded`.
     """
     if not math.isfinite(loss):
         return f"its loss is {loss}"
@@ -48,11 +118,40 @@ def unusable(loss: float, rows: Floats, dense: Floats, *, clip_norm: float | Non
         scale = exact if exact < _SMALLEST_NORMAL else np.float32(exact)  # float32 has few digits below
         for each in (rows, dense):
             np.multiply(each, scale, out=each, casting="same_kind")
-    elif norm > LARGEST_NORM:
-        return (
-            f"its gradients have a norm of {norm:.1e}, above {LARGEST_NORM:g}; clip them to use such batches"
-        )
-    return ""
+        usual.count(clip_norm)
+        return ""
+    if norm > LARGEST_NORM:
+        why = f"above {LARGEST_NORM:g}"
+    elif (exceeded := usual.when_exceeded(norm, of_parts)) is not None:
+        why = f"far above the usual {exceeded:.1e}"
+    else:
+        usual.count(norm)
+        return ""
+    return f"its gradients have a norm of {norm:.1e}, {why}; set gradient_clip_norm to use such batches"
+
+
+def part_norms(learner: Learner, rows: Floats, batch: PreparedBatch) -> list[float]:
+    """Return the norms of the gradients of parts of a batch; none where it has too few rows for parts.
+
+    The gradients that the learner holds are as before.
+
+    Parameters
+    ----------
+    rows
+        Values of the distinct rows of the batch, [u, row_width].
+    """
+    n_row = len(batch.labels)
+    n_part = min(N_PARTS, n_row // LEAST_PART_ROWS)
+    if n_part < LEAST_PARTS:
+        return []
+    before, n_id = learner.gradients.copy(), len(batch.inverse) // n_row
+    norms, ends = [], [n_row * i // n_part for i in range(n_part + 1)]
+    for start, stop in pairwise(ends):
+        inverse = batch.inverse[start * n_id : stop * n_id]
+        part = learner.step(rows, inverse, batch.dense[start:stop], batch.labels[start:stop])
+        norms.append(norm_of(part.rows, learner.gradients))
+    learner.gradients[:] = before
+    return [norm for norm in norms if math.isfinite(norm)]
 
 
 def norm_of(*gradients: Floats) -> float:

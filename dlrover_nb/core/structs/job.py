@@ -322,7 +322,8 @@ class JobSpec:
     early_stopping
         When to end training before its last pass; None means never.
     max_skipped_batches
-        Batches of one pass whose loss or gradients are not finite that are skipped; one more ends the job.
+        Batches of one pass that are skipped, as their loss or gradients are not finite or their gradients far
+        above the usual; one more ends the job.
     max_restarts_per_error
         Nodes of a role that are started again within a day after the same error of their program; one more
         such error ends the job. Unless it is 0, a role with more nodes than that is allowed one for each.

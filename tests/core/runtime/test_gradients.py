@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kernel_world import every_kernel  # noqa: F401 - a fixture
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.gradients import LARGEST_NORM, check_usable, norm_of, unusable
+from dlrover_nb.core.runtime import gradients
+from dlrover_nb.core.runtime.gradients import LARGEST_NORM, UsualNorm, check_usable, norm_of
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.job import ModelSpec, Optimizer
 
@@ -20,6 +21,13 @@ FINITE = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), ma
 
 def exact_norm(*arrays: np.ndarray) -> float:
     return float(np.linalg.norm(np.concatenate([a.ravel().astype(np.float64) for a in arrays])))
+
+
+def unusable(loss: float, rows: np.ndarray, dense: np.ndarray, *, clip_norm: float | None) -> str:
+    """Return why a batch is skipped whose like came before."""
+    usual = UsualNorm()
+    usual.value = norm_of(rows, dense)
+    return gradients.unusable(loss, rows, dense, clip_norm=clip_norm, usual=usual, of_parts=list)
 
 
 def arrays(rows: list[float], dense: list[float]) -> tuple[np.ndarray, np.ndarray]:
