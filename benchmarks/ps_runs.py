@@ -9,7 +9,6 @@ import queue
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,11 +22,9 @@ from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime import ps_link
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
-from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.ps_client import PsClient
-from dlrover_nb.core.runtime.slab import SlabPlace
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.trainer import Push
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -40,6 +37,7 @@ from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from dlrover_nb.core.structs.checkpoints import PartSource
 
@@ -115,7 +113,6 @@ def group_by_ps(loop: Any, layout: BucketLayout) -> None:
 def worker(
     index: int, run: Run, servers: list[tuple[int, str]], keys: JobKeys, barrier: Any, done: Any
 ) -> None:
-    folder = str(Path(servers[0][1].removeprefix("ipc://")).parent)
     if run.carrier == "tcp_plain":
         plain_node.unseal()
     if run.carrier == "tcp_curve":
@@ -135,7 +132,7 @@ def worker(
         context,
         keys=keys,
         identity=f"worker-{index}",
-        slabs=SlabPlace(run_name("benchmark", folder)) if run.carrier == "slab" else None,
+        shares_memory=run.carrier == "slab",
         agent=ps_processes.Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
         train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),

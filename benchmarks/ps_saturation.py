@@ -13,7 +13,6 @@ import os
 import statistics
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,10 +23,8 @@ from ps_processes import Group, Waiter, servers
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import PreparedBatch
-from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.ps_client import PsClient
-from dlrover_nb.core.runtime.slab import SlabPlace
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.trainer import Push
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -38,6 +35,8 @@ from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 STEP_S = 0.010
@@ -123,12 +122,11 @@ def client(
     keep_freed(Role.WORKER)
     pid, endpoint = serving
     rng, context = np.random.default_rng(index), zmq.Context()
-    place = SlabPlace(run_name("benchmark", Path(endpoint.removeprefix("ipc://")).parent))
     link = PsClient(
         context,
         keys=keys,
         identity=f"worker-{index}",
-        slabs=place if load.carrier == "slab" else None,
+        shares_memory=load.carrier == "slab",
         agent=Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
         train=Train(0, (endpoint,), (0,) * N_BUCKET),
         dense_length=N_DENSE,

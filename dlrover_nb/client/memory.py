@@ -62,7 +62,7 @@ def _claim(path: str) -> int:
     """Lock the claim; the file may be swept between opening and locking, and is then made again."""
     try:
         while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             fcntl.flock(handle, fcntl.LOCK_SH)
             if os.fstat(handle).st_nlink:
                 return handle

@@ -46,11 +46,14 @@ N_LINE = 1000  # kept of each node
 N_GONE = 20  # ended nodes whose lines are kept
 FILE_BYTES = 1 << 20  # of a node's file; one older file is kept
 _SHOWN = 10  # names in an error
+_LONGEST_NAME = 200  # of a node; with what follows it a file's name has at most 255 bytes
 _LAST_LINES = 200  # of a node, that are searched for an error
 
 
 class NodeLogs:
     """Lines of the nodes of one job. Its driver's loop writes, any thread may read.
+
+    Lines of a node whose name would lead out of the folder of logs are dropped, and the first one is logged.
 
     Parameters
     ----------
@@ -69,12 +72,14 @@ class NodeLogs:
         self._rings: dict[str, deque[LogLine]] = {}
         self._read: dict[str, tuple[int, int]] = {}
         self._gone: deque[str] = deque()
-        self._is_full = False
+        self._is_full = self._has_refused = False
         self._writer = ThreadPoolExecutor(1, "node-logs") if in_thread else None
 
     def add(self, written: LinesWritten) -> None:
         """Add lines that a node sent, unless already read from its files."""
         node, n_byte = written.node, written.n_byte
+        if not self._may_name(node):
+            return
         if node in self._gone and all(map(int.__le__, n_byte, self._read[node])):
             return
         lines = [replace(line, text=self._redact(line.text)) for line in written.lines]
@@ -143,8 +148,21 @@ class NodeLogs:
         if self._writer is not None:
             self._writer.shutdown()
 
+    def _may_name(self, node: str) -> bool:
+        """Whether files can have this name; it comes over the wire, and becomes a part of paths."""
+        if (
+            node not in {"", ".", ".."}
+            and not set(node) & {"/", "\0"}
+            and len(os.fsencode(node)) <= _LONGEST_NAME
+        ):
+            return True
+        if not self._has_refused:
+            logger.warning("lines of a node called %s are dropped: no file can have that name", shown(node))
+        self._has_refused = True
+        return False
+
     def _finish(self, node: str, at_s: float) -> None:
-        if node in self._gone:
+        if node in self._gone or not self._may_name(node):
             return
         self._gone.append(node)
         before = self._read.get(node, (0, 0))

@@ -186,8 +186,8 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
-class PipeName:
-    """A descriptor of the worker's process, and the inode of the pipe behind it."""
+class DescriptorName:
+    """A descriptor of the worker's process, and the inode of what is behind it."""
 
     descriptor: int
     inode: int
@@ -198,8 +198,8 @@ class BellName:
     """The pipes of a worker's process: one that it asks by, and one for answers."""
 
     pid: int
-    ask: PipeName
-    answers: PipeName
+    ask: DescriptorName
+    answers: DescriptorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ class OfferSlab:
 
     Parameters
     ----------
-    name
-        Of the file.
+    pid, memory
+        The worker's process, and the memory in it.
     number
         The first slab of a connection is 1; arrays in messages name theirs.
     token
@@ -220,7 +220,8 @@ class OfferSlab:
         To ring for requests in it; None: there is none.
     """
 
-    name: str
+    pid: int
+    memory: DescriptorName
     number: int
     token: str
     n_byte: int

@@ -19,14 +19,14 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.changed_rows import ChangedRows
 from dlrover_nb.core.runtime.chunk_sender import ChunkSender
-from dlrover_nb.core.runtime.flash import CopyEnded, FlashCheckpoint, Persisted, run_name
+from dlrover_nb.core.runtime.flash import CopyEnded, FlashCheckpoint, Persisted
 from dlrover_nb.core.runtime.limits import MOST_USED, thread_count
 from dlrover_nb.core.runtime.load_window import LoadWindow
 from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.ps_migration import PsMigration
 from dlrover_nb.core.runtime.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.serving import Serving
-from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
+from dlrover_nb.core.runtime.slab import AttachedSlabs
 from dlrover_nb.core.runtime.sockets import JobKeys, bind_router
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.cut import NOT_FINITE
@@ -99,7 +99,7 @@ class ParameterServer:
         self._path = Path(config.folder) / f"{config.node}.{os.getpid()}"
         self._router, self.endpoint = bind_router(context, config.listen, self._path, keys)
         self._sealed = sealed_router(context, config, self.endpoint)
-        self._slabs = AttachedSlabs(SlabPlace(run_name(job, config.folder)))
+        self._slabs = AttachedSlabs()
         self._serving = Serving(
             self._router, accounting, config.node, config.spec, self._slabs, sealed=self._sealed
         )

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.agent import Agent
     from dlrover_nb.core.runtime.exchange import FromPs
-    from dlrover_nb.core.runtime.slab import SlabPlace
     from dlrover_nb.core.runtime.slab.of_worker import Parts
     from dlrover_nb.core.runtime.sockets import Context, JobKeys
     from dlrover_nb.core.runtime.trainer import Push
@@ -93,8 +92,8 @@ class PsClient:
         Of the flat vector.
     patience_s
         Seconds to wait for a silent PS; infinite unless an order of the master is pending.
-    slabs
-        Where memory may be shared with PS of this host; None: nowhere.
+    shares_memory
+        Whether memory may be shared with PS of this host.
     packing
         What exchanges with other hosts carry.
     """
@@ -109,7 +108,7 @@ class PsClient:
         train: Train,
         dense_length: int,
         patience_s: Callable[[], float],
-        slabs: SlabPlace | None = None,
+        shares_memory: bool = False,
         packing: ExchangeSpec = PLAIN,
     ) -> None:
         n_ps = len(train.endpoints)
@@ -118,8 +117,8 @@ class PsClient:
         self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
         self._no_dense = np.empty(0, np.float32)
         self._links = [
-            PsLink(context, at, identity=identity, keys=keys, agent=agent, slabs=slabs, number=i)
-            for i, at in enumerate(train.endpoints)
+            PsLink(context, at, identity=identity, keys=keys, agent=agent, shares_memory=shares_memory)
+            for at in train.endpoints
         ]
         self._packers = [
             Packer(packing, part.stop - part.start)

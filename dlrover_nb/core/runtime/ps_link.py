@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.exchange import Exchange
     from dlrover_nb.core.runtime.sealed import Seal
-    from dlrover_nb.core.runtime.slab import SlabPlace
     from dlrover_nb.core.runtime.slab.bell import WorkersBell
     from dlrover_nb.core.runtime.slab.of_worker import Parts
     from dlrover_nb.core.runtime.sockets import Context, Socket
@@ -62,8 +61,8 @@ class PsLink:
         Of its socket (`sockets.connect_dealer`).
     agent
         Polls its sockets.
-    slabs, number
-        Where a slab may lie (None: nowhere), and which of the worker's PS this is.
+    shares_memory
+        Whether a slab may be used.
 
     Attributes
     ----------
@@ -73,7 +72,7 @@ class PsLink:
         Whether the PS may be on another host.
     """
 
-    def __init__(  # noqa: PLR0913 - the composition of a connection
+    def __init__(
         self,
         context: Context,
         endpoint: str,
@@ -81,10 +80,9 @@ class PsLink:
         identity: str,
         keys: JobKeys,
         agent: Watcher,
-        slabs: SlabPlace | None = None,
-        number: int = 0,
+        shares_memory: bool = False,
     ) -> None:
-        self.slab = OfferedSlab(slabs, f"{identity.replace('/', '.')}.ps{number}")
+        self.slab = OfferedSlab(is_wanted=shares_memory)
         self._context, self._agent = context, agent
         self._socket = connect_dealer(context, endpoint, identity, keys)
         self._sealed: tuple[Seal, Socket] | None = None

@@ -202,6 +202,12 @@ class Serving:
             self._refuse(identity, error)
         self._accounting.switch(Part.OTHER)
 
+    def _own(self, identity: bytes, arrays: Arrays) -> Arrays:
+        """Return the arrays of a message; copies of those in a slab, which its worker cannot change."""
+        if (block := self._slabs.block(identity)) is None:
+            return arrays
+        return [each.copy() if np.may_share_memory(each, block.data) else each for each in arrays]
+
     def _refuse(self, identity: bytes, error: WireError) -> None:
         _log.warning("%s refused a request of %r: %s", self._name, identity, error)
         self._send(identity, ExchangeRefused(str(error)))
@@ -211,8 +217,9 @@ class Serving:
         request = self._decoder.read(frames, identity, self._slabs.block(identity))
         if request is None:
             return
+        message, arrays = request
         try:
-            self._answer(identity, *request)
+            self._answer(identity, message, self._own(identity, arrays))
         except WireError as error:
             self._refuse(identity, error)
         self._accounting.switch(Part.OTHER)
@@ -298,8 +305,6 @@ class Serving:
         rows, row_gradients, dense_gradient = _expect(arrays, _EXCHANGE_ARRAYS[:3])
         kept = None
         if not request.is_skipped:
-            if self._slabs.block(identity) is not None:  # the next request lies in the same place
-                row_gradients, dense_gradient = row_gradients.copy(), dense_gradient.copy()
             store.check_push(rows, row_gradients, dense_gradient)
             kept = rows, row_gradients, dense_gradient
         self._rounds.keep(request.round, request.worker, kept)

@@ -29,10 +29,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError, PsClient
 from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
-from dlrover_nb.core.runtime.slab import SlabPlace
 from dlrover_nb.core.runtime.sockets import JobKeys
 from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
@@ -365,7 +363,7 @@ class Worker:
             train=train,
             dense_length=len(self._trainer.learner.values),
             patience_s=lambda: self._orders.patience_s,
-            slabs=SlabPlace(run_name(self._config.spec.name, self._config.folder)),
+            shares_memory=True,
             packing=self._config.spec.exchange,
         )
 

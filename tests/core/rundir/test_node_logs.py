@@ -238,3 +238,20 @@ def test_lines_that_a_killed_master_could_not_note_are_kept_once(
     assert last.position("worker-0") == (4, 4)
     for each in (following, last):
         assert texts(each.lines("worker-0", 9)) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("name", ["../job", "a/../../../x", "/etc/x", "..", ".", "", "a\0b", "n" * 201])
+def test_a_forged_name_of_a_node_reads_and_writes_no_file_elsewhere(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "a" / "run"
+    run.mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    logs = NodeLogs(run)
+    for _ in range(3):
+        logs.add(told("x", node=name))
+        logs.finish_node(name, 1.0)
+    logs.close(2.0)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not logs.knows(name)
+    assert len(caplog.records) == 1

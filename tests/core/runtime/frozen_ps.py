@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.runtime.exchange import BellName, PipeName
+from dlrover_nb.core.runtime.exchange import BellName, DescriptorName
 from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, ring
 from dlrover_nb.core.runtime.rung import RungRequests
 from dlrover_nb.core.runtime.slab.bell import open_bell
@@ -31,7 +31,7 @@ def main(pid: int, ask: int, ask_inode: int, answers: int, answers_inode: int) -
     store.init_dense(np.zeros(N_DENSE, np.float32))
     slab = np.zeros(4096, np.uint8)
     at = slab.ctypes.data + -slab.ctypes.data % 64
-    pipes = open_bell(BellName(pid, PipeName(ask, ask_inode), PipeName(answers, answers_inode)))
+    pipes = open_bell(BellName(pid, DescriptorName(ask, ask_inode), DescriptorName(answers, answers_inode)))
     bell = Bell(at, 2048, *pipes, step=-1, is_open=True)
     accounting = TimeAccounting(SystemClock())
     rung = RungRequests(SimpleNamespace(bells={b"w0": bell}), accounting, None)

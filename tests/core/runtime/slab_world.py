@@ -19,11 +19,10 @@ import zmq
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.runtime.batches import PreparedBatch
-from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.kernels import VARIABLE
 from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.serving import Serving
-from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
+from dlrover_nb.core.runtime.slab import AttachedSlabs
 from dlrover_nb.core.runtime.sockets import bind_router, new_keys
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
@@ -79,21 +78,21 @@ class Agent:
 
 
 class World:
-    """PS and workers; `shm` is where slabs lie, None: only frames. `kernel` names that of the PS."""
+    """PS and workers; without `shares` they use only frames. `kernel` names that of the PS."""
 
     def __init__(
         self,
         folder: Path,
-        shm: Path | None,
         n_ps: int,
         sync: Sync = Sync.ASP,
         *,
+        shares: bool = True,
         model: ModelSpec = MODEL,
         kernel: str = "",
     ) -> None:
         self.model, self.kernel = model, kernel
         folder.mkdir(mode=0o700, exist_ok=True)
-        self.place = None if shm is None else SlabPlace(run_name("law", folder), shm)
+        self.shares = shares
         self.spec = JobSpec("law", model=model, sync=sync)
         self.context, self.keys, self.folder = zmq.Context(), new_keys(), folder
         self.owner, self.epoch, self.n_client = tuple(i % n_ps for i in range(N_BUCKET)), 1, 0
@@ -123,7 +122,7 @@ class World:
     def _start_ps(self, store: ParameterStore) -> None:
         path = self.folder / f"ps{len(self.routers)}"
         router, endpoint = bind_router(self.context, "ipc", path, self.keys)
-        slabs = AttachedSlabs(self.place or SlabPlace("none", self.folder))
+        slabs = AttachedSlabs()
         serving = Serving(router, TimeAccounting(SystemClock()), path.name, self.spec, slabs)
         serving.open(store, self.epoch)
         self.servings.append(serving)
@@ -145,7 +144,7 @@ class World:
             self.clients[worker] = client = make(
                 self.context, keys=self.keys, identity=f"{worker}/1/{self.n_client}", agent=Agent(self),
                 train=Train(self.epoch, tuple(self.endpoints), self.owner), dense_length=N_DENSE,
-                patience_s=lambda: math.inf, slabs=self.place,
+                patience_s=lambda: math.inf, shares_memory=self.shares,
             )  # fmt: skip
             client.init_dense(np.linspace(-1, 1, N_DENSE, dtype=np.float32))
             client.begin()
@@ -217,10 +216,8 @@ class World:
 @contextlib.contextmanager
 def both(folder: Path, n_ps: int, sync: Sync = Sync.ASP):
     """Two worlds that differ in how arrays travel."""
-    (folder / "shm").mkdir(exist_ok=True)
     with (
-        World(folder / "s", folder / "shm", n_ps, sync) as shared,
-        World(folder / "f", None, n_ps, sync) as frames,
+        World(folder / "s", n_ps, sync) as shared,
+        World(folder / "f", n_ps, sync, shares=False) as frames,
     ):
         yield shared, frames
-    assert not list((folder / "shm").iterdir())

@@ -16,9 +16,11 @@ from kernel_world import needs_c
 from slab_world import MODEL, N_DENSE, N_ID, World, n_open
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import PipeName
+from dlrover_nb.core.runtime.exchange import DescriptorName
 from dlrover_nb.core.runtime.kernels import maps
+from dlrover_nb.core.runtime.kernels.compiled import Compiled
 from dlrover_nb.core.runtime.kernels.requests import Outcome, Request
+from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError
 from dlrover_nb.core.runtime.rung import RungRequests
 from dlrover_nb.core.runtime.serving import Serving
@@ -58,15 +60,13 @@ def worlds(n_ps=1, model=MODEL):
     """The same PS with bells in C, with bells in Python, and with messages in Python and in C."""
     with tempfile.TemporaryDirectory(prefix="dr") as name:
         folder = Path(name)
-        (folder / "shm").mkdir()
         with (
-            World(folder / "c", folder / "shm", n_ps, model=model, kernel="c") as compiled,
-            World(folder / "p", folder / "shm", n_ps, model=model, kernel="numpy") as python,
-            World(folder / "f", None, n_ps, model=model, kernel="numpy") as frames,
-            World(folder / "m", None, n_ps, model=model, kernel="c") as messages,
+            World(folder / "c", n_ps, model=model, kernel="c") as compiled,
+            World(folder / "p", n_ps, model=model, kernel="numpy") as python,
+            World(folder / "f", n_ps, model=model, kernel="numpy", shares=False) as frames,
+            World(folder / "m", n_ps, model=model, kernel="c", shares=False) as messages,
         ):
             yield compiled, python, frames, messages
-        assert not list((folder / "shm").iterdir())
 
 
 def act(world, action):
@@ -270,18 +270,17 @@ def test_a_request_of_another_epoch_is_refused_though_it_is_rung():
                 exchanges(world, [1])
 
 
-@pytest.mark.parametrize("other", ["inode", "process", "descriptor"])
+@pytest.mark.parametrize("other", ["inode", "descriptor"])
 def test_a_ps_that_cannot_open_the_pipes_is_asked_by_messages(monkeypatch, other):
-    """As in containers that share memory and no processes."""
-
     def named(descriptor):
         inode = os.fstat(descriptor).st_ino
-        return PipeName(descriptor, inode + 1) if other == "inode" else PipeName(descriptor + 900, inode)
+        return (
+            DescriptorName(descriptor, inode + 1)
+            if other == "inode"
+            else DescriptorName(descriptor + 900, inode)
+        )
 
-    if other == "process":
-        monkeypatch.setattr(os, "getpid", lambda: 0)
-    else:
-        monkeypatch.setattr(bell, "_named", named)
+    monkeypatch.setattr(bell, "named", named)
     with worlds() as (compiled, python, *messages):
         for world in (compiled, python, *messages):
             exchanges(world, range(4))
@@ -401,3 +400,34 @@ def test_ids_are_those_of_the_table_before_any_row_changes():
             for mine, theirs in zip(before, world.parameters(), strict=True):
                 np.testing.assert_array_equal(mine, theirs)
             world.disconnect()
+
+
+@pytest.mark.parametrize("row", [1, N_ID - 1])  # of a PS that has it, and a new one
+def test_a_push_that_repeats_a_row_is_refused_before_any_row_changes(row):
+    with worlds(model=replace(MODEL, embedding=Embedding.HASH)) as found:
+        for world in found:
+            exchanges(world, range(4))
+            before = [each.copy() for each in world.parameters()]
+            push = world.push(np.random.default_rng(1), 3)
+            batch = replace(push.batch, rows=np.array([row, 2, row]))
+            with pytest.raises(WireError, match=f"got {row} more than once"):
+                world.exchange(
+                    "w0", replace(push, batch=batch, rate=1.0), world.batch(np.random.default_rng(2), 5)
+                )
+            for mine, theirs in zip(before, world.parameters(), strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+            world.disconnect()
+
+
+@pytest.mark.parametrize("optimizer", Optimizer)
+def test_what_a_worker_writes_after_its_gradients_were_checked_breaks_no_parameter(optimizer):
+    rule, values = Rule.of(replace(MODEL, optimizer=optimizer)), np.full(5, 0.5, np.float32)
+    corrections = np.ones((2, 2), np.float32) if optimizer is Optimizer.ADAM else None
+    for bad in (np.nan, np.inf, -np.inf, 3e38, 1e16):
+        gradient = np.array([0.5, bad, 0.5, bad, 0.5], np.float32)
+        n_state = rule.row_state(5)
+        table = np.concatenate([values, np.full(n_state, rule.first_state, np.float32)])[None]
+        Compiled().update_rows(table, np.zeros(1, np.int32), gradient[None], rule, corrections)
+        assert np.isfinite(table).all()
+        assert (table[0, [1, 3]] == 0.5).all()
+        assert (table[0, [0, 2, 4]] != 0.5).all()

@@ -231,8 +231,8 @@ def sealed_requests(monkeypatch):
 def without_shared_memory(monkeypatch):
     """PS see no slab of a worker, as on another host."""
 
-    def open_slab(place, offer):
-        raise OSError(f"no {offer.name} in {place.shm} of this host")
+    def open_slab(offer):
+        raise OSError(f"no process {offer.pid} on this host")
 
     monkeypatch.setattr(of_ps, "open_slab", open_slab)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from dlrover_nb.core.runtime.exchange import (
     Arrive,
     ChunkTaken,
     DenseReady,
+    DescriptorName,
     Exchange,
     Exchanged,
     ExchangeRefused,
@@ -35,9 +35,8 @@ from dlrover_nb.core.runtime.exchange import (
     SlabTaken,
     StaleEpoch,
 )
-from dlrover_nb.core.runtime.flash import run_name
 from dlrover_nb.core.runtime.serving import Serving
-from dlrover_nb.core.runtime.slab import AttachedSlabs, SlabPlace
+from dlrover_nb.core.runtime.slab import AttachedSlabs
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.wire import decode, encode
@@ -60,7 +59,7 @@ REQUESTS = st.one_of(
     st.builds(Leave, EPOCHS, NUMBERS, NAMES),
     st.builds(Arrive, EPOCHS, NUMBERS, NAMES, NUMBERS, st.integers(1, 9)),
     st.builds(KeepGradients, EPOCHS, NUMBERS, NAMES, NUMBERS, st.booleans(), st.booleans()),
-    st.builds(OfferSlab, NAMES, NUMBERS, NAMES, NUMBERS),
+    st.builds(OfferSlab, NUMBERS, st.builds(DescriptorName, NUMBERS, NUMBERS), NUMBERS, NAMES, NUMBERS),
     st.builds(Exchange, EPOCHS, STEPS, answer_at=NUMBERS),
     st.builds(InitDense, EPOCHS),
     st.builds(MoveChunk, NUMBERS, NAMES, NUMBERS, NUMBERS, st.booleans()),
@@ -135,7 +134,7 @@ def frames_of(request: object, arrays: list[np.ndarray]) -> list[bytes]:
 )
 def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, list[np.ndarray]]]) -> None:
     router = Router()
-    slabs = AttachedSlabs(SlabPlace(run_name("fuzz", "fuzz"), shm=Path("/nowhere")))
+    slabs = AttachedSlabs()
     serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync), slabs)  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
     serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]

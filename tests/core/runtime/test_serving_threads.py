@@ -309,12 +309,11 @@ def assert_copied_as_it_is(store, change):
 
 @pytest.mark.parametrize("n_row_of_a_block", [400, 1 << 16])
 def test_cuts_and_moves_amid_requests_of_threads_are_whole(tmp_path, monkeypatch, n_row_of_a_block):
-    (tmp_path / "shm").mkdir()
     monkeypatch.setattr(cut, "_BLOCK_ROWS", n_row_of_a_block)
     monkeypatch.setattr(cut, "CHUNK_BYTES", 1 << 12)
     monkeypatch.setattr(cut, "PAUSE_S", 1e-4)
     rng, workers = np.random.default_rng(0), [f"w{i}" for i in range(4)]
-    with World(tmp_path / "c", tmp_path / "shm", 1, kernel="c") as world:
+    with World(tmp_path / "c", 1, kernel="c") as world:
         (store,), world.servings[0].rung.n_thread = world.stores, 3
 
         def exchange(n_round):

@@ -128,8 +128,7 @@ def test_a_larger_batch_makes_a_larger_slab(folder):
 
 
 def test_rows_stay_while_those_of_the_next_batch_arrive(folder):
-    (folder / "shm").mkdir()
-    with World(folder / "s", folder / "shm", 1) as world:
+    with World(folder / "s", 1) as world:
         exchanges(world, 3)
         rng, client, dense = np.random.default_rng(1), world.client("w0"), np.empty(N_DENSE, np.float32)
         client.start(None, world.batch(rng, 80))
@@ -151,20 +150,18 @@ def test_a_host_without_room_for_a_slab_exchanges_by_frames(folder, monkeypatch,
     with both(folder, 1) as (shared, frames):
         np.testing.assert_array_equal(exchanges(shared, 4), exchanges(frames, 4))
         assert shared.client("w0").carrier == "unix socket"
-        assert not list((folder / "shm").iterdir())
     assert "No space left" in caplog.text
 
 
-def test_workers_without_shared_memory_exchange_by_frames(folder):
-    with World(folder / "s", folder / "absent", 1) as shared, World(folder / "f", None, 1) as frames:
+def test_workers_of_a_system_without_sealed_memory_exchange_by_frames(folder, monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
+    with both(folder, 1) as (shared, frames):
         np.testing.assert_array_equal(exchanges(shared, 4), exchanges(frames, 4))
         assert shared.client("w0").carrier == "unix socket"
 
 
-def test_a_ps_that_sees_another_dev_shm_declines_and_frames_are_used(folder):
-    (folder / "shm").mkdir()
-    with World(folder / "s", folder / "shm", 1) as shared, World(folder / "f", None, 1) as frames:
-        shared.slabs[0]._place = type(shared.place)(shared.place.run, folder / "f")
+def test_a_ps_that_does_not_see_the_process_declines_and_frames_are_used(folder, monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    with both(folder, 1) as (shared, frames):
         np.testing.assert_array_equal(exchanges(shared, 4), exchanges(frames, 4))
         assert shared.client("w0").carrier == "unix socket"
-        assert not list((folder / "shm").iterdir())

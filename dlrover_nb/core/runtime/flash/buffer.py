@@ -23,7 +23,7 @@ import secrets
 import struct
 import sys
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -239,11 +239,16 @@ def read_piece(part: MemoryPart, start: int, n_byte: int, *, shm: Path = SHM) ->
         return piece
 
 
+def _open(path: Path) -> BinaryIO:
+    """Open a file of shared memory for reading; where all may write, a link could name any other file."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb")
+
+
 @contextlib.contextmanager
 def _mapped(path: Path) -> Iterator[NDArray[np.uint8]]:
     """Map a buffer of any process for reading; its views keep it mapped for as long as they live."""
     try:
-        with path.open("rb") as file:
+        with _open(path) as file:
             data = np.frombuffer(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ), np.uint8)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"nothing of the job is in {path} on this host: {error}") from error
@@ -268,7 +273,7 @@ def _check(data: NDArray[np.uint8], part: MemoryPart) -> bytes:
 
 def written_number(path: Path) -> int | None:
     """Return the checkpoint that a dead writer left in a buffer, -1 for none; None: its writer lives."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

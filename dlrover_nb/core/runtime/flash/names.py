@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 SHM_VAR = "DLROVER_NB_SHM"  # variable: where shared memory lies, if not in /dev/shm
 SHM = Path(os.environ.get(SHM_VAR, "/dev/shm"))  # noqa: S108 - names are of this user, made with O_EXCL or locked
 _PREFIX = "dlrover-nb"
-_NAME = re.compile(
-    rf"(?P<run>{_PREFIX}-[^/]+-[0-9a-f]{{12}})(?:-(?P<node>[^/]+)-[ab]|-(?P<slab>[^/]+)-s|\.claim)"
+_NAME = re.compile(  # those that end with s are of earlier releases
+    rf"(?P<run>{_PREFIX}-[^/]+-[0-9a-f]{{12}})(?:-(?P<node>[^/]+)-[ab]|-[^/]+-s|\.claim)"
 )
 
 
@@ -67,7 +67,7 @@ def _claim(path: Path) -> int:
     """Lock the claim; the file may be swept between opening and locking, and is then made again."""
     try:
         while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             fcntl.flock(handle, fcntl.LOCK_SH)
             if os.fstat(handle).st_nlink:
                 return handle
@@ -104,20 +104,9 @@ def buffers_of(run: str, *, shm: Path = SHM) -> tuple[Path, ...]:
     return tuple(shm / m.string for m in _matches(shm) if m["run"] == run and m["node"])
 
 
-def slabs_of(run: str, *, shm: Path = SHM) -> tuple[Path, ...]:
-    """Return the slabs of a run that no PS has mapped yet (`runtime.slab`)."""
-    return tuple(shm / m.string for m in _matches(shm) if m["run"] == run and m["slab"])
-
-
-def is_slab_of(run: str, name: str) -> bool:
-    """Whether this is the name of a slab of a run."""
-    match = _NAME.fullmatch(name)
-    return match is not None and match["run"] == run and match["slab"] is not None
-
-
 def _sweep_run(run: str, shm: Path) -> tuple[str, ...]:
     try:
-        handle = os.open(shm / f"{run}.claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(shm / f"{run}.claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:  # of another user
         return ()
     try:
@@ -147,6 +136,6 @@ def _matches(shm: Path) -> list[re.Match[str]]:
     for path in shm.glob(f"{_PREFIX}-*"):
         with contextlib.suppress(FileNotFoundError):  # freed at this moment
             match = _NAME.fullmatch(path.name)
-            if match and path.stat().st_uid == os.getuid():
+            if match and path.lstat().st_uid == os.getuid():
                 found.append(match)
     return found

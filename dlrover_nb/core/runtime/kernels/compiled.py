@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 13  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 14  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float

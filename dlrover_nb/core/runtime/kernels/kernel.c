@@ -30,7 +30,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 13;
+    return 14;
 }
 
 INLINE uint64_t splitmix64(uint64_t x)
@@ -84,11 +84,18 @@ void gather(float *restrict out, const float *restrict table, int64_t stride, co
 
 /* ---- optimizers; `count` of Adam is one for all n elements ---- */
 
+/* Gradients are checked as a whole before any is applied. In memory that a worker shares it may write others then: one
+ * that no check passes (gradients.py, LARGEST_NORM) is taken for none. */
+INLINE float usable(float gradient)
+{
+    return fabsf(gradient) <= 4e15f ? gradient : 0.0f;
+}
+
 INLINE void sgd(float *restrict values, const float *restrict grad, int64_t n, const Rule *rule)
 {
     const float rate = rule->rate;
     for (int64_t i = 0; i < n; i++)
-        values[i] -= grad[i] * rate;
+        values[i] -= usable(grad[i]) * rate;
 }
 
 INLINE void adagrad(float *restrict values, float *restrict sums, const float *restrict grad, int64_t n,
@@ -96,9 +103,9 @@ INLINE void adagrad(float *restrict values, float *restrict sums, const float *r
 {
     const float rate = rule->rate;
     for (int64_t i = 0; i < n; i++) {
-        float sum = sums[i] + grad[i] * grad[i];
+        const float g = usable(grad[i]), sum = sums[i] + g * g;
         sums[i] = sum;
-        values[i] -= grad[i] / sqrtf(sum) * rate;
+        values[i] -= g / sqrtf(sum) * rate;
     }
 }
 
@@ -122,7 +129,7 @@ INLINE void adam_row(float *restrict row, const float *restrict grad, int64_t n,
     const float step = at[0], root = at[1];
     float *restrict m = row + n, *restrict v = row + 2 * n;
     for (int64_t i = 0; i < n; i++)
-        row[i] -= adam(m + i, v + i, grad[i], step, root, rule);
+        row[i] -= adam(m + i, v + i, usable(grad[i]), step, root, rule);
 }
 
 /* `order`: which gradients the slots belong to; NULL: each to its own. */
@@ -151,7 +158,6 @@ FAST void update_rows(int64_t kind, float *table, int64_t stride, const int32_t 
     }
 }
 
-/* n elements, whose states lie `stride` elements apart. */
 /* Whether all magnitudes are such that their norm is usable; NaN and infinities are above any number. */
 FAST int are_usual(const float *numbers, int64_t n)
 {
@@ -166,6 +172,7 @@ FAST int are_usual(const float *numbers, int64_t n)
     return most <= usual;
 }
 
+/* n elements, whose states lie `stride` elements apart. */
 FAST void update_dense(int64_t kind, float *dense, int64_t stride, const float *grad, int64_t n, const Rule *rule,
                        const float *corrections, int64_t n_correction)
 {
@@ -179,7 +186,7 @@ FAST void update_dense(int64_t kind, float *dense, int64_t stride, const float *
     default:
         for (int64_t i = 0; i < n; i++) {
             const float *at = correction(dense + 3 * stride + i, corrections, n_correction);
-            dense[i] -= adam(dense + stride + i, dense + 2 * stride + i, grad[i], at[0], at[1], rule);
+            dense[i] -= adam(dense + stride + i, dense + 2 * stride + i, usable(grad[i]), at[0], at[1], rule);
         }
     }
 }
@@ -341,6 +348,19 @@ int64_t distinct(int64_t *restrict rows, int64_t *restrict inverse, int32_t *res
         inverse[i] = seen[at] - 1;
     }
     return n_row;
+}
+
+/* Whether no id comes twice; `seen` [mask + 1] is zero. */
+int are_distinct(int32_t *restrict seen, uint64_t mask, const int64_t *restrict ids, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = splitmix64((uint64_t)ids[i]) & mask;
+        for (; seen[at]; at = (at + 1) & mask)
+            if (ids[seen[at] - 1] == ids[i])
+                return 0;
+        seen[at] = (int32_t)(i + 1);
+    }
+    return 1;
 }
 
 /* Rows side by side by their owner, in their order otherwise; `counts` [n_owner] is zero. */

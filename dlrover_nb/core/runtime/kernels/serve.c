@@ -61,15 +61,29 @@ static int are_within(const int64_t *ids, int64_t n, uint64_t limit)
     return !n || most < limit;
 }
 
+/* Whether a row is pushed twice, or that cannot be told. */
+static int comes_twice(const int64_t *ids, int64_t n)
+{
+    uint64_t n_place = 1;
+    while (n_place <= 2 * (uint64_t)n)
+        n_place *= 2;
+    int32_t *seen = calloc(n_place, sizeof *seen);
+    const int comes = !seen || !are_distinct(seen, n_place - 1, ids, n);
+    free(seen);
+    return comes;
+}
+
 static int64_t aligned(int64_t n_byte)
 {
     return (n_byte + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-/* Whether n bytes at `at` lie in the slab, where a cache line begins. */
-static int lies_in(const Bell *bell, int64_t at, int64_t n_byte)
+/* Where the next array of a slab begins, if n bytes at `at` lie in it, where a cache line begins; -1: they do not.
+ * Whoever rings chose `at`: nothing is added to it before it is checked. */
+static int64_t end_of(const Bell *bell, int64_t at, int64_t n_byte)
 {
-    return at >= 0 && at % LINE_BYTES == 0 && at <= bell->n_slab && n_byte <= bell->n_slab - at;
+    const int lies_in = at >= 0 && at % LINE_BYTES == 0 && at <= bell->n_slab && n_byte <= bell->n_slab - at;
+    return lies_in ? at + aligned(n_byte) : -1;
 }
 
 static int is_plain(const Store *store, const Bell *bell)
@@ -131,7 +145,7 @@ static int exchange_with(Store *store, const Request *r, const Arrays *arrays, A
     const double began_s = now_s();
     memcpy(ids, arrays->push, (size_t)r->n_push * 8); /* a worker could change them after the check */
     memcpy(ids + r->n_push, arrays->pull, (size_t)r->n_pull * 8);
-    if (!are_within(ids, n, store->n_id) || !are_usual(arrays->gradients, r->n_push * store->width) ||
+    if (!are_within(ids, n, store->n_id) || comes_twice(ids, r->n_push) || !are_usual(arrays->gradients, r->n_push * store->width) ||
         !are_usual(arrays->dense_gradient, r->n_dense))
         return NOT_PLAIN;
     int32_t *sorted = store->locks ? slots + n : NULL, *order = store->locks ? slots + 2 * n : NULL;
@@ -175,12 +189,11 @@ static int64_t serve_slab(Store *store, Bell *bell)
 {
     const Request *r = &bell->request;
     const int64_t row_bytes = store->width * (int64_t)sizeof(float);
-    const int64_t rows_at = r->at + aligned(r->n_push * 8), dense_at = rows_at + aligned(r->n_push * row_bytes);
-    const int64_t pull_at = dense_at + aligned(r->n_dense * 4);
-    const int64_t dense_answer_at = r->answer_at + aligned(r->n_pull * row_bytes);
-    if (!lies_in(bell, r->at, r->n_push * 8) || !lies_in(bell, rows_at, r->n_push * row_bytes) ||
-        !lies_in(bell, dense_at, r->n_dense * 4) || !lies_in(bell, pull_at, r->n_pull * 8) ||
-        !lies_in(bell, r->answer_at, r->n_pull * row_bytes) || !lies_in(bell, dense_answer_at, store->n_dense * 4))
+    const int64_t rows_at = end_of(bell, r->at, r->n_push * 8);
+    const int64_t dense_at = end_of(bell, rows_at, r->n_push * row_bytes);
+    const int64_t pull_at = end_of(bell, dense_at, r->n_dense * 4);
+    const int64_t dense_answer_at = end_of(bell, r->answer_at, r->n_pull * row_bytes);
+    if (end_of(bell, pull_at, r->n_pull * 8) < 0 || end_of(bell, dense_answer_at, store->n_dense * 4) < 0)
         return NOT_PLAIN;
     uint8_t *slab = bell->slab;
     const Arrays arrays = {

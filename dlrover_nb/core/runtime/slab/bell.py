@@ -4,10 +4,9 @@ A message through ZeroMQ wakes two more threads on its way, and costs each side 
 batch itself. So what is said in almost every iteration (`kernels.requests`) goes through pipes of one
 connection; all else, and all where a PS cannot open them, goes through its socket.
 
-The worker makes the pipes and names them by its process and their descriptors; the PS opens them under
-``/proc``, and compares the numbers of their inodes, as in a container of its own the process would be another
-one. Each side holds both ends open, so a side that ends is noticed by its slab's lock alone; the kernel frees
-them with the last process. FIFOs beside the slab were rejected: names would be left by a kill.
+The worker makes the pipes and names them by its process and their descriptors (`slab.descriptors`). Each side
+holds both ends open, so a side that ends is noticed by its slab's lock alone; the kernel frees them with the
+last process. FIFOs beside the slab were rejected: names would be left by a kill.
 """
 
 from __future__ import annotations
@@ -16,21 +15,22 @@ import os
 import stat
 import time
 from ctypes import sizeof
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import BellName, Exchange, Exchanged, PipeName
+from dlrover_nb.core.runtime.exchange import BellName, Exchange, Exchanged
 from dlrover_nb.core.runtime.kernels.requests import Answer, Request
 from dlrover_nb.core.runtime.shared_block import aligned
+from dlrover_nb.core.runtime.slab.descriptors import named, open_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.exchange import DescriptorName
     from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock
 
 _IDS, _FLOAT = np.dtype(np.int64), np.dtype(np.float32)
@@ -48,7 +48,7 @@ class WorkersBell:
     def __init__(self) -> None:
         self._asked, self._ask = _pipe()
         self._answers, self._answered = _pipe()
-        self.name = BellName(os.getpid(), _named(self._ask), _named(self._answers))
+        self.name = BellName(os.getpid(), named(self._ask), named(self._answers))
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when an answer is here."""
@@ -104,7 +104,7 @@ def rung_request(request: Exchange, parts: Sequence[SharedArray]) -> bytes:
 
 
 def read_rung(request: Request, block: SharedBlock) -> tuple[Exchange, list[NDArray[Any]]]:
-    """Return what was rung for, and its arrays: ids are copied, as they become addresses, others not.
+    """Return what was rung for, and copies of its arrays: the worker could change them after a check.
 
     Raises
     ------
@@ -121,9 +121,8 @@ def read_rung(request: Request, block: SharedBlock) -> tuple[Exchange, list[NDAr
     ):
         if min(shape) < 0:
             raise WireError(f"a request rings for an array {shape}")
-        view = block.view(at, dtype, shape)
-        arrays.append(view.copy() if dtype is _IDS else view)
-        at += aligned(view.nbytes)
+        arrays.append(block.view(at, dtype, shape).copy())
+        at += aligned(arrays[-1].nbytes)
     return exchange, arrays
 
 
@@ -147,23 +146,10 @@ def _pipe() -> tuple[int, int]:
     return ends
 
 
-def _named(descriptor: int) -> PipeName:
-    return PipeName(descriptor, os.fstat(descriptor).st_ino)
-
-
-def _open(pid: int, pipe: PipeName) -> int:
+def _open(pid: int, name: DescriptorName) -> int:
     """Open a pipe of another process, both ways: so it never looks closed."""
-    path = Path(f"/proc/{pid}/fd/{pipe.descriptor}")
-    _check(path.stat(), pipe)
-    opened = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        _check(os.fstat(opened), pipe)
-    except ValueError:
+    opened = open_named(pid, name)
+    if not stat.S_ISFIFO(os.fstat(opened).st_mode):
         os.close(opened)
-        raise
+        raise ValueError(f"descriptor {name.descriptor} is no pipe of the worker")
     return opened
-
-
-def _check(found: os.stat_result, pipe: PipeName) -> None:
-    if not stat.S_ISFIFO(found.st_mode) or found.st_ino != pipe.inode:
-        raise ValueError(f"descriptor {pipe.descriptor} is no pipe of the worker")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, ring
 from dlrover_nb.core.runtime.slab.bell import open_bell, read_rung
-from dlrover_nb.core.runtime.slab.memory import Slab, SlabPlace, open_slab
+from dlrover_nb.core.runtime.slab.memory import Slab, open_slab
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,16 +43,9 @@ class _Attached:
 
 
 class AttachedSlabs:
-    """The slabs of workers, by connection.
+    """The slabs of workers, by connection."""
 
-    Parameters
-    ----------
-    place
-        Where they lie.
-    """
-
-    def __init__(self, place: SlabPlace) -> None:
-        self._place = place
+    def __init__(self) -> None:
         self._attached: dict[bytes, _Attached] = {}
 
     @property
@@ -74,7 +67,7 @@ class AttachedSlabs:
         if known is not None and known.slab.token.hex() == offer.token:
             return True  # the offer was repeated
         try:
-            slab = open_slab(self._place, offer)
+            slab = open_slab(offer)
         except (OSError, ValueError) as error:
             _log.info("the shared memory of %r is not used: %s", identity, error)
             return False
@@ -108,7 +101,7 @@ class AttachedSlabs:
         return attached.bell.step if attached is not None and attached.bell is not None else -1
 
     def rung(self, identity: bytes) -> tuple[Exchange, list[NDArray[Any]]]:
-        """Return the request that a connection rang for last, and its arrays, of which ids are copies.
+        """Return the request that a connection rang for last, and copies of its arrays.
 
         Raises
         ------

@@ -11,6 +11,7 @@ Nothing is waited for: once the PS has confirmed that it maps the slab, the next
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from dlrover_nb.core.runtime.exchange import NO_SLAB, OfferSlab, SlabTaken
 from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock, aligned
 from dlrover_nb.core.runtime.slab.bell import WorkersBell
-from dlrover_nb.core.runtime.slab.memory import HEAD_BYTES, Slab, SlabPlace, free_abandoned, make_slab
+from dlrover_nb.core.runtime.slab.memory import HEAD_BYTES, Slab, make_slab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +39,8 @@ class OfferedSlab:
 
     Parameters
     ----------
-    place
-        Where slabs lie; None: none is used.
-    owner
-        Name of the connection, which is used once.
+    is_wanted
+        Whether one may be used.
 
     Attributes
     ----------
@@ -51,8 +50,8 @@ class OfferedSlab:
         Whether the PS answers it.
     """
 
-    def __init__(self, place: SlabPlace | None, owner: str) -> None:
-        self._place, self._owner = place, owner
+    def __init__(self, *, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
         self.bell: WorkersBell | None = None
         self.has_bell = False
         self._slab: Slab | None = None
@@ -91,11 +90,11 @@ class OfferedSlab:
     def offer(self, arrays: Sequence[NDArray[Any]], answer_bytes: int) -> OfferSlab | None:
         """Return the offer of a slab in which such a request and its answer fit; None: none is due."""
         request_bytes = _n_byte(arrays) + answer_bytes  # gradients of rows are as large as the rows
-        if self._place is None or self._fits(_n_byte(arrays), answer_bytes):
+        if not self._is_wanted or self._fits(_n_byte(arrays), answer_bytes):
             return None
         self._answer_bytes = max(self._answer_bytes, _ample(answer_bytes))
         self._request_bytes = max(self._request_bytes, _ample(request_bytes))
-        return self._renew(self._place)
+        return self._renew()
 
     def on_taken(self, answer: SlabTaken) -> None:
         """Use the slab from now on, or do without one where the PS cannot map it."""
@@ -103,7 +102,7 @@ class OfferedSlab:
             return
         self._is_taken, self.has_bell = answer.is_taken, answer.has_bell
         if not answer.is_taken:
-            _log.info("a PS is not on this host, or shares no /dev/shm with it: exchanges go through sockets")
+            _log.info("a PS is not on this host, or cannot see this process: exchanges go through sockets")
             self._give_up()
 
     def close(self) -> None:
@@ -121,31 +120,28 @@ class OfferedSlab:
     def _fits(self, request_bytes: int, answer_bytes: int) -> bool:
         return request_bytes <= self._request_bytes and answer_bytes <= self._answer_bytes
 
-    def _renew(self, place: SlabPlace) -> OfferSlab | None:
+    def _renew(self) -> OfferSlab | None:
         self._free()
         if not self._n_made:
-            free_abandoned(place)
             self.bell = WorkersBell()
         self._n_made += 1
-        path = place.path(f"{self._owner}.{self._n_made}")
         n_byte = HEAD_BYTES + 2 * self._answer_bytes + self._request_bytes
         try:
-            self._slab = make_slab(path, self._n_made, n_byte)
+            self._slab = make_slab(self._n_made, n_byte)
         except OSError as error:
             _log.warning(
-                "no shared memory of %d KiB for exchanges with a PS, which go through sockets: %s; "
-                "a larger /dev/shm makes them faster",
+                "no shared memory of %d KiB for exchanges with a PS, which go through sockets: %s",
                 n_byte >> 10,
                 error,
             )
             self._give_up()
             return None
         bell = None if self.bell is None else self.bell.name
-        return OfferSlab(path.name, self._n_made, self._slab.token.hex(), n_byte, bell)
+        return OfferSlab(os.getpid(), self._slab.name, self._n_made, self._slab.token.hex(), n_byte, bell)
 
     def _give_up(self) -> None:
         self._free()
-        self._place = None
+        self._is_wanted = False
 
 
 def _n_byte(arrays: Sequence[NDArray[Any]]) -> int:

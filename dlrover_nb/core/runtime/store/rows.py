@@ -141,6 +141,12 @@ class RowTable:
         if len(ids) and int(ids.view(np.uint64).max()) >= limit:  # unsigned: catches below 0 too
             raise WireError(f"rows must be in [0, {limit}), got [{ids.min()}, {ids.max()}]")
 
+    def check_distinct(self, ids: Ids) -> None:
+        """Raise `WireError` when an id comes twice: it would become several rows, or lose a step."""
+        ordered = np.sort(ids)
+        if len(repeated := ordered[1:][ordered[1:] == ordered[:-1]]):
+            raise WireError(f"expected each row once in a push, got {repeated[0]} more than once")
+
     def gather(self, ids: Ids, out: Floats) -> None:
         """Write the values of rows into `out`, float32 [n, width]; no row is created."""
         self._kernel.gather(self.table, self.find(ids), ids, out, self._seed)

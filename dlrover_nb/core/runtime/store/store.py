@@ -148,6 +148,7 @@ class ParameterStore:
     def push(self, ids: Ids, gradients: Floats, rate: float = 1.0) -> None:
         """Apply one step of the optimizer to distinct rows, with `rate` times the learning rate."""
         self._check_gradients(ids, gradients)
+        self._rows.check_distinct(ids)
         self.served.count(ids)
         slots = self._rows.find_or_create(ids)
         step = self._rates.step(rate)
@@ -194,6 +195,7 @@ class ParameterStore:
 
     def create_rows(self, ids: Ids) -> None:
         """Create those of distinct rows that are new."""
+        self._rows.check_distinct(ids)
         self._rows.find_or_create(ids)
 
     def push_dense(self, gradient: Floats, rate: float = 1.0) -> None:
@@ -204,6 +206,7 @@ class ParameterStore:
     def check_push(self, ids: Ids, gradients: Floats, dense: Floats) -> None:
         """Raise `WireError` unless these gradients can be applied."""
         self._rows.check(ids)
+        self._rows.check_distinct(ids)
         self._check_gradients(ids, gradients)
         self._check_dense(dense)
         check_usable(gradients, dense)
