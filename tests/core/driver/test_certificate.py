@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import stat
 import threading
 from contextlib import closing
 
 import pytest
+from waiting import until
 
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.driver import http_server
 from dlrover_nb.core.driver.certificate import FILE, certificate_of
-from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer
+from dlrover_nb.core.driver.http_server import LOOPBACK, MOST_WAITING, ThreadedServer
 from dlrover_nb.core.driver.service import MasterService
 from dlrover_nb.core.structs.reported import TRAINER_PATH
 
@@ -75,6 +78,28 @@ def test_a_certificate_is_of_one_address_kept_for_the_user_alone_and_made_anew_f
         other = certificate_of(tmp_path, address, SystemClock())
         assert other.text != first.text
         assert certificate_of(tmp_path, address, SystemClock()).text == other.text
+
+
+@pytest.mark.parametrize("begins", [b"", b"G", b"\x16", b"POST / HTTP/1.1\r\nA: b\r\n"])
+def test_many_connections_that_ask_nothing_hold_few_threads_and_nobody_up(
+    served, begins, caplog, monkeypatch
+):
+    monkeypatch.setattr(http_server, "REQUEST_LIMIT_S", 3600.0)  # they end by their number alone
+    monkeypatch.setattr(http_server._Handler, "timeout", 3600.0)
+    port, trusted, heard = served
+    caplog.set_level("INFO")
+    before, idle = threading.active_count(), []
+    for _ in range(300):
+        idle.append(socket.create_connection((LOOPBACK, port), timeout=60))
+        idle[-1].send(begins)
+    assert post(http.client.HTTPConnection(LOOPBACK, port, timeout=60), "token") == 200
+    assert post(https(port, trusted), "token") == 200
+    until(lambda: threading.active_count() <= before + MOST_WAITING)
+    assert len(heard) == 2
+    for each in idle:
+        each.close()
+    until(lambda: threading.active_count() == before)
+    assert len(caplog.records) <= 1
 
 
 def test_without_a_certificate_a_handshake_is_refused(tmp_path):
