@@ -42,11 +42,12 @@ WHY = "by a key in watch"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a key asks for: an answer to a proposal or an action, or a mode."""
+    """What a key asks for: an answer to a proposal or an action, or a mode; and the version drawn."""
 
     verdict: Verdict
     proposal: str = ""
     mode: Mode | None = None
+    seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ def press(prompt: Prompt, key: str, shown: JobSnapshot) -> tuple[Prompt, Order |
     """Return what follows from a key, pressed while `shown` was on the screen."""
     if prompt.asks_mode:
         mode = MODES.get(key)
-        return (
-            (Prompt("the mode stays"), None) if mode is None else (Prompt(), Order(Verdict.MODE, mode=mode))
-        )
+        if mode is None:
+            return Prompt("the mode stays"), None
+        return Prompt(), Order(Verdict.MODE, mode=mode, seen=shown.version)
     if key == "q":
         return Prompt(has_quit=True), None
     if key == "m":
@@ -111,7 +112,7 @@ def carry_out(order: Order, handle: JobHandle) -> str:
             case Order(verdict=Verdict.REJECT):
                 made = handle.reject(order.proposal, why=WHY)
             case Order(mode=Mode() as mode):
-                made = handle.set_mode(mode, why=WHY)
+                made = handle.set_mode(mode, why=WHY, seen=order.seen)
             case _:
                 raise AssertionError(order)
     except DlroverError as error:

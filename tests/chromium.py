@@ -193,8 +193,9 @@ def unnamed(snapshot):
 def unlocked(page):
     """Wait until every decision button takes a press: one that has just changed takes none for a moment."""
     page.wait_for_function(
-        "() => Bokeh.documents.every(doc => [...doc._all_models.values()].every("
-        "model => performance.now() - (model.means_this_from ?? -1e9) > 1000))"
+        "() => Bokeh.documents.every(doc => [...doc._all_models.values()].every(model =>"
+        "performance.now() - (model.means_this_from ?? doc.dlrover_link?.began ?? -1e9) > 1000))"
+        "&& Bokeh.documents.some(doc => doc.dlrover_link)"
     )
 
 

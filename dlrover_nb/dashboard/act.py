@@ -136,7 +136,7 @@ def _decision(  # noqa: PLR0911 - one case per kind of decision
     seen, verdict = form.get("version", ""), _DECISIONS[action]
     match verdict:
         case None:
-            return _undo(form, why, now.undo if now is not None else None)
+            return _undo(form, why, now)
         case Verdict.ACCEPT | Verdict.REJECT:
             return Decision(verdict, "", 0.0, needed(form, "proposal"), why=why, seen=seen)
         case Verdict.OVERRIDE:
@@ -159,11 +159,16 @@ def _against_stragglers(form: Form, now: JobSnapshot | None) -> ActionChoice:
     return ActionChoice.of(action_request(form).action(now))
 
 
-def _undo(form: Form, why: str, undo: Decision | None) -> Decision:
-    """Return the undo of the decision that the form names, which the master compares with the latest."""
-    named = needed(form, "decision")
+def _undo(form: Form, why: str, now: JobSnapshot | None) -> Decision:
+    """Return the undo of the decision that the form names, which the master compares with the latest.
+
+    A form that cancels a change, which its person saw being applied, takes back none that is in place by now.
+    """
+    named, undo = needed(form, "decision"), None if now is None else now.undo
     if undo is None:
         raise StaleDecisionError(f"{named} can not be undone any more: no change of this job can; look at it")
+    if form.get("cancels") and (now is None or now.under_way != named):
+        raise StaleDecisionError(f"{named} is no longer being applied, so there is nothing to cancel")
     return replace(undo, undoes=named, why=why)
 
 

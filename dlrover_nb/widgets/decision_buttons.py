@@ -15,38 +15,27 @@ from bokeh.models import TextInput
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.parts import pane, press_button, relabel, select, text
+from dlrover_nb.widgets.parts import choice, pane, press_button, relabel, text
 from dlrover_nb.widgets.review import Answer, meaning, undo_label, undo_words
 from dlrover_nb.widgets.theme import HALF, WIDGETS, WRAP
 
 if TYPE_CHECKING:
-    from threading import RLock
     from typing import Any
 
-    from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
+    from dlrover_nb.widgets.job_view_model import ViewState
     from dlrover_nb.widgets.review import PendingAction, Review
 
-_MODES = {
-    "manual: no proposals": Mode.MANUAL,
-    "suggest: I decide": Mode.SUGGEST,
-    "auto: all applied": Mode.AUTO,
-}
+_MODES = (
+    (str(Mode.MANUAL), "manual: no proposals"),
+    (str(Mode.SUGGEST), "suggest: I decide"),
+    (str(Mode.AUTO), "auto: all applied"),
+)
 
 
 class DecisionButtons:
-    """Reason, buttons and mode of one screen.
+    """Reason, buttons and mode of one screen."""
 
-    Parameters
-    ----------
-    view_model
-        View model that receives a change of mode.
-    lock
-        Held while the screen is drawn; a user's choice waits for it.
-    """
-
-    def __init__(self, view_model: JobViewModel, lock: RLock) -> None:
-        self._view_model, self._lock = view_model, lock
-        self._is_drawing = False
+    def __init__(self) -> None:
         self._cleared_after: PendingAction | None = None
         self._why = TextInput(
             title="Reason", placeholder="optional", sizing_mode="stretch_width", stylesheets=[WIDGETS]
@@ -56,8 +45,7 @@ class DecisionButtons:
             press_button("Reject", width=95),
         )
         self.undo, self._undone = press_button("Undo", width=95), text()
-        self.mode = select("Who decides", _MODES, max_width=320, sizing_mode="stretch_width")
-        self.mode.param.watch(self._choose_mode, "value")
+        self.mode = choice("Who decides", _MODES, max_width=320, sizing_mode="stretch_width")
 
     @property
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types
@@ -65,7 +53,7 @@ class DecisionButtons:
         return pn.Column(
             pn.Row(*(pn.pane.Bokeh(b) for b in (self.accept, self.reject, self.undo)), styles=WRAP),
             pane(self._undone),
-            pn.Row(pane(self._why, min_width=150), self.mode, sizing_mode="stretch_width", styles=WRAP),
+            pn.Row(pane(self._why, min_width=150), pane(self.mode), sizing_mode="stretch_width", styles=WRAP),
             sizing_mode="stretch_width",
             styles=HALF,
         )
@@ -74,12 +62,6 @@ class DecisionButtons:
     def reason(self) -> str:
         """The reason that the user typed."""
         return str(self._why.value or "")
-
-    def _choose_mode(self, event: Any) -> None:  # noqa: ANN401 - param's event
-        with self._lock:
-            if self._is_drawing or event.new is self._view_model.state().snapshot.mode:
-                return
-        self._view_model.set_mode(event.new, self.reason)
 
     def show(self, state: ViewState, card: Review) -> None:
         """Draw the enabled buttons and the present mode."""
@@ -97,9 +79,9 @@ class DecisionButtons:
         asked = state.asked
         self._clear_reason(asked)
         if asked is None or asked.verdict is not Verdict.MODE or asked.answer is not Answer.ASKED:
-            self._is_drawing = True
-            self.mode.value = state.snapshot.mode
-            self._is_drawing = False
+            holds = str(state.snapshot.mode)
+            self.mode.tags = [holds]  # before the value: a page takes another value for the user's choice
+            self.mode.value = holds
 
     def _clear_reason(self, asked: PendingAction | None) -> None:
         """Empty the reason once it was kept with a decision: it is none of the next one's."""

@@ -111,26 +111,27 @@ class JobViewModel:
             lambda: self._handle.override(plan, proposal=proposal, why=why),
         )
 
-    def scale(self, plan: ResourcePlan, why: str = "") -> None:
-        """Change the job to a plan that answers no proposal, unless it has changed since it was shown."""
-        seen = self.state().snapshot.version
+    def scale(self, plan: ResourcePlan, why: str = "", *, seen: str) -> None:
+        """Change the job to a plan that answers no proposal, if its version is still the one seen."""
         self._ask(
             PendingAction(Verdict.SCALE, aim=f"scale to {plan.short}"),
             lambda: self._handle.scale(plan, why=why, seen=seen),
         )
 
-    def set_mode(self, mode: Mode, why: str = "") -> None:
-        """Set who decides from now on."""
-        seen = self.state().snapshot.version
+    def set_mode(self, mode: Mode, why: str = "", *, seen: str) -> None:
+        """Set who decides from now on, if the job's version is still the one that was seen."""
         self._ask(
             PendingAction(Verdict.MODE, aim=f"change to {mode} mode"),
             lambda: self._handle.set_mode(mode, why=why, seen=seen),
         )
 
-    def undo(self, decision: str, why: str = "", *, aim: str) -> None:
-        """Undo the decision that the user saw as the latest; `aim` is the request as text."""
+    def undo(self, decision: str, why: str = "", *, aim: str, is_under_way: bool = False) -> None:
+        """Undo the decision that the user saw as the latest; `aim` is the request as text.
+
+        `is_under_way`: they saw it being applied, and cancel that.
+        """
         asked = PendingAction(None, aim=aim)
-        self._ask(asked, lambda: self._handle.undo(decision, why=why))
+        self._ask(asked, lambda: self._handle.undo(decision, why=why, is_under_way=is_under_way))
 
     def refuse(self, asked: PendingAction, why: str) -> None:
         """Record that a request cannot be sent."""

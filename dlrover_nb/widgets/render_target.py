@@ -23,20 +23,22 @@ from typing import TYPE_CHECKING
 
 import panel as pn
 from bokeh.models import Div, UIElement
-from panel.io.notebook import block_comm, patch_inline_stylesheets
+from panel.io.notebook import block_comm, patch_inline_stylesheets, send
 from panel.io.resources import LOCAL_DIST
 from panel.io.state import set_curdoc
 
 from dlrover_nb.widgets import theme
+from dlrover_nb.widgets.delivery import KEY, NumberedComm, Pulse, whole_picture
 from dlrover_nb.widgets.slider import Slider
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from threading import RLock
     from typing import Any
 
     from bokeh.document import Document
+    from bokeh.model import Model
 
 _PLACEHOLDER = (
     f'<div style="color:{theme.MUTED}">Live view: waiting for the kernel. Without one, the state as last '
@@ -50,10 +52,24 @@ class _Layout(pn.Column):  # type: ignore[misc]  # panel has no types
     """The root layout of a target, with its own handling of messages of a notebook's page."""
 
     taking_in: Callable[[], AbstractContextManager[None]] = nullcontext
+    _numbered: NumberedComm | None = None  # None: no notebook shows it yet
 
-    def _on_msg(self, ref: str, manager: object, msg: object) -> None:
+    def _render_mimebundle(self, model: Model, doc: Document, comm: Any, location: object = None) -> object:  # noqa: ANN401 - panel has no types
+        self._numbered = NumberedComm(comm)
+        return super()._render_mimebundle(model, doc, comm, location)
+
+    def _on_msg(self, ref: str, manager: object, msg: Mapping[str, object]) -> None:
         with self.taking_in():
-            super()._on_msg(ref, manager, msg)
+            if KEY not in msg:
+                super()._on_msg(ref, manager, msg)
+            elif self._numbered is not None and self._numbered.begin():
+                self._send_whole(ref)
+
+    def _send_whole(self, ref: str) -> None:
+        """Send all models, as a page has asked that has lost some; what was not sent yet is in them."""
+        _, root, doc, comm = pn.state._views[ref]  # noqa: SLF001 - panel has no public API
+        doc.callbacks._held_events = []  # noqa: SLF001 - as above
+        send(comm, whole_picture(root, doc))
 
 
 class RenderTarget:
@@ -72,6 +88,8 @@ class RenderTarget:
         Called when the served page, or the output of the cell, is gone.
     on_connect
         Called when a notebook's page has rendered the view.
+    rests
+        Whether what was drawn last stays as it is, so that a page need not hear more to be up to date.
     """
 
     def __init__(
@@ -82,8 +100,10 @@ class RenderTarget:
         lock: RLock | None = None,
         on_close: Callable[[], None],
         on_connect: Callable[[], None] = lambda: None,
+        rests: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._body, self._show, self._on_connect, self._on_close = body, show, on_connect, on_close
+        self._body, self._on_connect, self._on_close = body, on_connect, on_close
+        self._show_body, self._rests = show, rests
         self._root = self  # the target in the cell: this one, or the one that contains it
         self.lock = lock or threading.RLock()
         self._queued = False
@@ -93,12 +113,28 @@ class RenderTarget:
             self._soon = _soon(self._doc)
             self._doc.on_session_destroyed(lambda _context: on_close())
             _take_style_sheets_from_here(self._doc)
-        self._unseen = pn.pane.Bokeh(Div(text=theme.REPAINT, height=0, margin=0)), Slider(visible=False)
+        self._pulse = Pulse(is_page=self._doc is not None)
+        self._notice = pn.pane.Bokeh(self._pulse.notice, sizing_mode="stretch_width")
+        self._unseen = (
+            pn.pane.Bokeh(Div(text=theme.REPAINT, height=0, margin=0)),
+            pn.pane.Bokeh(self._pulse.model),
+            Slider(visible=False),
+        )
         self.layout = _Layout(
-            body, *self._unseen, sizing_mode="stretch_width", css_classes=["dlrover-live"],
+            *self._around(body), sizing_mode="stretch_width", css_classes=["dlrover-live"],
             styles=theme.VARIABLES | theme.FIGURES | theme.PANEL | theme.ANY,
         )  # fmt: skip
         self.layout.taking_in = self._taking_in
+
+    def _around(self, shown: object) -> tuple[object, ...]:
+        """Return all parts of the layout: what is shown, below the line that says that it is old."""
+        return (self._notice, shown, *self._unseen)
+
+    def _show(self) -> None:
+        """Draw, and end the drawing for the page: within another target, that one does."""
+        self._show_body()
+        if self._root is self:
+            self._pulse.beat(rests=self._rests())
 
     def flush(self) -> None:
         """Show updates, in the way that this front end needs; from any thread."""
@@ -196,7 +232,7 @@ class RenderTarget:
 
     def notebook_layout(self) -> Any:  # noqa: ANN401 - panel has no types
         """Return the layout with only a placeholder: the rest follows once a live kernel is connected."""
-        self.layout[:] = [pn.pane.HTML(_PLACEHOLDER), *self._unseen]
+        self.layout[:] = self._around(pn.pane.HTML(_PLACEHOLDER))
         return self.layout
 
     def _is_open(self) -> bool:
@@ -205,7 +241,7 @@ class RenderTarget:
         if not any(getattr(comm, "_comm", None) for comm in comms):
             self._let_go()
             return False
-        if self.layout[0] is not self._body:
+        if self._body not in self.layout.objects:
             self._connect()
         return True
 
@@ -218,7 +254,7 @@ class RenderTarget:
     def _connect(self) -> None:
         """Replace the placeholder by the view, with every style sheet inline."""
         with self.changed():
-            self.layout[:] = [self._body, *self._unseen]
+            self.layout[:] = self._around(self._body)
             self.layout.css_classes = ["dlrover-live", "dlrover-live-on"]
         self._is_connected = True
         self._on_connect()

@@ -97,6 +97,16 @@ def too_early(label: str, shown_s: float) -> str:
     return f"the button had just changed to {label!r}; nothing was sent, press it again if you mean it"
 
 
+def nameless(press: Press, version: str) -> str:
+    """Return why a press is not sent that names neither what it answers nor a version; empty: it is sent.
+
+    Such a button is off. Without a name the master would take the press for whatever is open by now.
+    """
+    if version if press.verb in {Verdict.SCALE, Verdict.MODE} else press.subject:
+        return ""
+    return "the button named nothing that is open; look at the job as it is now"
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """State of the link to the master: age of the snapshot, and the error of the last attempt."""

@@ -12,20 +12,21 @@ import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job import JobPhase, Mode
 from dlrover_nb.widgets.action_card import ActionCard
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.chart_grid import ChartGrid
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.decision_buttons import DecisionButtons
 from dlrover_nb.widgets.latest_only import LatestOnly
-from dlrover_nb.widgets.parts import button, pane, press_field, sends, text
+from dlrover_nb.widgets.parts import button, pane, press_field, sends, sends_choice, text
 from dlrover_nb.widgets.render_target import RenderTarget
 from dlrover_nb.widgets.review import (
     PendingAction,
     Press,
     card_html,
     header_html,
+    nameless,
     read_press,
     review,
     too_early,
@@ -76,7 +77,7 @@ class Screen:
         lock = lock or threading.RLock()
         self.chart_grid = ChartGrid(view_model.state().snapshot, self._tapped, self.flush)
         self.sliders = Sliders(view_model, lock, self.flush, can_act=can_act)
-        self.buttons, self.action = DecisionButtons(view_model, lock), ActionCard(can_act=can_act)
+        self.buttons, self.action = DecisionButtons(), ActionCard(can_act=can_act)
         self._make_texts()
         if can_act:
             self._bind_presses()
@@ -86,6 +87,7 @@ class Screen:
             lock=lock,
             on_close=lambda: on_close(self),
             on_connect=on_connect,
+            rests=lambda: view_model.state().snapshot.phase.is_final,
         )
         self.layout = self.stage.layout
         self._show(view_model.state())
@@ -107,6 +109,7 @@ class Screen:
         answers = (self.buttons.accept, self.buttons.reject, self.action.accept, self.action.reject)
         for pressed in (*answers, self.buttons.undo, self.sliders.send):
             sends(pressed, self._press)
+        sends_choice(self.buttons.mode, "mode", self._press)
 
     def _arrange(self) -> pn.Column:
         card = pn.Column(
@@ -157,11 +160,11 @@ class Screen:
     def _tapped(self, candidate: Candidate) -> None:
         self.sliders.choose(candidate.plan)
 
-    def _pressed(self, label: str, shown_s: float) -> None:
+    def _pressed(self, label: str, shown_s: float, version: str) -> None:
         """Handle a press: the browser sent the label that the user saw, which names its object."""
         press, why = read_press(label), self.buttons.reason
-        if early := too_early(label, shown_s):
-            self._view_model.refuse(_request(press), early)
+        if refusal := too_early(label, shown_s) or nameless(press, version):
+            self._view_model.refuse(_request(press), refusal)
             return
         match press.verb:
             case Verdict.ACCEPT:
@@ -169,11 +172,14 @@ class Screen:
             case Verdict.REJECT:
                 self._view_model.reject(press.subject, why)
             case "undo" | "cancel":
-                self._view_model.undo(press.subject, why, aim=f"{press.verb} {press.subject}")
+                aim = f"{press.verb} {press.subject}"
+                self._view_model.undo(press.subject, why, aim=aim, is_under_way=press.verb == "cancel")
+            case Verdict.MODE:
+                self._view_model.set_mode(Mode(press.plan), why, seen=version)
             case Verdict.OVERRIDE | Verdict.SCALE:
-                self._send_plan(press, why)
+                self._send_plan(press, why, version)
 
-    def _send_plan(self, press: Press, why: str) -> None:
+    def _send_plan(self, press: Press, why: str, version: str) -> None:
         plan = self.sliders.plan
         if not self.sliders.is_about(press.plan):
             moved = "the sliders have moved since; check the plan on the button and press it again"
@@ -181,7 +187,7 @@ class Screen:
         elif press.verb == Verdict.OVERRIDE:
             self._view_model.override(press.subject, plan, why)
         else:
-            self._view_model.scale(plan, why)
+            self._view_model.scale(plan, why, seen=version)
 
     # drawing
 
@@ -199,6 +205,8 @@ class Screen:
         self._message.text = block_html(Paragraph(card.message, tone))
         self._card.text = card_html(card, state.snapshot)
         self._why.text = self._why_words
+        if self._can_act:
+            self._press.tags = [state.snapshot.version]
         self.buttons.show(state, card)
         self.action.show(state, card)
         is_own = state.asked is not None and state.asked.verdict in {Verdict.OVERRIDE, Verdict.SCALE}

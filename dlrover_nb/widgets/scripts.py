@@ -6,7 +6,7 @@ no scripts. So they are published once, in the form that all front ends run, und
 removed when the view has connected or the job has ended. A reloaded page has lost them, so each live view
 sends them; a page that has them skips them.
 
-They include three fixes for Panel's link to a notebook's kernel:
+They include fixes for Panel's link to a notebook's kernel (and `delivery`, which notices what it loses):
 
 - It echoes each change from the kernel back to the kernel. The echo resets a view that changes each second to
   older states. So changes from the kernel are not sent back, as in a served page.
@@ -27,6 +27,8 @@ import panel as pn
 from IPython.display import display, update_display
 from IPython.utils.capture import capture_output
 
+from dlrover_nb.widgets.delivery import KEY, TAKES
+
 if TYPE_CHECKING:
     from IPython.utils.capture import RichOutput
 
@@ -40,9 +42,19 @@ FIXES = """
   Object.assign(Comm.prototype, {
     dlrover_fixes: true,
     msg_handler(msg) {
+      const at = msg.metadata?.KEY;
+      if (at && !this.dlrover_takes(at)) { return; }
       this.dlrover_applies = true;
-      try { msg_handler.call(this, msg); } finally { this.dlrover_applies = false; }
+      try {
+        msg_handler.call(this, msg);
+        this.dlrover_taken();
+      } catch (error) {
+        if (!at) { throw error; }
+        console.error(error);
+        this.dlrover_lose();
+      } finally { this.dlrover_applies = false; }
     },
+TAKES
     _document_changed(event) {
       if (this.dlrover_applies) { return; }
       _document_changed.call(this, event);
@@ -61,7 +73,7 @@ FIXES = """
     },
   });
 })();
-"""
+""".replace("TAKES\n", TAKES).replace("KEY", KEY)
 _ONCE = "if (window.dlrover_scripts !== '{mark}') {{ window.dlrover_scripts = '{mark}';\n{code}\n}}"
 
 

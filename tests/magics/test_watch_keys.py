@@ -42,6 +42,7 @@ def test_after_m_the_next_key_is_a_mode_or_changes_nothing(key: str) -> None:
     assert order is None
     after, order = watch.press(asked, key, TRAINING)
     assert (order.mode if order else None) == {"m": "manual", "s": "suggest", "a": "auto"}.get(key)
+    assert order is None or order.seen == TRAINING.version
     assert after in {watch.Prompt(), watch.Prompt("the mode stays")}
 
 

@@ -83,12 +83,16 @@ class Master:
     def _change(self, decision: Decision) -> Decision:
         """Make a change that answers no proposal, and keep what takes it back."""
         now, latest = self.state, self.state.undo
+        if decision.seen not in {"", now.version}:
+            raise StaleDecisionError(
+                f"{decision.words} was decided as of {decision.seen}; it is {now.version} now"
+            )
         if decision.undoes and (latest is None or latest.undoes != decision.undoes):
             raise StaleDecisionError(f"{decision.undoes} is no longer the latest change")
         made = replace(decision, id=f"d{len(now.decisions) + 1}")
         self.asked.append(made)
         back = replace(
-            made, by="", id="", why="", undoes=made.id,
+            made, by="", id="", why="", seen="", undoes=made.id,
             plan=made.plan and now.target, mode=made.mode and now.mode,
         )  # fmt: skip
         target, mode = made.plan or now.target, made.mode or now.mode

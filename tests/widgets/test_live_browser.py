@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import builders as b
 import pytest
-from chromium import unlocked, unnamed
+from chromium import picture, unlocked, unnamed
 from masters import Master
 from waiting import until
 
@@ -17,6 +18,8 @@ from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.review import LOCK_S
 
 HELD = "window.held_ms = performance.now() + 10_000; performance.now = () => window.held_ms"  # held, later
+BEATS = "() => Bokeh.documents.some(doc => doc.dlrover_link)"
+OFF = "button => button.getRootNode().host.inert"
 MEANS = "said => Bokeh.documents.some(d => [...d._all_models.values()].some(m => m.tags?.[0] === said))"
 
 pytestmark = [
@@ -115,6 +118,7 @@ def test_a_click_meant_for_one_proposal_never_answers_the_next_and_a_reason_is_k
     page.wait_for_function(
         MEANS, arg="accept p2"
     )  # on a slow machine the page comes before its first drawing
+    page.wait_for_function(BEATS)
     page.evaluate("ms => { window.held_ms += ms }", 1000 * LOCK_S)
     status = page.get_by_role("status")
     with master.lock:  # p2 is replaced behind the page's back
@@ -163,3 +167,82 @@ def test_an_action_against_a_straggler_is_answered_by_keys_beside_the_proposal(m
     assert [each.proposal for each in master.asked] == ["m1"]
     accept.wait_for(state="hidden")
     assert page.get_by_role("button", name="Accept p2").is_enabled()
+
+
+class Line:
+    """What is between a page and its server: it can be cut, or hold back what the server says."""
+
+    def __init__(self, page, address) -> None:
+        self.is_cut = self.holds = False
+        self._held, self._ends = [], None
+        page.route_web_socket(re.compile(r"/ws\b"), self._connect)
+        page.route(address, self._ask)
+
+    def _connect(self, page_end) -> None:
+        server_end = page_end.connect_to_server()
+        self._ends = (page_end, server_end)
+        server_end.on_message(
+            lambda message: self._held.append(message) if self.holds else page_end.send(message)
+        )
+
+    def _ask(self, route) -> None:
+        route.abort() if self.is_cut else route.continue_()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for end in self._ends:
+            end.close()
+
+    def mend(self) -> None:
+        self.is_cut = False
+
+    def let_go(self) -> None:
+        self.holds = False
+        page_end, _ = self._ends
+        for message in self._held:
+            page_end.send(message)
+        self._held = []
+
+
+def replace_proposal(master) -> None:
+    with master.lock:
+        master.state = replace(
+            master.state, proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal("p3"))
+        )
+
+
+def test_a_page_that_lost_its_server_says_since_when_decides_nothing_and_comes_back(master, address, page):
+    line = Line(page, address)
+    page.goto(address)
+    accept = page.get_by_role("button", name="Accept p2")
+    accept.wait_for()
+    unlocked(page)
+    line.cut()
+    page.get_by_text(re.compile("This view is old: it shows the state of .*\\d:\\d\\d")).wait_for()
+    until(lambda: accept.evaluate(OFF), "a button that is off")
+    until(lambda: page.get_by_label("Who decides").evaluate(OFF), "a choice that is off")
+    assert not page.get_by_label("Axis of the fitted curve").evaluate(OFF), "to look is for all"
+    picture(page, "live-old")
+    replace_proposal(master)
+    accept.evaluate("button => button.click()")
+    line.mend()
+    page.get_by_role("button", name="Accept p3").wait_for()
+    until(lambda: not page.get_by_text("This view is old").is_visible())
+    assert not master.asked
+
+
+def test_a_page_that_takes_in_what_has_piled_up_is_old_until_it_is_through(master, address, page):
+    line = Line(page, address)
+    page.goto(address)
+    accept = page.get_by_role("button", name="Accept p2")
+    accept.wait_for()
+    unlocked(page)
+    line.holds = True
+    replace_proposal(master)
+    page.get_by_text("This view is old").wait_for()
+    assert accept.evaluate(OFF)
+    line.let_go()
+    later = page.get_by_role("button", name="Accept p3")
+    later.wait_for()
+    until(lambda: not later.evaluate(OFF), "buttons that are on again")
+    assert not page.get_by_text("This view is old").is_visible()

@@ -174,7 +174,7 @@ def differences(screen, page):
 
 def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
     with master.lock:  # the master is slow to answer
-        page.say(screen._press, "value", "Accept p2\n60000\n1")
+        page.say(screen._press, "value", "Accept p2\n60000\nv0\n1")
         assert screen.buttons.accept.disabled
         assert not differences(screen, page)
     until(lambda: shows(screen, "accepted, not applied yet"))
@@ -202,7 +202,7 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
     stage.lock = Watched(stage.lock, came)
 
     def press() -> None:
-        page.say(screen._press, "value", "Reject p2\n60000\n1")
+        page.say(screen._press, "value", "Reject p2\n60000\nv0\n1")
         came.set()
 
     presser, show = threading.Thread(target=press), stage._show

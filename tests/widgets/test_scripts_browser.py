@@ -20,7 +20,7 @@ timeout => {
     register_target: (plot, comm, take) => { window.take = take; },
     get_client_comm: (plot, comm, on_ack) => {
       window.acknowledge = () => on_ack({metadata: {msg_type: 'Ready'}});
-      return {active: true, send: message => window.sent.push(message.content.events.map(e => e.new))};
+      return {active: true, send: message => window.sent.push(message.content?.events.map(e => e.new) ?? [message])};
     },
   }};
   const named = name => Bokeh.Models.get(name);
@@ -34,6 +34,16 @@ timeout => {
 }
 """
 AN_HOUR = 3_600_000
+FEED = """
+([value, generation, numbers]) => {
+  window.PyViz.plot_index = {plot: true};
+  const change = {kind: 'ModelChanged', model: {id: field.id}, attr: 'value', new: value};
+  const frames = ['{"msgid": "1", "msgtype": "PATCH-DOC"}', '{}', JSON.stringify({events: [change]})];
+  for (const n of numbers) {
+    take({metadata: {dlrover: [generation, n]}, content: {data: frames[(n - 1) % 3]}});
+  }
+}
+"""  # the frames of a message of the kernel, without those that are lost
 
 
 @pytest.fixture
@@ -97,3 +107,28 @@ def test_what_comes_from_the_kernel_is_not_sent_back(link):
     page.wait_for_function("() => field.value === 'from the kernel'")
     page.evaluate("() => { field.value = 'by the user' }")
     sends(page, "by the user")
+
+
+def test_a_page_that_misses_a_frame_takes_no_more_and_asks_until_it_is_sent_everything(link):
+    page = link(50)
+
+    def feed(value, generation, *numbers):
+        page.evaluate(FEED, [value, generation, numbers])
+        return page.evaluate("() => [field.value, link.dlrover_lost]")
+
+    assert feed("a", 0, 1, 2, 3) == ["a", None]
+    assert feed("b", 0, 4, 6) == ["a", True]
+    sends(page, {"dlrover": [0, 4]})
+    assert feed("c", 0, 7, 8, 9) == ["a", True]
+    assert feed("d", 1, 2, 3) == ["a", True], "half a picture is none"
+    assert feed("e", 2, 1, 2, 3) == ["e", False]
+    assert feed("f", 2, 4, 5, 6) == ["f", False]
+    page.evaluate("() => { field.value = 'press' }")
+    page.wait_for_function("() => window.sent.flat().includes('press')")
+
+
+def test_a_page_that_cannot_take_a_message_asks_for_everything(link):
+    page = link(50)
+    page.evaluate("() => { window.known = field.id; field = {id: 'p0'} }")
+    page.evaluate(FEED, ["about a model that was lost", 0, [1, 2, 3]])
+    sends(page, {"dlrover": [0, 3]})

@@ -142,7 +142,7 @@ class JobCommands:
         chosen = ActionChoice.of(action)
         return self._decide(self._alive(), Verdict.MITIGATE, action=chosen, why=why, seen=seen)
 
-    def undo(self, decision: str | None = None, *, why: str = "") -> Decision:
+    def undo(self, decision: str | None = None, *, why: str = "", is_under_way: bool = False) -> Decision:
         """Undo the latest change by any user: of plan, mode, pins, batch sizes, learning rates.
 
         A change of plan that is still under way is cancelled: the plan before it runs on, or is restored.
@@ -154,19 +154,28 @@ class JobCommands:
         ----------
         decision
             The latest one shown to the user (``d3``); None: the present latest.
+        is_under_way
+            Whether the user saw it as a change that is still being applied, and wants to cancel that: one
+            that is in place by now is not taken back.
 
         Raises
         ------
         NotFoundError
             When there is nothing to take back.
         StaleDecisionError
-            When `decision` is no longer the latest change (the error names later ones).
+            When `decision` is no longer the latest change (the error names later ones), or no longer under
+            way.
         """
         now = self._alive()
         back = now.undo
         if back is None:
             raise NotFoundError(
                 f"job {self.name} has nothing to undo: no decision has made a change that can be taken back"
+            )
+        if is_under_way and decision != now.under_way:
+            raise StaleDecisionError(
+                f"{decision} was being applied to job {self.name} when you saw it, and no longer is, so "
+                "there is nothing to cancel; look at the job as it is now"
             )
         return self._hand_in(now, replace(back, undoes=decision or back.undoes, why=why))
 

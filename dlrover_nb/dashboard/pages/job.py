@@ -164,6 +164,7 @@ def _own_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]
     forms = ""
     if snapshot.undo is not None and may(Action.UNDO):
         fields = seen_fields(visit, snapshot) | {"decision": snapshot.undo.undoes}
+        fields |= {"cancels": "yes"} if snapshot.undo_cancels else {}
         label = f"{'Cancel' if snapshot.undo_cancels else 'Undo'} {snapshot.undo.undoes}"
         row = f'<div class="form-row">{reason_field()}{button("undo", label)}</div>'
         forms += f"<p>{escape(undo_words(snapshot))}</p>" + act_form(label, fields, row, root=visit.root)
