@@ -70,6 +70,12 @@ costs: install  ## what each test costs, anew in tests/suite/costs.tsv; TESTS_OF
 mutants: install  ## how many small faults in core code the cheap tests notice; ONLY=core/sharding for one room
 	@$(BIN)/python tools/mutants.py --sample $(or $(SAMPLE),300) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY))
 
+# SEED=17 ONLY=0,3 replays one with some of its events, as the line of a failure says.
+.PHONY: simulate
+simulate: install  ## jobs among all kinds of faults on virtual time: SEEDS=1000 of them from FIRST=0 on
+	@PYTHONPATH=tests:tests/core/driver $(BIN)/python -m simulation \
+	  $(if $(SEED),--seed $(SEED) $(if $(ONLY),--only $(ONLY)),--first $(or $(FIRST),0) --seeds $(or $(SEEDS),1000))
+
 check: lint types imports structure
 
 lint: install

@@ -266,6 +266,11 @@ class Controller:
         return self._state.phase.is_final
 
     @property
+    def target(self) -> ResourcePlan:
+        """The plan that is in place or was ordered, by the decisions so far."""
+        return self._rollouts.target
+
+    @property
     def under_way(self) -> ResourcePlan | None:
         """The plan that was ordered and is not in place yet; None while there is none."""
         rollout = self._rollouts.current

@@ -44,7 +44,7 @@ from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.flash import MemoryClaim
 from dlrover_nb.core.runtime.going_back import Remains, WayBack, go_back
 from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.orders import Action
+from dlrover_nb.core.runtime.orders import Action, Order
 from dlrover_nb.core.runtime.recovery_record import latest_s
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.state import Stage
@@ -218,7 +218,11 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         traits = traits_of(job.spec, job.features, folder, cluster=setup.cluster)
         plan = InitialPlan(job.spec, traits, None, "")
         fact = _fact(plan, job, capacity, setup)
-        return opened(parts, fact, lambda at_s: master.resume(record, kept, at_s), held)
+
+        def first(at_s: float) -> tuple[Order, ...]:
+            return master.resume(record, kept, at_s) + _plan_of_journal(way, master, recorded, at_s)
+
+        return opened(parts, fact, first, held)
 
 
 def _fact(plan: InitialPlan, job: JobFile, capacity: Capacity, setup: RunSetup) -> JobSubmitted:
@@ -297,6 +301,16 @@ def _check_goes_on(recorded: RecordedController, record: StateRecord, folder: Pa
             f"the job in {folder} had ended, and its write-ahead log is damaged: nothing is left to do; "
             f"its checkpoints are in {folder / 'checkpoints'} or at its checkpoint_url"
         )
+
+
+def _plan_of_journal(
+    way: WayBack, master: JobMaster, recorded: RecordedController, at_s: float
+) -> tuple[Order, ...]:
+    """Return the orders for the plan that was decided last: a damaged log may know an older one only."""
+    if not way.words or not recorded.is_submitted or recorded.losses or master.stage is Stage.ENDED:
+        return ()
+    plan = recorded.controller.target
+    return () if plan == master.target else master.set_target(plan, at_s)
 
 
 def _moved(job: JobFile, setup: RunSetup, endpoint: str) -> JobFile:

@@ -74,8 +74,13 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
 
 
 def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
-    """Record that a node is up, and repeat what may have been lost with an earlier master."""
-    if node.is_up:  # a repeated Hello
+    """Record that a node is up, and repeat what may have been lost with an earlier master or a connection."""
+    if (
+        node.is_up
+    ):  # it has connected again, and orders on their way to it are lost; limits of time end a PS's
+        if node.role is Role.WORKER:
+            _repeat_orders(state, node)
+            ps_group.repeat_order(state, node)
         return
     if node.is_adopted:
         _repeat_orders(state, node)
@@ -86,7 +91,7 @@ def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
 
 
 def _repeat_orders(state: JobState, node: Node) -> None:
-    """Send orders again that may have been lost with an earlier master."""
+    """Send orders again that may have been lost with an earlier master or a connection."""
     if node.role is Role.PS:
         migration_coordinator.resend_outcome(state, node)
         if node is state.coordinator:

@@ -184,6 +184,16 @@ def _let_train(state: JobState) -> None:
             node.is_training, node.must_drop = True, False
 
 
+def repeat_order(state: JobState, worker: Node) -> None:
+    """Order a worker again to pause or to train, as the order before may be lost; twice changes nothing."""
+    if not worker.is_training or state.group is None:
+        return
+    if state.stage is Stage.PAUSING:
+        state.send(worker, Pause(state.group.ps_epoch, state.n_pause))
+    elif state.stage is Stage.SERVING:
+        worker.is_training = False  # until `_let_train`, which follows
+
+
 def _is_trained(state: JobState) -> bool:
     return state.train.finished and not state.is_evaluating
 

@@ -179,10 +179,8 @@ def damage(folder: Path, seed: int) -> Case:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     log = folder / WRITE_AHEAD_LOG
     case = _damage(folder, log if rng.random() < 0.5 else rng.choice(files), rng)
-    if rng.random() < 0.25:
-        others = [
-            path for path in files if "checkpoints" in path.parts and path.exists() and path.stat().st_size
-        ]
+    others = [path for path in files if "checkpoints" in path.parts and path.exists() and path.stat().st_size]
+    if rng.random() < 0.25 and others:
         case += _damage(folder, rng.choice(others), rng)
     return Case(seed, case)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from damaged_world import FilesWorld, damage, killed_job, outcome, records
+from driver_world import features, plan
 
 from dlrover_nb.core.alerts import JobMemory, findings
 from dlrover_nb.core.errors import CheckpointError
@@ -233,4 +234,20 @@ def test_a_lost_journal_is_said(tmp_path: Path) -> None:
         path.unlink()
     assert outcome(job) == "exact, and said"
     assert "story and decisions so far are lost" in job.now.damage
+    job.close()
+
+
+def test_a_job_that_went_back_runs_the_plan_that_was_decided_last(tmp_path: Path) -> None:
+    job = FilesWorld(tmp_path, features(400, 20), plan=plan(1, 1), n_epoch=2, checkpoint_every_s=0.5)
+    job.start()
+    job.until(lambda now: now.running)
+    job.scale(plan(2, 1))
+    job.until(lambda now: now.running == plan(2, 1))
+    job.until(lambda _: len(list(job.folder.glob("checkpoints/*/manifest.json"))) >= 2)
+    job.crash()
+    log = job.folder / WRITE_AHEAD_LOG
+    log.write_bytes(log.read_bytes()[:40])  # no entry is left that knows a plan
+    job.restart()
+    assert "went back" in job.now.damage
+    assert job.until_end().target == plan(2, 1)
     job.close()

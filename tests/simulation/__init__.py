@@ -1,0 +1,10 @@
+"""A simulation that looks for the product's next faults: one seed, one job, and all that may befall it.
+
+The job is a real one: loop, job master, controller, write-ahead log, journal, checkpoints and history of `core.driver`
+in a real run folder, among played nodes with real stores (`driver_world`), in virtual time. `schedule` draws from a seed
+a job, the acts of its clients, and faults; `world` carries them out; `audit` keeps an account of its own and says what is
+wrong; `search` shrinks a failing schedule. What has a seed happens again: nothing else enters a simulation.
+
+After TigerBeetle's VOPR and FoundationDB's simulator. As there, the auditor knows nothing of how the product keeps its
+promises: it counts what parameter servers were taught.
+"""

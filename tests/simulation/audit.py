@@ -1,0 +1,219 @@
+"""The auditor: what must hold of a job after each of its turns, and at its end.
+
+It reads what users read (snapshots, answers to decisions, the story) and what parameter servers were taught, and keeps an
+account of its own of both. None of it is computed as the product does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from damaged_world import WAY_OUT, Case
+
+from dlrover_nb.core.errors import BackendError, DlroverError
+from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.shards import QuarantinedShard
+    from simulation.schedule import Scenario
+    from simulation.world import SimulatedWorld
+
+LEAST_LOSSES = 6  # of nodes, before a job may give up
+LEAST_CRASHES = 3  # of workers, before rows may be suspected
+STUCK_S = 700.0  # without any change: beyond all limits of time of the product
+ANSWERS_AFTER_S = 4.0  # a person whom the job waits for
+CHECK_STORES_S = 2.0
+OF_PLANS = (Verdict.SCALE, Verdict.OVERRIDE, Verdict.ACCEPT)
+
+
+class PromiseBrokenError(Exception):
+    """Something that a job had promised and did not keep."""
+
+    def __init__(self, kind: str, words: str) -> None:
+        super().__init__(f"{kind}: {words}")
+        self.kind = kind
+
+
+class RefusedError(Exception):
+    """The job does not go on, and says what to do: its files are damaged."""
+
+
+class Audit:
+    """Follows one job."""
+
+    def __init__(self, world: SimulatedWorld, scenario: Scenario) -> None:
+        self._world, self._scenario = world, scenario
+        self.decisions: dict[str, Decision] = {}
+        self.damages: list[Case] = []
+        self.stopped_by = ""
+        self.disk_was_full = self.may_forget = False
+        self._mark: object = None
+        self._changed_at_s = self._blocked_since_s = self._stores_at_s = 0.0
+
+    # what the surroundings tell
+
+    def note_full_disk(self) -> None:
+        self.disk_was_full = True
+
+    def note_damage(self, case: Case) -> None:
+        self.damages.append(case)
+        self.may_forget |= any("journal" in name for name, _ in case.damages)
+
+    # what clients do
+
+    def decide(self, decision: Decision) -> None:
+        before = self._by(decision.by)
+        try:
+            answer = self._world.driver.decide(decision)
+        except DlroverError:
+            if self._by(decision.by) != before:
+                raise PromiseBrokenError("a refused decision was taken", decision.words) from None
+            return
+        self.decisions[answer.id] = answer
+
+    def _by(self, client: str) -> list[Decision]:
+        return [each for each in self._world.now.decisions if each.by == client]
+
+    def stop(self, client: str) -> None:
+        if not self._world.now.phase.is_final:
+            self._world.driver.stop(client)
+            self.stopped_by = client
+
+    def restart(self) -> None:
+        """Let another master go on; it may refuse only where files were damaged or could not be written."""
+        try:
+            self._world.restart()
+        except BackendError as error:
+            if not (self.disk_was_full and "make room" in str(error)):
+                raise PromiseBrokenError("a master could not go on", str(error)) from error
+            self._world.pass_alone(self._world.full_until_s - self._world.elapsed_s)
+            self.restart()
+        except DlroverError as error:
+            if not (self.damages or self.disk_was_full):
+                raise PromiseBrokenError("a master could not go on", str(error)) from error
+            if not WAY_OUT.search(str(error)):
+                raise PromiseBrokenError("a refusal names no way out", str(error)) from error
+            raise RefusedError(str(error)) from error
+
+    # what must hold
+
+    def after_turn(self) -> None:
+        """Check what holds at every moment."""
+        self._check_rows()
+        self._check_decisions()
+        self._check_plan()
+        self._check_progress()
+        self._attend()
+
+    def _check_rows(self) -> None:
+        world, now = self._world, self._world.now
+        if world.account.wrong:
+            raise PromiseBrokenError("rows were trained twice", world.account.wrong[0])
+        n_learnt = len(world.learnt.keys() | world.untrained)
+        if (
+            now is self._world.seen[-1]
+            and now.running
+            and now.at_s == world.at_s
+            and now.train.n_sample_done > n_learnt
+        ):
+            words = f"{now.train.n_sample_done} rows count as trained, the servers were taught {n_learnt}"
+            raise PromiseBrokenError("rows count that were not trained", words)
+
+    def _check_decisions(self) -> None:
+        now = self._world.now
+        if self.may_forget or now.damage:
+            return
+        known = {each.id: each for each in now.decisions}
+        lost = [each.words for name, each in self.decisions.items() if known.get(name) != each]
+        if lost and not now.phase.is_final:
+            raise PromiseBrokenError("an acknowledged decision is lost", ", ".join(lost))
+
+    def _check_plan(self) -> None:
+        """Check that the last plan that was ordered is the target, or that the story says why not."""
+        now = self._world.now
+        plans = [each for each in now.decisions if each.verdict in OF_PLANS]
+        if not plans or plans[-1].plan is None or now.under_way or now.phase is not JobPhase.TRAINING:
+            return
+        last = plans[-1]
+        is_target = all(
+            (now.target.role(role).count, now.target.role(role).cpu)
+            == (last.plan.role(role).count, last.plan.role(role).cpu)
+            for role in Role
+        )
+        ends = (f"{last.id} is failed", f"{last.proposal} is failed", "could not be applied")
+        if not is_target and not any(end in line for line in now.story for end in ends):
+            raise PromiseBrokenError(
+                "an ordered plan is forgotten", f"{last.words}, and {now.target.short} is the target"
+            )
+
+    def _check_progress(self) -> None:
+        world, now = self._world, self._world.now
+        mark = (now.phase, now.message, now.train, now.evaluate, tuple(each.id for each in now.nodes))
+        if mark != self._mark:
+            self._mark, self._changed_at_s = mark, world.elapsed_s
+        if world.elapsed_s > self._changed_at_s + STUCK_S:
+            raise PromiseBrokenError("it waits for ever", f"{now.phase}: {now.message}, {now.train}")
+
+    def _attend(self) -> None:
+        """Answer as a person does whom the job waits for."""
+        world, now = self._world, self._world.now
+        if not now.quarantined:
+            self._blocked_since_s = world.elapsed_s
+            return
+        for each in now.quarantined:
+            self._check_quarantine(each)
+        if world.elapsed_s > self._blocked_since_s + ANSWERS_AFTER_S:
+            self._blocked_since_s = world.elapsed_s
+            shard = now.quarantined[0]
+            action = ShardAction.SKIP if self._holds_poison(shard) else ShardAction.RETRY
+            world.skipped |= (
+                {(shard.epoch, row) for row in range(shard.start, shard.stop)} if action == "skip" else set()
+            )
+            world.driver.choose(ShardChoice(shard.shard, action, "ada"))
+
+    def _holds_poison(self, shard: QuarantinedShard) -> bool:
+        return not self._scenario.poison.isdisjoint(range(shard.start, shard.stop))
+
+    def _check_quarantine(self, shard: QuarantinedShard) -> None:
+        if not self._holds_poison(shard) and self._world.n_crash < LEAST_CRASHES:
+            words = f"{shard}, after {self._world.n_crash} crashes of workers"
+            raise PromiseBrokenError("healthy rows are in quarantine", words)
+
+    # the end
+
+    def at_end(self) -> None:
+        """Check what holds of a job that has ended."""
+        world, end = self._world, self._world.now
+        self._check_rows()
+        if any(node.is_alive and name not in world.unreachable for name, node in world.nodes.items()):
+            raise PromiseBrokenError("nodes are left", str(world.living))
+        match end.phase:
+            case JobPhase.SUCCEEDED:
+                self._check_success()
+            case JobPhase.STOPPED if self.stopped_by:
+                pass
+            case JobPhase.FAILED if WAY_OUT.search(end.message) and self.damages:
+                pass
+            case JobPhase.FAILED if "keep failing" in end.message and world.n_loss >= LEAST_LOSSES:
+                pass
+            case _:
+                raise PromiseBrokenError(f"the job {end.phase}", end.message)
+
+    def _check_success(self) -> None:
+        world, end = self._world, self._world.now
+        rows = {(epoch, row) for epoch in range(world.job.n_epoch) for row in range(world.rows.n_train)}
+        missing = rows - world.learnt.keys() - world.untrained - world.skipped
+        if missing:
+            raise PromiseBrokenError("rows are missing", f"{len(missing)} rows, as {min(missing)}")
+        n_skipped = end.train.n_sample_skipped
+        if end.train.n_sample_done + n_skipped != len(rows) or (n_skipped and not world.skipped):
+            raise PromiseBrokenError("the count is wrong", f"{end.train} of {len(rows)} rows")
+        held = world.held()
+        if held != {e * world.rows.n_train + row: n for (e, row), n in world.learnt.items()}:
+            raise PromiseBrokenError(
+                "servers hold other rows", f"{len(held)} rows held, {len(world.learnt)} taught"
+            )

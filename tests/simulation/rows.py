@@ -1,0 +1,83 @@
+"""The auditor's own account of rows: which worker pushed which, and what of that the master was told.
+
+It knows nothing of shards, leases or grants. Each message of a worker about its rows speaks of all that it pushed before.
+So when a row is pushed a second time, the first time must have been one that the master was never told of, by a worker
+that it lost: anything else is a row trained twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Row = tuple[int, int]  # epoch, row
+
+
+@dataclass
+class RowAccount:
+    """Pushes of all workers.
+
+    Attributes
+    ----------
+    wrong
+        What should not have happened, in words.
+    n_excused
+        Rows that were pushed again because the master could not know of the first time.
+    """
+
+    is_lost: Callable[[str], bool]
+    wrong: list[str] = field(default_factory=list)
+    n_excused: int = 0
+    n_lost_words: int = 0
+    _n_pushed: Counter[str] = field(default_factory=Counter)
+    _heard: dict[str, int] = field(default_factory=dict)
+    _unheard: dict[str, list[range]] = field(default_factory=dict)
+    _kept: dict[int, dict[Row, tuple[str, int]]] = field(default_factory=dict)
+    _by: dict[Row, tuple[str, int]] = field(default_factory=dict)
+
+    def n_pushed(self, worker: str) -> int:
+        """Batches that a worker has pushed."""
+        return self._n_pushed[worker]
+
+    def push(self, worker: str, epoch: int, rows: range, learnt: Mapping[Row, int]) -> None:
+        """Note a batch, before the parameter servers are taught it; `learnt` is what they have learnt."""
+        self._n_pushed[worker] += 1
+        for row in rows:
+            if learnt.get((epoch, row)):
+                self._judge(worker, (epoch, row))
+            self._by[epoch, row] = worker, self._n_pushed[worker]
+
+    def heard(self, worker: str, n_pushed: int) -> None:
+        """Note that the master was told of so many batches."""
+        self._heard[worker] = max(n_pushed, self._heard.get(worker, 0))
+
+    def lose_messages(self, worker: str) -> None:
+        """Note that the master is not told of what was pushed until now, unless a later message says so."""
+        pushes = range(self._heard.get(worker, 0) + 1, self._n_pushed[worker] + 1)
+        self._unheard.setdefault(worker, []).append(pushes)
+
+    def keep(self, checkpoint: int) -> None:
+        """Note who has pushed what by the time of a checkpoint."""
+        self._kept.setdefault(checkpoint, dict(self._by))
+
+    def go_back(self, checkpoint: int) -> None:
+        """Let the account be that of a checkpoint, whose parameters are loaded."""
+        self._by = dict(self._kept[checkpoint])
+
+    def _judge(self, worker: str, row: Row) -> None:
+        before, n_push = self._by[row]
+        told = n_push <= self._heard.get(before, 0)
+        if any(n_push in pushes for pushes in self._unheard.get(before, ())):
+            self.n_lost_words += 1  # its message was lost with the link or the master
+        elif told:
+            self.wrong.append(f"row {row} was trained again by {worker}, though {before} had told the master")
+        elif before == worker:
+            self.wrong.append(f"row {row} was trained twice by {worker}")
+        elif not self.is_lost(before):
+            self.wrong.append(f"row {row} was trained by {worker} too, though {before} lives")
+        else:
+            self.n_excused += 1
