@@ -243,6 +243,26 @@ def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
         state.stop_reason += f"; {text}"
 
 
+def on_connected_again(state: JobState, node: Node, at_s: float) -> None:
+    """Give up what a PS was asked to write: the order or its answer may be lost, and training waits for it.
+
+    The final one is begun anew. To order the same again was rejected: the PS may have begun, and what it
+    writes next adds to what it wrote.
+    """
+    for writing in tuple(state.writing.values()):
+        answers = writing.copied if writing.is_in_memory else writing.saved
+        if not writing.is_ordered or node.id not in writing.group.nodes or node.id in answers:
+            continue
+        if not writing.is_final:
+            on_failed(state, writing.number, f"the connection of {node.id} broke meanwhile", at_s)
+            continue
+        del state.writing[writing.number]
+        if not writing.is_in_memory:
+            state.orders.append(DropCheckpoint(writing.number))
+        state.note(f"checkpoint {writing.number} is begun anew: the connection of {node.id} broke", at_s)
+    node.late_parts.clear()  # what it has not answered by now may never come
+
+
 def check_time(state: JobState, disk_limit_s: float, at_s: float) -> None:
     """Give up checkpoints that are not written within the limit, or have no folder soon: training waits."""
     for writing in tuple(state.writing.values()):

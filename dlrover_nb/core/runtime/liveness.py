@@ -75,12 +75,12 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
 
 def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
     """Record that a node is up, and repeat what may have been lost with an earlier master or a connection."""
-    if (
-        node.is_up
-    ):  # it has connected again, and orders on their way to it are lost; limits of time end a PS's
+    if node.is_up:  # it has connected again, and what was on its way is lost
+        _repeat_orders(state, node)
         if node.role is Role.WORKER:
-            _repeat_orders(state, node)
             ps_group.repeat_order(state, node)
+        else:
+            checkpoint_coordinator.on_connected_again(state, node, at_s)
         return
     if node.is_adopted:
         _repeat_orders(state, node)
