@@ -14,8 +14,11 @@ from dlrover_nb.core.structs.people import ANY, AccessRole, Grant
 from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.parser import one_of, whole
 from dlrover_nb.magics.verb import Verb, argument
+from dlrover_nb.output import CLI
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from dlrover_nb.api.views import Note, TextView
     from dlrover_nb.dashboard.server import DashboardServer
     from dlrover_nb.dashboard.settings import ServeSettings
@@ -41,30 +44,60 @@ def _serve(
     log_format: str,
     open_page: bool,
     until_eof: bool,
+    link: bool,
 ) -> Note:
-    """Serve the dashboard until Ctrl-C or SIGTERM."""
+    """Serve the dashboard until Ctrl-C or SIGTERM, or lead to the one that runs."""
     from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
-    from dlrover_nb.dashboard.child import SAID  # noqa: PLC0415 - with the verb alone
     from dlrover_nb.dashboard.log import set_up  # noqa: PLC0415 - of an extra
     from dlrover_nb.dashboard.run import run  # noqa: PLC0415 - of an extra
+    from dlrover_nb.dashboard.sign_in.by_secret import redirecting_file  # noqa: PLC0415 - as above
 
+    if link:
+        return _link(settings, open_page=open_page)
     handler = set_up(log_format)
     tell("")  # from here on the log says it
 
     def ready(server: DashboardServer) -> None:
-        who = (
-            "" if server.settings.has_sign_in else "; without a sign-in, whoever reaches it acts in your name"
-        )
-        sys.stderr.write(f"{SAID}{server.url}{who}; Ctrl-C ends it\n")
+        sys.stderr.write(f"{_said(server, sys.stderr)}; Ctrl-C ends it\n")
         sys.stderr.flush()
-        if open_page and server.url.startswith("http"):
-            webbrowser.open(server.url)
+        if open_page:
+            _open(server.url, None if server.own is None else redirecting_file(server.port))
 
     try:
         run(settings, ready, until_eof=until_eof)
     finally:
         handler.flush()
     return Note("Dashboard", "the dashboard has ended; jobs go on")
+
+
+def _said(server: DashboardServer, stream: TextIO) -> str:
+    """Return the line that begins with `SAID`; only a terminal gets the secret, as others may read a log."""
+    from dlrover_nb.dashboard.child import SAID  # noqa: PLC0415 - with the verb alone
+
+    if server.own is None:
+        socket = server.settings.unix_socket and not server.settings.has_sign_in
+        return f"{SAID}{server.url}" + ("; its socket is open to this account alone" if socket else "")
+    if not stream.isatty():  # a log file, the journal, or a pipe into one
+        with_secret = f"`{CLI} serve --link --port {server.port}`"
+        return f"{SAID}{server.url}; {with_secret} prints the address with its secret"
+    return f"{SAID}{server.own.address()}; a browser with this address acts in your name"
+
+
+def _link(settings: ServeSettings, *, open_page: bool) -> Note:
+    """Return the address of a server of this account that runs."""
+    from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
+    from dlrover_nb.dashboard.sign_in.by_secret import own_server, redirecting_file  # noqa: PLC0415 - of an extra
+
+    server = own_server(settings.first_page(settings.port), settings.port)
+    if open_page:
+        _open(server.url, redirecting_file(settings.port))
+    return Note("Dashboard", server.address())
+
+
+def _open(url: str, redirecting: Path | None) -> None:
+    """Open a page in a browser, by a file that leads on where its address holds a secret."""
+    if redirecting is not None or url.startswith("http"):
+        webbrowser.open(url if redirecting is None else redirecting.as_uri())
 
 
 def _settings(values: Values) -> Values:
@@ -78,11 +111,17 @@ def _settings(values: Values) -> Values:
     left = dict(values)
     file, log_format = left.pop("settings"), left.pop("log_format")
     open_page, clusters = left.pop("open"), left.pop("cluster")
-    until_eof = left.pop("until_eof")
+    until_eof, link = left.pop("until_eof"), left.pop("link")
     proxy = _proxy(left.pop("proxy_header"), left.pop("proxy_groups_header"), left.pop("trusted_proxy"))
     flags = {**left, "clusters": _listed(clusters), "proxy": proxy}
     settings = read_settings(None if file is None else str(file), flags)
-    return {"settings": settings, "log_format": log_format, "open_page": open_page, "until_eof": until_eof}
+    return {
+        "settings": settings,
+        "log_format": log_format,
+        "open_page": open_page,
+        "until_eof": until_eof,
+        "link": link,
+    }
 
 
 def _listed(value: object) -> tuple[str, ...]:
@@ -209,6 +248,7 @@ SERVE = Verb(
         ),
         argument("--until-eof", action="store_true", help="end when the standard input is closed"),
         argument("--open", action="store_true", help="open the first page in a browser"),
+        argument("--link", action="store_true", help="print the address of your dashboard that runs already"),
     ),
     "--cluster local --users users.yaml",
     interpret=(_settings,),

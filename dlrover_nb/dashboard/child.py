@@ -13,8 +13,10 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.dashboard.sign_in.by_secret import own_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,10 @@ class Served:
     process: subprocess.Popen[str]
     url: str
     log: deque[str]
+
+    def link(self, path: str = "") -> str:
+        """Return the address of a page for one browser, within minutes: a notebook's output is kept."""
+        return own_server(self.url, urlsplit(self.url).port or 0).address_once(path)
 
     @property
     def is_running(self) -> bool:

@@ -87,7 +87,7 @@ class DocumentDoor(AuthProvider):  # type: ignore[misc]  # of bokeh, without typ
 
     def _send_to_sign_in(self, handler: Any) -> None:  # noqa: ANN401 - of bokeh, without types
         if isinstance(handler, WSHandler) or not self._door.sign_in.page:
-            raise HTTPError(401)
+            raise self._door.not_signed_in()
         wanted = quote(handler.request.uri.removeprefix(self._root), safe="")
         handler.redirect(f"{self._root}{self._door.sign_in.page}?next={wanted}")
 

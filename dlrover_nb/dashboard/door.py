@@ -96,6 +96,11 @@ class Door:
     def __init__(self, sign_in: SignIn, hosts: Iterable[str] = ()) -> None:
         self.sign_in, self.hosts, self.open = sign_in, frozenset(hosts), Open()
 
+    def not_signed_in(self) -> HTTPError:
+        """Return the error for somebody who is not signed in; it says what to do where no page does."""
+        way_in = self.sign_in.way_in
+        return HTTPError(401, "%s", way_in) if way_in else HTTPError(401)
+
     def check_host(self, request: HTTPServerRequest) -> None:
         """Refuse a request to another host's name; `HTTPError` says so."""
         if self.hosts and request.host.lower() not in self.hosts:

@@ -104,7 +104,7 @@ class PersonHandler(OwnHandler):
 
     def turn_away(self) -> None:
         """Answer somebody who is not signed in."""
-        raise HTTPError(401)
+        raise self.door.not_signed_in()
 
     def on_finish(self) -> None:
         """Note that the request is over."""
@@ -158,7 +158,7 @@ class PageHandler(PersonHandler):
     def turn_away(self) -> None:
         """Send somebody who is not signed in to where they can do so, and from there back here."""
         if self.request.method != "GET" or not self.sign_in.page:
-            raise HTTPError(401)
+            super().turn_away()
         wanted = (self.request.uri or "").removeprefix(self.root)
         self.redirect(f"{self.root}{self.sign_in.page}?next={quote(wanted, safe='')}")
 

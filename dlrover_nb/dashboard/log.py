@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from tornado.web import RequestHandler
 
+# Tornado names a refused request by its whole address, and one that failed by its own `repr`.
+_QUERY = re.compile(r"((?:\b[A-Z]{3,7} /|\buri='/)[^\s?']*)\?[^\s']*")
 FORMATS = ("text", "json")
 FIELDS = ("request", "person", "method", "path", "status", "ms", "address", "person_tried")
 ID = "dlrover_id"  # of a request, on Tornado's object
@@ -36,7 +39,7 @@ class JsonLines(logging.Formatter):
             "at": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redact(record.getMessage()),
+            "message": _message(record),
             **{name: vars(record)[name] for name in FIELDS if name in vars(record)},
         }
         if record.exc_info:
@@ -49,10 +52,14 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a line break that a stranger may have chosen begins no new event."""
-        text = redact(record.getMessage()).replace("\r", "").replace("\n", " | ")
+        text = _message(record).replace("\r", "").replace("\n", " | ")
         told = " ".join(f"{name}={vars(record)[name]!r}" for name in FIELDS if name in vars(record))
         line = f"{_time(record)} {record.levelname:7} {text} {told}".rstrip()
         return f"{line}\n{redact(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+def _message(record: logging.LogRecord) -> str:
+    return redact(_QUERY.sub(r"\1", record.getMessage()))
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -7,7 +7,7 @@ same way: names of people are none, and of a request only what handled it.
 
 Who reads must have the right to view, and is told of those clusters alone. Prometheus sends a bearer token,
 the content of a file that the settings name (``authorization: {credentials_file: …}`` in its own settings);
-on loopback without a sign-in it needs none.
+the secret of a server without a sign-in lets in as well, though a new one is made at each start.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class MetricsHandler(PersonHandler):
     def prepare(self) -> Awaitable[None] | None:
         """Let in who sends the token, or is signed in."""
         scheme, _, sent = self.request.headers.get("Authorization", "").partition(" ")
-        if not scheme:
+        if not scheme or self.sign_in.by_secret(sent.strip()) is not None:
             return super().prepare()
         self.door.check_host(self.request)
         if scheme.lower() != "bearer" or not self._token or not _same(sent.strip(), self._token):

@@ -24,6 +24,7 @@ from dlrover_nb.dashboard.acting import ActingClusters
 from dlrover_nb.dashboard.alerts.settings import Alerts
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
+from dlrover_nb.dashboard.sign_in.by_secret import published
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
 from dlrover_nb.dashboard.team import Team
 
@@ -74,7 +75,12 @@ def run(
             alerts.begin()  # a second server on a port that is taken raises none
             return listening
 
-        asyncio.run(_until_signal(server, ready, until_eof=until_eof))
+        def listens(server: DashboardServer) -> None:
+            if server.own is not None:
+                to_close.enter_context(published(server.own, server.port))
+            ready(server)
+
+        asyncio.run(_until_signal(server, listens, until_eof=until_eof))
 
 
 def _alert_settings(settings: ServeSettings) -> AlertSettings:

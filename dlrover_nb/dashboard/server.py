@@ -32,6 +32,7 @@ from dlrover_nb.dashboard.headers import LIVE, strict_headers
 from dlrover_nb.dashboard.health import Lives, Ready
 from dlrover_nb.dashboard.metrics import Metrics, MetricsHandler, read_token
 from dlrover_nb.dashboard.pages import PAGES
+from dlrover_nb.dashboard.sign_in.by_secret import OwnServer, SecretSignIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,14 +145,13 @@ class DashboardServer:
     @property
     def url(self) -> str:
         """The address of its first page."""
-        if self.settings.url:
-            return (
-                self.settings.url.rstrip("/").removesuffix(self.settings.prefix) + self.settings.prefix + "/"
-            )
-        if self.settings.unix_socket:
-            return f"unix:{self.settings.unix_socket}"
-        host = f"[{self.settings.address}]" if ":" in self.settings.address else self.settings.address
-        return f"http://{host}:{self.port}{self.settings.prefix}/"
+        return self.settings.first_page(self.port)
+
+    @property
+    def own(self) -> OwnServer | None:
+        """The server as its account's programs find it; None: people sign in, or it listens on a socket."""
+        way = self.door.sign_in
+        return OwnServer(self.url, way.secret) if isinstance(way, SecretSignIn) else None
 
     def _n_document(self) -> int:
         return sum(1 for _ in self._server._tornado.applications[LIVE].sessions)  # noqa: SLF001 - it has no count

@@ -181,6 +181,18 @@ class ServeSettings:
         """Whether browsers reach it by TLS, which a proxy ends."""
         return self.url.startswith("https:")
 
+    def first_page(self, port: int) -> str:
+        """Return the address of the first page, with a slash at its end, of a server on a port."""
+        if self.url:
+            return self.url.rstrip("/").removesuffix(self.prefix) + self.prefix + "/"
+        if self.unix_socket:
+            return f"unix:{self.unix_socket}"
+        return f"http://{self._host}:{port}{self.prefix}/"
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.address}]" if ":" in self.address else self.address
+
     def hosts(self, port: int) -> frozenset[str]:
         """Return the names under which browsers may reach it; none: any, as a proxy leads to its socket."""
         public = urlsplit(self.url)
@@ -188,8 +200,9 @@ class ServeSettings:
         if public.netloc:
             names.add(public.netloc.lower())
         if not self.unix_socket and is_loopback(self.address) and not self.is_https:
-            names |= {f"{name}:{port}" for name in _LOOPBACK_NAMES}
-            names |= set(_LOOPBACK_NAMES) if port == 80 else set()
+            loopback = {*_LOOPBACK_NAMES, self._host}  # 127.0.0.2 and the like are loopback too
+            names |= {f"{name}:{port}" for name in loopback}
+            names |= loopback if port == 80 else set()
         return frozenset(names)
 
 

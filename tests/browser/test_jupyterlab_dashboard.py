@@ -56,13 +56,14 @@ def test_the_verb_starts_it_at_a_job_and_it_ends_with_the_kernel(new_page, lab):
     notebook = Notebook(new_page(), lab, cells)
     for name in ("connect", "submit", "serve"):
         notebook.run(name)
-    link = notebook.page.locator("a[href^='http://127.0.0.1:'][href*='/job?']")
+    link = notebook.page.locator("a[href^='http://127.0.0.1:'][href*='/enter?ticket=']")
     link.wait_for()
     page = new_page()
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(link.get_attribute("href"))
     page.get_by_role("heading", name=re.compile("quick-start")).first.wait_for()
+    assert page.url.endswith("/job?name=quick-start"), "no proof is left in the address"
     page.frame_locator("#live").get_by_role("button", name="Show the charts' numbers as tables").wait_for()
     assert not outside(asked)
     notebook.run("stop")

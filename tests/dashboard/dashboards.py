@@ -74,7 +74,7 @@ class ByName:
         Who asks where a request names nobody; empty: somebody who is not signed in.
     """
 
-    page = ""  # where people sign in: nowhere
+    page = way_in = ""  # where people sign in: nowhere
 
     def __init__(self, people: Iterable[Person] = tuple(PEOPLE.values()), *, unnamed: str = "") -> None:
         self.people = {each.name: each for each in people}
@@ -85,6 +85,9 @@ class ByName:
 
     def known(self, name: str) -> Person | None:
         return self.people.get(name)
+
+    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
+        return None
 
     def form_key(self, request: HTTPServerRequest) -> str:
         return f"secret of {self._name(request)}"

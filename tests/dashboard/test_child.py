@@ -5,6 +5,7 @@ import subprocess
 import sys
 import urllib.request
 from collections import deque
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -13,13 +14,19 @@ from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.dashboard.child import start
+from dlrover_nb.dashboard.sign_in.by_secret import secret_file
 
 
 @pytest.mark.more
 def test_a_child_serves_until_it_is_stopped():
     served = start(["--cluster", "local"])
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with urllib.request.urlopen(f"{served.url}healthz", timeout=LIMIT_S) as answer:
         assert answer.status == 200
+    with opener.open(served.link("metrics"), timeout=LIMIT_S) as answer:
+        assert (answer.status, answer.url) == (200, f"{served.url}metrics")
+    secret = secret_file(urlsplit(served.url).port).read_text().strip()
+    assert secret not in "".join([served.link(), *served.log])
     assert served.is_running
     served.stop()
     assert served.process.returncode == 0

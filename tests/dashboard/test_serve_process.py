@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
 from chromium import free_port
 from waiting import LIMIT_S, until
 
+from dlrover_nb.dashboard.sign_in.by_secret import secret_file
 from dlrover_nb.dashboard.sign_in.users import read_users
 
 pytestmark = pytest.mark.more
@@ -40,6 +42,12 @@ class Process:
         )
         assert said is not True, self.lines
         return said.split("the dashboard is at ")[1].split(";")[0].split()[0]
+
+    def opened(self, path):
+        """Ask for a page as a program of this account does."""
+        secret = secret_file(urlsplit(self.url()).port).read_text().strip()
+        request = urllib.request.Request(self.url() + path, headers={"Authorization": f"Bearer {secret}"})
+        return urllib.request.urlopen(request, timeout=LIMIT_S)
 
     def line(self, part):
         return next((line for line in tuple(self.lines) if part in line), None)
@@ -75,7 +83,7 @@ def test_it_serves_until_a_signal_and_leaves_no_process(start, how):
     with urllib.request.urlopen(f"{server.url()}healthz", timeout=LIMIT_S) as answer:
         assert answer.read() == b"ok\n"
     until(lambda: _ready(server), what="a server that is ready")
-    with urllib.request.urlopen(f"{server.url()}jobs", timeout=LIMIT_S) as answer:
+    with server.opened("jobs") as answer:
         request = answer.headers["X-Request-Id"]
     children = psutil.Process(server.process.pid).children(recursive=True)
     assert server.end(how) == 0

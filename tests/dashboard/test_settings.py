@@ -80,6 +80,7 @@ def test_loopback_needs_none(address):
 
 def test_a_server_goes_by_the_names_that_lead_to_it():
     assert ServeSettings().hosts(5006) == {"127.0.0.1:5006", "localhost:5006", "[::1]:5006"}
+    assert "127.0.0.27:5006" in ServeSettings(address="127.0.0.27").hosts(5006)
     public = ServeSettings(url="https://D.example.com", users="u", prefix="/x")
     assert public.hosts(5006) == {"d.example.com"}
     assert ServeSettings(unix_socket="/tmp/s").hosts(0) == frozenset()

@@ -25,6 +25,15 @@ class SignIn(Protocol):
         """Path of the page where people sign in, and leave by ``/sign-out``; empty: there is none."""
         ...
 
+    @property
+    def way_in(self) -> str:
+        """What to do for a person who is not signed in, where there is no page; empty: the proxy knows."""
+        ...
+
+    def by_secret(self, secret: str) -> Person | None:
+        """Return whom a secret of this way signs in, as programs send it; None: nobody, or there is none."""
+        ...
+
     def identify(self, request: HTTPServerRequest) -> Person | None:
         """Return who asks, by what the request carries; None: nobody is signed in. It may wait for a while.
 
@@ -45,12 +54,19 @@ class SignIn(Protocol):
 
 
 class OwnAccount:
-    """No sign-in: whoever reaches a port of loopback is taken for the account that runs the server."""
+    """No sign-in: whoever reaches the server is taken for its account, as on a socket that it alone may open.
 
-    page = ""
+    A port of loopback is reached by every user of the machine: see `by_secret`.
+    """
+
+    page = way_in = ""
 
     def __init__(self) -> None:
         self._key = secrets.token_hex()
+
+    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
+        """Return None: it has no secret."""
+        return None
 
     def identify(self, request: HTTPServerRequest) -> Person | None:  # noqa: ARG002 - of the protocol
         """Return the account of the server."""

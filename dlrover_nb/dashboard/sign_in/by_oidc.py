@@ -32,7 +32,7 @@ class OidcSignIn:
         Of those who have signed in.
     """
 
-    page = PAGE
+    page, way_in = PAGE, ""
 
     def __init__(self, provider: Provider, groups: Groups, sessions: Sessions) -> None:
         self.provider, self.sessions, self.flows = provider, sessions, Flows()
@@ -47,6 +47,10 @@ class OidcSignIn:
         """Return somebody by their newest session; None: they have none."""
         kept = self.sessions.last_of(name)
         return None if kept is None else self._now(kept.person)
+
+    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
+        """Return None: programs have tokens."""
+        return None
 
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return the secret of the session."""

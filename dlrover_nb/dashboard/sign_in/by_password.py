@@ -42,7 +42,7 @@ class PasswordSignIn:
         Returns the address that a request comes from, behind proxies too.
     """
 
-    page = PAGE
+    page, way_in = PAGE, ""
 
     def __init__(
         self,
@@ -74,6 +74,10 @@ class PasswordSignIn:
         """Return somebody in the file."""
         user = self.users.find(name)
         return None if user is None else user.person(name, self._groups)
+
+    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
+        """Return None: programs have tokens."""
+        return None
 
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return the secret of the session."""

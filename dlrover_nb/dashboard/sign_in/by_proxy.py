@@ -37,7 +37,7 @@ class ProxySignIn:
         Whether the server listens on a unix socket: only the proxy reaches it, and it has no address.
     """
 
-    page = ""
+    page = way_in = ""
 
     def __init__(self, settings: ProxySettings, groups: Groups, *, is_socket: bool = False) -> None:
         self._settings, self._groups, self._is_socket = settings, groups, is_socket
@@ -79,6 +79,10 @@ class ProxySignIn:
     def known(self, name: str) -> Person | None:
         """Return somebody as the proxy named them last, since this server began; None: it did not."""
         return self._seen.get(name)
+
+    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
+        """Return None: programs have tokens."""
+        return None
 
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return a secret of this process for the person that the proxy names."""

@@ -35,7 +35,8 @@ class Cookie:
     """The cookie of sessions: its name, whether it goes over TLS alone, and the path that it is sent to.
 
     ``__Host-`` makes browsers refuse one that another host, or a page without TLS, has set; with a path it is
-    ``__Secure-``. On loopback without TLS the port is in the name, as cookies know no ports.
+    ``__Secure-``. On loopback without TLS the port that the browser asks is in the name, as cookies know no
+    ports: that of the settings may be 0.
     """
 
     name: str
@@ -44,25 +45,29 @@ class Cookie:
 
     def of(self, request: HTTPServerRequest) -> str:
         """Return its value in a request; empty: it is not there."""
-        found = request.cookies.get(self.name)
+        found = request.cookies.get(self._name_at(request))
         return "" if found is None else found.value
 
     def set(self, handler: RequestHandler, value: str) -> None:
         """Give it to a browser: for as long as that runs, never to a script, never to another site's form."""
-        handler.set_cookie(
-            self.name, value, path=self.path, secure=self.is_secure, httponly=True, samesite="Lax"
-        )
+        name = self._name_at(handler.request)
+        handler.set_cookie(name, value, path=self.path, secure=self.is_secure, httponly=True, samesite="Lax")
 
     def clear(self, handler: RequestHandler) -> None:
         """Take it away from a browser."""
-        handler.clear_cookie(self.name, path=self.path, secure=self.is_secure, httponly=True, samesite="Lax")
+        name = self._name_at(handler.request)
+        handler.clear_cookie(name, path=self.path, secure=self.is_secure, httponly=True, samesite="Lax")
+
+    def _name_at(self, request: HTTPServerRequest) -> str:
+        port = request.host.rpartition(":")[2]
+        return f"{self.name}-{port}" if port.isdecimal() and not self.is_secure else self.name
 
 
 def cookie_of(settings: ServeSettings, what: str = "session") -> Cookie:
     """Return the cookie of a server."""
     name = f"dlrover-{what}"
     if not settings.is_https:
-        return Cookie(f"{name}-{settings.port}", is_secure=False, path=settings.prefix or "/")
+        return Cookie(name, is_secure=False, path=settings.prefix or "/")
     if settings.prefix:
         return Cookie(f"__Secure-{name}", is_secure=True, path=settings.prefix)
     return Cookie(f"__Host-{name}", is_secure=True)

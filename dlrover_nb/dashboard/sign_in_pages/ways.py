@@ -13,11 +13,14 @@ from dlrover_nb.dashboard.sign_in import OwnAccount
 from dlrover_nb.dashboard.sign_in.by_oidc import OidcSignIn
 from dlrover_nb.dashboard.sign_in.by_password import PAGE, PasswordSignIn
 from dlrover_nb.dashboard.sign_in.by_proxy import ProxySignIn
+from dlrover_nb.dashboard.sign_in.by_secret import PAGE as ENTRANCE
+from dlrover_nb.dashboard.sign_in.by_secret import SecretSignIn
 from dlrover_nb.dashboard.sign_in.oidc import Provider, read_oidc
 from dlrover_nb.dashboard.sign_in.sessions import Sessions, cookie_of
 from dlrover_nb.dashboard.sign_in.users import UsersFile
 from dlrover_nb.dashboard.sign_in_pages.oidc import OidcBack, OidcPage, OidcStart
 from dlrover_nb.dashboard.sign_in_pages.password import SignInPage, SignOut
+from dlrover_nb.dashboard.sign_in_pages.secret import Enter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +61,13 @@ def way_of(settings: ServeSettings, team: Team) -> Way:
     if settings.proxy is not None:
         return Way(ProxySignIn(settings.proxy, settings.groups, is_socket=bool(settings.unix_socket)))
     if not settings.has_sign_in:
-        return Way(OwnAccount())
+        return Way(OwnAccount()) if settings.unix_socket else _by_secret(settings)
     return _by_oidc(settings, team) if settings.oidc else _by_password(settings, team)
+
+
+def _by_secret(settings: ServeSettings) -> Way:
+    sign_in = SecretSignIn(cookie_of(settings, "own"))
+    return Way(sign_in, ((ENTRANCE, Enter, {"sign_in": sign_in}),))
 
 
 def _by_oidc(settings: ServeSettings, team: Team) -> Way:

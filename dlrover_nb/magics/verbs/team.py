@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.api.page_view import PageView
     from dlrover_nb.magics.commands import Commands
 
+_ONCE = "the link is for one browser, within ten minutes; run the cell again for another"
 SERVE = (JOB, argument("--stop", action="store_true", help="end the dashboard that this notebook started"))
 
 
@@ -32,9 +33,10 @@ def serve(commands: Commands, *, job: str | None, stop: bool) -> PageView:
     if served is None or not served.is_running:
         served = session.dashboard = start(_words(commands))
     if job is None:
-        return PageView("Dashboard", served.url, "it ends with this kernel, or with `%dlrover serve --stop`")
+        words = f"{_ONCE}; the dashboard ends with this kernel, or with `%dlrover serve --stop`"
+        return PageView("Dashboard", served.link(), words)
     commands.job(job)
-    return PageView(f"Dashboard of {job}", f"{served.url}job?{urlencode({'name': job})}")
+    return PageView(f"Dashboard of {job}", served.link(f"job?{urlencode({'name': job})}"), _ONCE)
 
 
 def _words(commands: Commands) -> tuple[str, ...]:

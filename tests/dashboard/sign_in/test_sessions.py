@@ -31,7 +31,7 @@ def begun(store):
     sessions = Sessions(
         store, Cookie("who", is_secure=False), lambda: clock[0], idle_s=IDLE_S, absolute_s=DAY_S
     )
-    request = SimpleNamespace(cookies={"who": SimpleNamespace(value=sessions.start(ADA))})
+    request = SimpleNamespace(host="127.0.0.1", cookies={"who": SimpleNamespace(value=sessions.start(ADA))})
     return clock, lambda: sessions.find(request)
 
 
