@@ -333,20 +333,20 @@ class JobCommands:
         """Return what the audit says of a command; little where the job's master does not answer."""
         from dlrover_nb.core.commands.facts import facts_of  # noqa: PLC0415 - reading a job needs none of it
 
-        predicted: Prediction | None = None
+        predicted, refusal = None, ""
         with suppress(DlroverError):
             now = now or self._link.snapshot()
-            predicted = self._predicted(command, now)
-        facts = facts_of(command, now, namespace=self.namespace, predicted=predicted)
+            predicted, refusal = self._weighed(command, now)
+        facts = facts_of(command, now, namespace=self.namespace, predicted=predicted, refusal=refusal)
         return replace(facts, cluster=self._cluster)
 
-    def _predicted(self, command: Command, snapshot: JobSnapshot) -> Prediction | None:
-        """Return the prediction for a plan of the user's own; None where there is none."""
+    def _weighed(self, command: Command, snapshot: JobSnapshot) -> tuple[Prediction | None, str]:
+        """Return the prediction for a plan of the user's own, and why the master would refuse that plan."""
         plan = command.decision.plan if command.decision is not None else None
         if plan is None or snapshot.phase.is_final:
-            return None
+            return None, ""
         (weighed,) = self._link.weigh((plan,))
-        return weighed.candidate.prediction if weighed.candidate else None
+        return (weighed.candidate.prediction if weighed.candidate else None), weighed.refusal
 
     def _again(self, answer: str) -> Decision | None:
         """Return the result of a command that was carried out before, by its answer in the audit."""

@@ -38,6 +38,7 @@ class CommandFacts:
     currency: str = ""
     cluster: str = ""  # key of the cluster where the front end has keys
     mitigation: str = ""  # the action against stragglers in words; empty: it is about none
+    refusal: str = ""  # why the job's master would refuse it now; empty: nothing says that it would
 
 
 def facts_of(
@@ -46,6 +47,7 @@ def facts_of(
     *,
     namespace: str = "",
     predicted: Prediction | None = None,
+    refusal: str = "",
 ) -> CommandFacts:
     """Return the facts of a command.
 
@@ -55,6 +57,8 @@ def facts_of(
         Of its job; None: its master does not answer.
     predicted
         For a plan of the user's own, where it was asked for; that of a proposal is in the snapshot.
+    refusal
+        Why the master would refuse that plan; empty: it would not, or the command has none.
     """
     if snapshot is None:
         return CommandFacts(namespace=namespace)
@@ -76,6 +80,21 @@ def facts_of(
         cost_before_per_hour=pricing.cost_per_hour(snapshot.target, prices),
         currency=prices.currency,
         mitigation=_action_words(decision, snapshot),
+        refusal=refusal or _not_open(decision, snapshot),
+    )
+
+
+def _not_open(decision: Decision | None, snapshot: JobSnapshot) -> str:
+    """Return why a decision cannot answer the id that it names; empty: that is open, or it names none."""
+    if decision is None or not decision.proposal:
+        return ""
+    ids = [each.id for each in (snapshot.open_proposal, snapshot.open_mitigation) if each is not None]
+    if decision.proposal in ids:
+        return ""
+    what = f"open are {' and '.join(ids)}" if ids else "none is open"
+    return (
+        f"{decision.proposal} of job {snapshot.spec.name} must be open for an answer, but {what}; "
+        "look at the job's plans again"
     )
 
 

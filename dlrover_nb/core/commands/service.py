@@ -26,6 +26,7 @@ from dlrover_nb.core.commands.second_person import NO_RULES, Rules, why_not_seco
 from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
+    InvalidValueError,
     NotAllowedError,
     NotWrittenError,
     SecondPersonError,
@@ -133,6 +134,8 @@ class CommandService:
             When the person's role does not include it.
         SecondPersonError
             When a rule wants a second person: the request is kept.
+        InvalidValueError
+            When a rule wants one, and the job's master would refuse it now.
         StaleDecisionError
             When a command of the same key was asked before and is not known to be done, or what the person
             saw no longer stands.
@@ -141,6 +144,7 @@ class CommandService:
         """
         self._check(command, asker, facts)
         if rule := self._rules.needed(command.action, facts.cost_per_hour):
+            self._check_possible(command, asker, facts)
             raise self._waits(command, asker, facts, rule)
         return self._audited(command, asker, facts, carry_out, again=again)
 
@@ -179,6 +183,8 @@ class CommandService:
         ------
         NotAllowedError
             When the person's role does not include to propose.
+        InvalidValueError
+            When the job's master would refuse it now.
         BackendError
             When nothing is here where it could wait.
         """
@@ -187,6 +193,7 @@ class CommandService:
         if refusal:
             self._refused(replace(asked, action=Action.PROPOSE), asker, facts, refusal)
             raise NotAllowedError(refusal)
+        self._check_possible(replace(asked, action=Action.PROPOSE), asker, facts)
         if self._requests is None:
             raise BackendError(
                 "a proposal must wait somewhere, and there is no place here; use the dashboard"
@@ -233,6 +240,12 @@ class CommandService:
         if refusal:
             self._refused(command, asker, facts, refusal)
             raise NotAllowedError(refusal)
+
+    def _check_possible(self, command: Command, asker: Asker, facts: CommandFacts) -> None:
+        """Refuse to keep what the job's master would refuse; it checks by itself what does not wait."""
+        if facts.refusal:
+            self._refused(command, asker, facts, facts.refusal)
+            raise InvalidValueError(facts.refusal)
 
     def _refused(self, command: Command, asker: Asker, facts: CommandFacts, why: str) -> None:
         row = audit_row(replace(command, key=""), asker, facts, Stage.REFUSED, self._now_s())

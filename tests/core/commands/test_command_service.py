@@ -18,6 +18,7 @@ from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import (
     AwayError,
     BackendError,
+    InvalidValueError,
     NotAllowedError,
     SecondPersonError,
     StaleDecisionError,
@@ -167,6 +168,25 @@ def test_a_dear_plan_waits_for_somebody_else(audit, tmp_path):
     with pytest.raises(StaleDecisionError, match="it was approved by bob"):
         service.approve("r1", BOB, FACTS, lambda _: pytest.fail("twice"))
     assert requests.open(100.0) == ()
+    requests.close()
+
+
+def test_what_the_jobs_master_would_refuse_waits_for_nobody(audit, tmp_path):
+    requests = RequestStore(f"sqlite:///{tmp_path / 'h.db'}")
+    service = made(audit, requests=requests, rules=Rules(over_cost_per_hour=10.0))
+    facts = replace(FACTS, refusal="the plan must fit")
+    for ask in (
+        lambda: service.run(ACCEPT, ADA, facts, lambda: pytest.fail("it was carried out")),
+        lambda: service.propose(ACCEPT, ADA, facts),
+    ):
+        with pytest.raises(InvalidValueError, match="the plan must fit"):
+            ask()
+    assert requests.open(0.0) == ()
+    assert [(each.row.stage, each.row.answer) for each in audit.rows()] == [
+        (Stage.REFUSED, "the plan must fit")
+    ] * 2
+    cheap = replace(facts, cost_per_hour=1.0)
+    assert service.run(ACCEPT, ADA, cheap, lambda: "d4") == "d4", "the master checks what does not wait"
     requests.close()
 
 

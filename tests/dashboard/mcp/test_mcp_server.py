@@ -18,7 +18,7 @@ from waiting import until
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules
 from dlrover_nb.core.commands.service import CommandService
-from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart
@@ -29,7 +29,7 @@ from dlrover_nb.core.structs.people import AccessRole, Grant, Person, local_pers
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import FinishChoice
 from dlrover_nb.core.why import Question
-from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, only_read
+from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, changed, only_read
 from dlrover_nb.dashboard.mcp_server import server_of
 
 READING = {
@@ -241,6 +241,26 @@ def test_what_is_proposed_waits_for_a_person_and_is_on_record(tools, job, url):
         Stage.WAITING,
         "it is cheap now",
     )
+
+
+def test_what_the_job_would_refuse_is_refused_to_an_agent_as_to_a_person(tools, job, url):
+    waiting = [each.id for each in RequestStore(url).open(NOW_S())]
+    with pytest.raises(DlroverError) as refused:
+        job.scale(changed(job.snapshot().target, {"workers": 3000}))
+    with pytest.raises(DlroverError) as unchanged:
+        job.scale(job.snapshot().target)
+    _, (too_many, same, unknown) = asked(
+        server_of(tools),
+        ("propose", {"job": "ads-ctr", "why": "more", "workers": 3000}),
+        ("propose", {"job": "ads-ctr", "why": "more", "workers": job.snapshot().target.worker.count}),
+        ("propose", {"job": "ads-ctr", "why": "more", "proposal": "p999"}),
+    )
+    assert str(refused.value) in too_many.content[0].text
+    assert str(unchanged.value) in same.content[0].text
+    assert "p999 of job ads-ctr must be open for an answer" in unknown.content[0].text
+    assert [each.id for each in RequestStore(url).open(NOW_S())] == waiting
+    rows = [each.row for each in AuditStore(url).newest(3)]
+    assert [(row.action, row.stage) for row in rows] == [(Action.PROPOSE, Stage.REFUSED)] * 3
 
 
 @pytest.fixture
