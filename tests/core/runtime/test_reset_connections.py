@@ -28,10 +28,10 @@ def _is_ordered(world: World, kind: type[m.ToNode], role: Role = Role.WORKER) ->
 
 
 @pytest.mark.parametrize("is_final", [False, True])
-def test_a_checkpoint_whose_order_is_lost_holds_nothing_up(is_final: bool) -> None:
+def test_a_checkpoint_whose_order_is_lost_holds_nothing_up(*, is_final: bool) -> None:
     world = World(spec(plan(1, 2), checkpoint_every_s=0.5), features(395))
     state = world.master._state
-    world.run_until(lambda: _writes(state, is_final) and _is_ordered(world, m.Save, Role.PS))
+    world.run_until(lambda: _writes(state, is_final=is_final) and _is_ordered(world, m.Save, Role.PS))
     (writing,) = state.writing.values()
     ps = next(name for name in world.living(Role.PS) if name not in writing.saved)
     world.nodes[ps].inbox.clear()
@@ -44,5 +44,5 @@ def test_a_checkpoint_whose_order_is_lost_holds_nothing_up(is_final: bool) -> No
     assert not state.not_saved
 
 
-def _writes(state: JobState, is_final: bool) -> bool:
+def _writes(state: JobState, *, is_final: bool) -> bool:
     return any(each.is_ordered and each.is_final is is_final for each in state.writing.values())
