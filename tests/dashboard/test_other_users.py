@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,15 +39,17 @@ def as_nobody(**asked):
 
 
 @pytest.fixture
-def folder(tmp_path_factory, monkeypatch):
-    """Give a folder that everybody may enter, so that the files in it protect themselves."""
-    folder = tmp_path_factory.mktemp("open")
-    for each in (folder, *folder.parents):
-        if each.stat().st_mode & 0o005 != 0o005:
-            each.chmod(each.stat().st_mode | 0o055)
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
-    return folder
+def folder(monkeypatch):
+    """Give a folder that everybody may enter, so that the files in it protect themselves.
+
+    Those of pytest are closed to others.
+    """
+    with tempfile.TemporaryDirectory(prefix="dlrover-open-") as path:
+        folder = Path(path)
+        folder.chmod(0o755)
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        yield folder
 
 
 @pytest.fixture

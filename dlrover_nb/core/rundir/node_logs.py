@@ -82,7 +82,7 @@ class NodeLogs:
             return
         if node in self._gone and all(map(int.__le__, n_byte, self._read[node])):
             return
-        lines = [replace(line, text=self._redact(line.text)) for line in written.lines]
+        lines = [replace(line, node=node, text=self._redact(line.text)) for line in written.lines]
         self._add(node, lines, n_byte)
 
     def position(self, node: str) -> tuple[int, int]:

@@ -13,6 +13,7 @@ export function follow(url, take, told) {
   let heardMs = Date.now();
   let source = null;
   let error = "";
+  let isOut = false; // the server began anew, and this browser has no cookie of it
   const open = () => {
     source = new EventSource(url);
     source.onmessage = (event) => {
@@ -24,13 +25,19 @@ export function follow(url, take, told) {
       show();
     };
     source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) setTimeout(open, AGAIN_MS);
+      if (source.readyState !== EventSource.CLOSED) return;
+      fetch(location.href, { method: "HEAD", cache: "no-store" })
+        .then((answer) => { isOut = answer.status === 401; }, () => { isOut = false; })
+        .finally(() => setTimeout(open, AGAIN_MS));
     };
   };
   const show = () => {
     const age = Date.now() - heardMs;
+    const why = isOut
+      ? "the server was started again and does not know this browser; open the address that it printed"
+      : "the server does not answer; this page goes on by itself when it does";
     const text = age > STALE_MS
-      ? `stale ${Math.round(age / 1000)} s: the server does not answer; this page goes on by itself when it does`
+      ? `stale ${Math.round(age / 1000)} s: ${why}`
       : error && `The cluster does not answer: ${error}`;
     if (told.textContent !== text) told.textContent = text;
     told.hidden = !text;

@@ -255,3 +255,9 @@ def test_a_forged_name_of_a_node_reads_and_writes_no_file_elsewhere(
     assert sorted(tmp_path.rglob("*")) == before
     assert not logs.knows(name)
     assert len(caplog.records) == 1
+
+
+def test_a_node_sends_no_lines_of_another(tmp_path: Path) -> None:
+    logs = NodeLogs(tmp_path)
+    logs.add(LinesWritten("worker-0", (line("forged", node="ps-0"),), (0, 7)))
+    assert [each.node for each in logs.lines(None, 9)] == ["worker-0"]
