@@ -23,6 +23,7 @@ from dlrover_nb.core.export import (
     write,
 )
 from dlrover_nb.core.structs.resources import ResourcePlan
+from dlrover_nb.core.structs.secrets import without_secrets
 from dlrover_nb.widgets.blocks import Paragraph, Verbatim, View
 from dlrover_nb.widgets.rows import results
 
@@ -86,16 +87,18 @@ class ExportView(Shown):
     path: str | None
     text: str
     checked: str = ""  # result of the validation, where it was requested
+    to_fill_in: tuple[str, ...] = ()  # secrets of the job that are not in it
 
     def view(self) -> View:
         """Return the content."""
         where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
         checked = tuple(Paragraph(line) for line in self.checked.splitlines())
-        return View(where, (*checked, Verbatim(self.text)))
+        missing = tuple(Paragraph(f"not in it, as it is secret: {each}") for each in self.to_fill_in)
+        return View(where, (*checked, *missing, Verbatim(self.text)))
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.facts(path=self.path, text=self.text, checked=self.checked)
+        return results.facts(path=self.path, text=self.text, checked=self.checked, to_fill_in=self.to_fill_in)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -149,12 +152,13 @@ def export(
     lines = [valid_text(tuple(str(d["kind"]) for d in documents))] if checked else []
     if checked:
         lines += dry_run_lines(server, documents, f"the export of {snapshot.spec.name}")
-    return ExportView(None, to_yaml(*documents), "\n".join(lines))
+    missing = () if options.with_secrets else without_secrets(snapshot.spec)[1]
+    return ExportView(None, to_yaml(*documents), "\n".join(lines), missing)
 
 
-def written(view: ExportView, path: Path | str, *, force: bool) -> ExportView:
-    """Write an export to a file."""
-    return replace(view, path=str(write(path, view.text, force=force)))
+def written(view: ExportView, path: Path | str, *, force: bool, is_private: bool = False) -> ExportView:
+    """Write an export to a file; `is_private`: one that only this account may read."""
+    return replace(view, path=str(write(path, view.text, force=force, is_private=is_private)))
 
 
 def check_file(path: Path | str, server: object = None) -> CheckView:

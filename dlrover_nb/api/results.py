@@ -127,6 +127,7 @@ class Results(Steering):
         check: bool = False,
         image: str | None = None,
         namespace: str | None = None,
+        with_secrets: bool = False,
     ) -> ExportView:
         """Return a plan as YAML for another system, with where it came from in annotations.
 
@@ -152,11 +153,13 @@ class Results(Steering):
         namespace
             Namespace; None: that of a job on Kubernetes; of others it is left to ``kubectl``, or ``default``
             where a file names a service account.
+        with_secrets
+            Write the job's secrets too; by default the result lists what to fill in.
 
         Returns
         -------
         ExportView
-            ``.text`` is the YAML, ``.path`` the file.
+            ``.text`` is the YAML, ``.path`` the file, ``.to_fill_in`` names what is not in it.
 
         Raises
         ------
@@ -172,11 +175,11 @@ class Results(Steering):
         from dlrover_nb.api.exports import export, written  # noqa: PLC0415 - exports load on demand
         from dlrover_nb.core.export import Options  # noqa: PLC0415 - as above
 
-        options = Options(namespace=namespace, auto_scale=auto_scale)
+        options = Options(namespace=namespace, auto_scale=auto_scale, with_secrets=with_secrets)
         if image:
             options = replace(options, image=image)
         shown = export(self.handle.snapshot(), kind, plan, options, checked=check, server=self.handle.link)
-        return shown if path is None else written(shown, path, force=force)
+        return shown if path is None else written(shown, path, force=force, is_private=with_secrets)
 
     def predict(self, rows: object) -> NDArray[np.float32]:
         """Return the probability of each row by the model of the last checkpoint.

@@ -22,13 +22,21 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of some file systems, and of folders on them
 
 
-def write(path: Path | str, content: str | bytes | Iterable[str], *, force: bool = False) -> Path:
+def write(
+    path: Path | str,
+    content: str | bytes | Iterable[str],
+    *,
+    force: bool = False,
+    is_private: bool = False,
+) -> Path:
     """Write a whole file or none of it, and return its absolute path.
 
     Parameters
     ----------
     content
         Of several texts, one is held at a time.
+    is_private
+        Whether only this account may read it.
 
     Raises
     ------
@@ -41,7 +49,7 @@ def write(path: Path | str, content: str | bytes | Iterable[str], *, force: bool
     path = Path(path).expanduser().absolute()
     try:
         _check_free(path, force=force)
-        _replace(path, _parts(content))
+        _replace(path, _parts(content), is_private=is_private)
     except OSError as error:
         raise InvalidValueError(f"cannot write {path}: {error.strerror}; name another file") from error
     return path
@@ -96,14 +104,15 @@ def _parts(content: str | bytes | Iterable[str]) -> Iterable[bytes]:
     return (text.encode() for text in ((content,) if isinstance(content, str) else content))
 
 
-def _replace(path: Path, content: Iterable[bytes]) -> None:
+def _replace(path: Path, content: Iterable[bytes], *, is_private: bool = False) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)  # what open() would have given; mkstemp's files are private
+        if not is_private:
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(name).chmod(0o666 & ~umask)  # what open() would have given; mkstemp's files are private
         replace_synced(Path(name), path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -40,6 +40,7 @@ EXPORT = {
     "check": False,
     "image": None,
     "namespace": None,
+    "with_secrets": False,
 }
 IMPORT = {"file": "a.yaml", "check": False, "submit": False, "apply": False}
 SHARDS = {"job": None, "retry": None, "skip": None, "why": ""}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,19 @@ def test_every_kind_comes_back_with_its_plan(run, memory: MemoryCluster, kind: s
     assert (told.imported.kind, told.imported.name, told.imported.plan) == (kind, "ctr", BETTER)
     assert run("import --check a.yaml").kinds == tuple(d["kind"] for d in yaml.safe_load_all(shown.text))
     assert memory.links["ctr"].decisions == []
+
+
+def test_secrets_are_listed_and_written_only_on_request(run, tmp_path: Path) -> None:
+    run("submit leaky --set 'kubernetes.env=[HF_TOKEN=hunter2hunter2, LEVEL=debug]'")
+    shown = run("export leaky --kind pods -o a.yaml")
+    assert "hunter2" not in str(shown)
+    assert [each.split(" of ")[0] for each in shown.to_fill_in] == ["the variable HF_TOKEN"]
+    assert "not in it, as it is secret: the variable HF_TOKEN" in str(shown)
+    whole = run("export leaky --kind pods -o b.yaml --with-secrets")
+    assert "hunter2hunter2" in (tmp_path / "b.yaml").read_text()
+    assert whole.to_fill_in == ()
+    assert stat.S_IMODE((tmp_path / "b.yaml").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "a.yaml").stat().st_mode) != 0o600
 
 
 def test_whether_dlrover_plans_again_is_an_explicit_choice(run) -> None:

@@ -71,7 +71,9 @@ def older(
 def _documents(
     kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
-    told = context(kind, job, plan, provenance, auto_scale=options.auto_scale)
+    told = context(
+        kind, job, plan, provenance, auto_scale=options.auto_scale, with_secrets=options.with_secrets
+    )
     return documents(told, options) if told.job.foreign is None else (_external(told, options),)
 
 

@@ -59,7 +59,7 @@ def jobset(
         notebook.
     """
     fixed_plan("a JobSet", options)
-    told = context("jobset", job, plan, provenance, auto_scale=False)
+    told = context("jobset", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
     if told.job.foreign is None:
         return job_file(told, options), _document(told, options, whole_set(told, options))
     return (_document(told, options, programs_set(told, options)),)

@@ -105,7 +105,7 @@ def _exported(
     kind: _Kind, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
     fixed_plan(f"a {kind.resource}", options)
-    told = context(kind.export, job, plan, provenance, auto_scale=False)
+    told = context(kind.export, job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
     external = told.job.foreign
     if external is None:
         pod = whole(told, options, name=kind.container)

@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.job import JobSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from dlrover_nb.core.export.provenance import Context
     from dlrover_nb.core.structs.resources import Role
@@ -40,11 +40,14 @@ class Options:
     auto_scale
         Whether an ElasticJob's master (ours, or DLRover's of an external job) may change the plan later. Not
         by default: the plan that the user accepted runs.
+    with_secrets
+        Whether the documents hold the job's secrets, which whoever may read the objects can read then too.
     """
 
     image: str = ""
     namespace: str | None = None
     auto_scale: bool = False
+    with_secrets: bool = False
 
 
 def program(told: Context, role: Role, options: Options, *, name: str) -> dict[str, object]:
@@ -58,11 +61,16 @@ def program(told: Context, role: Role, options: Options, *, name: str) -> dict[s
         {
             "name": name,
             "image": own.image or image_of(told.job, options.image),
-            "command": [word.replace("$(", "$$(") for word in own.command],
+            "command": literal(own.command),
             "env": variables(own.env),
             "resources": guaranteed(resources_of(plan)),
         },
     )
+
+
+def literal(words: Iterable[str]) -> list[str]:
+    """Return the words of a command so that Kubernetes replaces no variable in them."""
+    return [word.replace("$(", "$$(") for word in words]
 
 
 def guaranteed(quantities: dict[str, str]) -> dict[str, object]:

@@ -35,7 +35,7 @@ def pods(
         When auto-scaling is set (nothing provides it), or the job's code is in a notebook.
     """
     fixed_plan("a set of plain pods", options)
-    told = context("pods", job, plan, provenance, auto_scale=False)
+    told = context("pods", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
     options = replace(options, namespace=options.namespace or "default")
     assert options.namespace is not None
     bare = keyless(told, options)

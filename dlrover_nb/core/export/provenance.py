@@ -3,7 +3,8 @@
 People read who decided what, when, why and on which prediction. A program reads ``dlrover-nb/context``: the
 same with the job itself, as JSON that decodes to the records. Kubernetes allows 256 KiB for all annotations
 of a resource, so free texts are cut and a fit that is too large is left out; a job that does not fit is
-refused. No document holds a secret: credentials in a checkpoint's URL are left out, and an import reports it.
+refused. Unless the user asks for them, no document holds a secret: `structs.secrets` says what has a
+placeholder, and an import reports it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_json, to_short_json
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.job import JobSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - the same
-from dlrover_nb.core.structs.secrets import without_secrets
+from dlrover_nb.core.structs.secrets import secret_values, without_secrets
 from dlrover_nb.core.structs.snapshot import FitReport  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
@@ -106,9 +108,15 @@ def _before(snapshot: JobSnapshot, plan: ResourcePlan) -> ResourcePlan | None:
 
 
 def context(
-    kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, *, auto_scale: bool
+    kind: str,
+    job: JobSpec,
+    plan: ResourcePlan,
+    provenance: Provenance,
+    *,
+    auto_scale: bool,
+    with_secrets: bool = False,
 ) -> Context:
-    """Return the context of an export, without secrets and in the size that annotations allow.
+    """Return the context of an export, in the size that annotations allow, without secrets unless asked for.
 
     Raises
     ------
@@ -117,13 +125,18 @@ def context(
     """
     if job.sync is Sync.ALLREDUCE:
         job = replace(job, foreign=None)  # the programs of its workers are ours, and a submit adds them
-    bare, left_out = without_secrets(job)
+    bare, left_out = (job, ()) if with_secrets else without_secrets(job)
     if (n_byte := len(to_json(bare))) > MAX_JOB:
         raise InvalidValueError(
             f"job {job.name} must be described in {MAX_JOB >> 10} KiB to be exported, got {n_byte >> 10} KiB"
             "; name fewer columns in its data"
         )
-    provenance = replace(provenance, decision=_short(provenance.decision), fit=_storable(provenance.fit))
+    redactor = Redactor(secret_values(job))
+    decision = provenance.decision
+    if decision is not None:
+        text = redactor(decision.why[: 8 * MAX_NOTE])  # far enough that no secret is cut in two at the end
+        decision = replace(decision, why=text[:MAX_NOTE])
+    provenance = replace(provenance, decision=decision, fit=_storable(provenance.fit))
     return Context(kind, version(), bare, plan, provenance, auto_scale, left_out)
 
 
@@ -169,10 +182,6 @@ def _predicted(told: Prediction | None, fit: FitReport | None) -> dict[str, str]
 def version() -> str:
     """Return the version of this package as it is installed."""
     return metadata.version("dlrover-nb")
-
-
-def _short(decision: Decision | None) -> Decision | None:
-    return None if decision is None else replace(decision, why=decision.why[:MAX_NOTE])
 
 
 def _storable(fit: FitReport | None) -> FitReport | None:

@@ -40,7 +40,7 @@ def scaleplan(
         When auto-scaling is set: that is an option of a job, not of a plan.
     """
     fixed_plan("a ScalePlan", options)
-    told = context("scaleplan", job, plan, provenance, auto_scale=False)
+    told = context("scaleplan", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
     notes = {f"{PREFIX}rounding": _rounding(plan)} if _rounding(plan) else {}
     spec: dict[str, object] = {
         "ownerJob": job.name,

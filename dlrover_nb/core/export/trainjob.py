@@ -72,7 +72,7 @@ def trainjob(
         refuse them, its name is too long, or its code is in a notebook.
     """
     fixed_plan("a TrainJob", options)
-    told = context("trainjob", job, plan, provenance, auto_scale=False)
+    told = context("trainjob", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
     external = told.job.foreign
     is_set = external is not None and external.framework is Framework.TENSORFLOW
     meets_without_us("a TrainJob", told.job, is_placed=is_set)

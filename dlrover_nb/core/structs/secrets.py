@@ -1,9 +1,10 @@
 """The places of a job where secrets stand, and the job without them.
 
 A job keeps its secrets only where it needs them: in its run folder and in the Secret of its pods, which its
-owner alone may read. What is written elsewhere holds a job without them: exports leave credentials out and
-say so, the history and the last snapshot of an ended job have placeholders. All values of variables count
-there, because a name such as ``FEED`` tells nothing of its value.
+owner alone may read. What is written elsewhere holds a job without them. Exports, which are to run somewhere,
+have placeholders for what looks like a secret by its name or by its value, leave the credentials of URLs out,
+and list both; the history and the last snapshot of an ended job have a placeholder for every value of a
+variable, because a name such as ``FEED`` tells nothing of its value.
 """
 
 from __future__ import annotations
@@ -34,28 +35,34 @@ _URL_PARTS = re.compile(rf"(?<=://)({USERINFO}|[^/?#@\s]+)@|[?&][^=&#\s]+=([^&#\
 
 
 def without_secrets(job: JobSpec) -> tuple[JobSpec, tuple[str, ...]]:
-    """Return the job without credentials in URLs and variables, and what was left out, as text.
+    """Return the job without credentials in URLs, variables and commands, and what to fill in, as text.
 
-    A variable counts as secret by its name, a URL by the part before its host and by its query.
+    A variable counts as secret by its name or the form of its value, a word of a command by its form, a URL
+    by the part before its host and by its query.
     """
     left: list[str] = []
 
     def text(value: str, key: str) -> str:
         bare = _QUERY.sub("", value) if key in _CHECKPOINTS else _SIGNED.sub("", value)
-        bare = _USERINFO.sub("", bare).replace(f"{PLACEHOLDER}@", "")
+        bare = redact(_USERINFO.sub("", bare).replace(f"{PLACEHOLDER}@", ""))
         if bare != value:
             left.append(f"the credentials of {key}")
         return bare
 
     def variables(items: tuple[str, ...], key: str) -> tuple[str, ...]:
-        kept = []
-        for item in items:
-            name, _, value = item.partition("=")
-            if is_secret_name(name) or value == PLACEHOLDER:
-                left.append(f"the variable {name} of {key} (name a Secret with it in kubernetes.env_secrets)")
-            else:
-                kept.append(f"{name}={text(value, f'the variable {name} of {key}')}")
-        return tuple(kept)
+        return tuple(variable(*item.partition("=")[::2], key) for item in items)
+
+    def variable(name: str, value: str, key: str) -> str:
+        if not is_secret_name(name) and PLACEHOLDER not in value:
+            bare = text(value, f"the variable {name} of {key}")
+            if PLACEHOLDER not in bare:
+                return f"{name}={bare}"
+            left.pop()
+        left.append(
+            f"the variable {name} of {key} (fill it in, or remove it and name a Secret with it in "
+            "kubernetes.env_secrets)"
+        )
+        return f"{name}={PLACEHOLDER}"
 
     return _mapped(job, text, variables), tuple(dict.fromkeys(left))
 

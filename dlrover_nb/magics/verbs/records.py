@@ -50,6 +50,9 @@ EXPORT = (
     argument("--check", action="store_true", help="report the validation against the real schemas"),
     argument("--image", metavar="IMAGE", help="image of the pods"),
     argument("--namespace", metavar="NAMESPACE", help="namespace of the job"),
+    argument(
+        "--with-secrets", action="store_true", help="write secrets of the job too; default: placeholders"
+    ),
 )
 IMPORT = (
     argument("file", metavar="FILE", help="exported YAML; it may have been edited"),
@@ -107,6 +110,7 @@ def export(  # noqa: PLR0913 - what the plan does not say, each by its name
     check: bool,
     image: str | None,
     namespace: str | None,
+    with_secrets: bool,
 ) -> ExportView:
     """Write a plan as YAML for another system, or only show it."""
     return commands.job(job).export(
@@ -118,6 +122,7 @@ def export(  # noqa: PLR0913 - what the plan does not say, each by its name
         check=check,
         image=image,
         namespace=namespace,
+        with_secrets=with_secrets,
     )
 
 

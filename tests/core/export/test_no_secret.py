@@ -9,9 +9,14 @@ import pytest
 from cases import for_each
 from exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
+from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
+from dlrover_nb.core.redaction import PLACEHOLDER
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.secrets import check_complete
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
@@ -23,6 +28,7 @@ VARIABLES = (
     f"DB_PASSWORD={SECRET}",
     f"DLROVER_NB_HISTORY=postgresql://ada:{SECRET}@db/runs",
     f"FEED=https://feed.example/rows?sig={SECRET}&x=1",
+    f"GREETING=ghp_{SECRET}{SECRET}",  # by the form of its value
     "LEVEL=debug",
 )
 LEAKY = replace(
@@ -37,7 +43,12 @@ LEAKY = replace(
 
 def _leaky(foreign: ExternalSpec) -> JobSpec:
     def leak(role: ExternalRole) -> ExternalRole:
-        words = (*role.command, f"--data=https://ada:{SECRET}@host/x", f"https://host/y?password={SECRET}")
+        words = (
+            *role.command,
+            f"--data=https://ada:{SECRET}@host/x",
+            f"https://host/y?password={SECRET}",
+            f"--api-key={SECRET}",
+        )
         return replace(role, command=words, env=VARIABLES)
 
     return replace(LEAKY, foreign=replace(foreign, worker=leak(foreign.worker), ps=leak(foreign.ps)))
@@ -66,8 +77,55 @@ def test_no_secret_leaves_in_any_export(kind: str, job: JobSpec) -> None:
         "AWS_SECRET_ACCESS_KEY",
         "HF_TOKEN",
         "FEED",
+        "GREETING",
     ):
         assert what in left
+
+
+@for_each(("kind", "job"), CASES)
+def test_a_placeholder_stands_for_a_secret_and_no_job_starts_with_it(kind: str, job: JobSpec) -> None:
+    found = read_export(to_yaml(*EXPORTERS[kind](job, PLAN, TOLD, Options()))).job
+    assert found is not None
+    assert {f"HF_TOKEN={PLACEHOLDER}", f"GREETING={PLACEHOLDER}"} <= {*found.kubernetes.env}
+    with pytest.raises(InvalidValueError, match=r"kubernetes\.env HF_TOKEN"):
+        check_complete(found)
+
+
+@for_each(("kind", "job"), CASES)
+def test_a_user_who_asks_for_them_gets_the_secrets_and_nothing_to_fill_in(kind: str, job: JobSpec) -> None:
+    documents = EXPORTERS[kind](job, PLAN, TOLD, Options(with_secrets=True))
+    assert check(documents) == ()
+    found = read_export(to_yaml(*documents))
+    assert found.job is not None
+    assert {*VARIABLES} <= {*found.job.kubernetes.env}
+    assert "never written" not in "; ".join(found.unknown)
+
+
+@for_each("kind", ["elasticjob", "elasticjob-0"])
+def test_an_elasticjob_that_runs_has_the_command_and_the_variables_of_its_user(kind: str) -> None:
+    job = JOBS[1]
+    assert job.foreign is not None
+    made = elastic_job(
+        PodJob(job, None, "0a1b2c3d", "p" * 40, "s" * 40, "t" * 32),
+        kind,
+        {"metadata": {"name": job.name, "uid": "1"}},
+    )
+    replicas = made["spec"]["replicaSpecs"]
+    (main,) = replicas["worker"]["template"]["spec"]["containers"]
+    values = {each["name"]: each.get("value") for each in main["env"]}
+    assert len(values) == len(main["env"]), "each variable once"
+    assert {*VARIABLES} <= {f"{name}={value}" for name, value in values.items()}
+    assert main["command"] == [word.replace("$(", "$$(") for word in job.foreign.worker.command]
+    assert SECRET not in str(made["metadata"])
+
+
+@for_each("kind", WRITTEN)
+def test_the_reason_of_a_decision_holds_no_secret(kind: str) -> None:
+    assert TOLD.decision is not None
+    why = replace(TOLD.decision, why=f"the login with {SECRET} works, and hf_{SECRET * 3} too")
+    text = to_yaml(*EXPORTERS[kind](LEAKY, PLAN, replace(TOLD, decision=why), Options()))
+    assert "the login with" in text
+    assert SECRET not in text
 
 
 @pytest.mark.more

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.backends.kubernetes.elastic_observed import alive, misfits
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance
+from dlrover_nb.core.export.nodes import literal
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.external.program import REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
@@ -46,17 +47,16 @@ def elastic_job(job: PodJob, kind: str, owner: Doc) -> Doc:
 
 
 def _reporting(pod: Doc, spec: JobSpec, program: ExternalRole) -> Doc:
-    """Return a pod whose program has the report address and all variables of its user.
+    """Return a pod whose program has the report address, and its command and variables with their secrets.
 
-    An export leaves out variables that look like secrets; here they are passed on.
+    An export has placeholders for these; here they are passed on.
     """
     (main,) = pod["containers"]
     given = dict(item.split("=", 1) for item in (*spec.kubernetes.env, *program.env))
-    missing = given.keys() - {variable["name"] for variable in main.get("env", ())}
     token = {"secretKeyRef": {"name": secret_name(spec.name), "key": REPORT_KEY}}
     env: list[Any] = [
-        *main.get("env", ()),
-        *({"name": name, "value": given[name]} for name in sorted(missing)),
+        *(variable for variable in main.get("env", ()) if variable["name"] not in given),
+        *({"name": name, "value": given[name]} for name in sorted(given)),
         {"name": NODE_VAR, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": REPORT_FILE_VAR, "value": MASTER_FILE},
         {"name": REPORT_TOKEN_VAR, "valueFrom": token},
@@ -64,7 +64,11 @@ def _reporting(pod: Doc, spec: JobSpec, program: ExternalRole) -> Doc:
     note = {"fieldPath": f"metadata.annotations['{MASTER_NOTE}']"}
     volume = {"name": "pod", "downwardAPI": {"items": [{"path": "master", "fieldRef": note}]}}
     mount = {"name": "pod", "mountPath": POD_FOLDER, "readOnly": True}
-    main = main | {"env": env, "volumeMounts": [*main.get("volumeMounts", ()), mount]}
+    main = main | {
+        "command": literal(program.command),
+        "env": env,
+        "volumeMounts": [*main.get("volumeMounts", ()), mount],
+    }
     return pod | {"containers": [main], "volumes": [*pod.get("volumes", ()), volume]}
 
 
