@@ -75,9 +75,9 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
 
 def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
     """Record that a node is up, and repeat what may have been lost with an earlier master or a connection."""
-    if node.is_up:  # it has connected again, and what was on its way is lost
-        _repeat_orders(state, node)
+    if node.is_up:  # it has connected again, and what was on its way is lost; limits of time end a move
         if node.role is Role.WORKER:
+            _repeat_orders(state, node)
             ps_group.repeat_order(state, node)
         else:
             checkpoint_coordinator.on_connected_again(state, node, at_s)

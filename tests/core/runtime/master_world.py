@@ -264,7 +264,7 @@ class World(PlayedNodes):
     def _act(self) -> None:
         for name in list(self.nodes):
             node = self.nodes[name]
-            if node.is_alive and node.train is None and node.ps_epoch < 0 and not node.outbox:
+            if node.is_alive and not node.has_come_up:
                 self.hello(name)
             self.turn(name)
         for name in list(self.resizings):
