@@ -42,7 +42,7 @@ _HINT = re.compile(r"%%?dlrover (?=[a-z])")
 
 def write_what_can_be(stream: TextIO) -> None:
     """Let a stream whose encoding lacks a character of ours write another one for it, and go on."""
-    if isinstance(stream, io.TextIOWrapper):
+    if isinstance(stream, io.TextIOWrapper) and not stream.closed:
         stream.reconfigure(errors=_NEAR)
 
 

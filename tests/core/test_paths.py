@@ -42,4 +42,4 @@ def test_what_must_outlive_the_process_needs_a_home(homeless, asked):
 def test_a_cache_needs_none(homeless, monkeypatch, tmp_path):
     monkeypatch.delenv(FOLDER_VAR, raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert data_cache().folder.is_relative_to(tmp_path)
+    assert data_cache.__wrapped__().folder.is_relative_to(tmp_path)  # not the one of tests before

@@ -362,7 +362,7 @@ def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
     ("line", "cell", "message"),
     [
         ("submit", "name: x\nplan: {worker: [", "malformed YAML in line 2, column"),
-        ("submit", "name: x\nbatchsize: 1", "unknown key 'batchsize'; did you mean 'batch_size'?"),
+        ("submit", "name: x\nbatchsize: 1", "unknown key 'batchsize'; did you mean batch_size?"),
         ("submit --file a.yaml", "name: x", "the job is given twice"),
         ("status", "name: x", "only submit and plan take a cell"),
     ],

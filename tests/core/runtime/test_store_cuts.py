@@ -44,8 +44,11 @@ class Stream:
         self.store.push_dense(self.rng.normal(size=N_DENSE).astype(np.float32))
 
     def push_nan(self):
+        """Let rows become NaN, as by steps that are each finite; no gradient can make them that."""
         ids = self.ids(5)
-        self.store.push(ids, np.full((len(ids), MODEL.row_width), np.nan, np.float32))
+        self.store.push(ids, np.zeros((len(ids), MODEL.row_width), np.float32))
+        rows = self.store._rows
+        rows.table[rows.find(ids)] = np.nan
 
     def absorb(self):
         ids, width = self.ids(30), self.store.export().table.shape[1]
