@@ -125,4 +125,4 @@ def test_forget_takes_no_cluster(shell_of):
 def test_a_notebook_neither_reads_nor_changes_where_a_shell_goes(shell_of, shell):
     shell_of("connect kubernetes --context staging --namespace ml")
     shell.run_line_magic("dlrover", "connect ray")
-    assert shell_of("jobs")[3] == ML
+    assert remembered.remembered() == Target(*ML)
