@@ -220,10 +220,11 @@ def _advise(
     back = way_back(analysis, allowed & _meets(analysis), returns, settings.experiment_s)
     if back is not None:
         return Advice(ProposalKind.IMPROVE, back, _back_why(back, now))
-    tried = _exploration(analysis, settings, free & _harmless(analysis, settings)) if may_explore else None
-    if tried is not None and analysis.model.report_.n_plan < 2:  # one plan tells almost nothing of others
-        return tried
-    return _rescue(analysis, free) or tried
+    rescue = _rescue(analysis, free)
+    is_one_plan = analysis.model.report_.n_plan < 2  # it tells almost nothing of others
+    if not may_explore or (rescue is not None and not is_one_plan):
+        return rescue
+    return _exploration(analysis, settings, free & _harmless(analysis, settings)) or rescue
 
 
 def probe(
