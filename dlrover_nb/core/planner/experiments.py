@@ -12,7 +12,7 @@ from dlrover_nb.core.pareto.space import neighbours
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.batch import batch_sizes
-from dlrover_nb.core.planner.transitions import HORIZON_S, transition_s
+from dlrover_nb.core.planner.transitions import HORIZON_S, transitions_s
 from dlrover_nb.core.structs.job import Objective
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def experiment(
         return None
     aims = _most_promising(analysis, np.flatnonzero(undecided), MOST_TARGETS)
     sized = analysis.space.at(trials.axes)
-    plans = [sized.plan(i) for i in range(len(trials.axes))]
-    pauses = np.array([transition_s(plan, s) for plan in plans])
+    pauses = transitions_s(sized.axes, sized.memory_mib, s)
     left_s = HORIZON_S if now.finish_s is None else now.finish_s
     found = next_experiment(
         analysis.model,
@@ -57,7 +56,7 @@ def experiment(
     )
     if found is None:
         return None
-    candidate = analysis.candidate(plans[found.index])
+    candidate = analysis.candidate(sized.plan(found.index))
     return candidate, _explore_why(analysis, candidate, found.removes, s.plan)
 
 

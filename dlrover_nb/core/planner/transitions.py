@@ -1,9 +1,9 @@
 """What a change of plan costs: seconds without training, by how it must be made.
 
-Workers that come and go stop nobody for long. Other parameter servers (PS) or sizes are handed over at once
-where the new nodes start beside the old ones. Where nothing has room for both, the old PS save and leave
-before the new ones start and load: minutes, on a cluster. So the three kinds are told apart, each by what
-this job, else jobs of its cluster, have measured.
+Workers that come and go stop the others for a moment. Other parameter servers (PS) or sizes are handed over
+at once where the new nodes start beside the old ones. Where nothing has room for both, the old PS save and
+leave before the new ones start and load: minutes, on a cluster. So the three kinds are told apart, each by
+what this job, else jobs of its cluster, have measured.
 
 Rejected: one median of the last two kinds. It promised seconds for a change that takes minutes.
 """
@@ -78,7 +78,7 @@ def transitions_s(axes: Array, memory_mib: tuple[int | Array, int | Array], s: S
     joins = same_worker & same_ps & (axes[:, 1] == now.ps.count)
     workers_s, moves_s, restarts_s = (_usual_s(kind, s) for kind in TransitionKind)
     is_now = joins & (axes[:, 0] == now.worker.count)
-    if s.spec.migration is Migration.RESTART or restarts_s == moves_s:
+    if s.spec.migration is Migration.RESTART or restarts_s == moves_s:  # room decides nothing
         return np.select([is_now, joins], [0.0, workers_s], restarts_s)
     lacks_room = _lacks_room(axes, ps_mib, same_worker, same_ps, s)
     return np.select([is_now, joins, lacks_room], [0.0, workers_s, restarts_s], moves_s)
