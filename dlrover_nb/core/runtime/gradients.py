@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.models.learner import Learner
+    from dlrover_nb.core.models.learner import Gradients, Learner
     from dlrover_nb.core.runtime.batches import PreparedBatch
 
     Floats = NDArray[np.float32]
@@ -128,6 +129,35 @@ def unusable(
         usual.count(norm)
         return ""
     return f"its gradients have a norm of {norm:.1e}, {why}; set gradient_clip_norm to use such batches"
+
+
+class BatchCheck:
+    """Whether the batches of one learner may be used, by what is usual among them.
+
+    Parameters
+    ----------
+    learner
+        Holds the dense gradients of the batch that was computed last.
+    clip_norm
+        As of `unusable`.
+    """
+
+    def __init__(self, learner: Learner, clip_norm: float | None) -> None:
+        self._learner, self._clip_norm, self._usual = learner, clip_norm, UsualNorm()
+
+    def why_unusable(self, batch: PreparedBatch, rows: Floats, gradients: Gradients) -> str:
+        """Return why the batch must be skipped; else its gradients are clipped (`unusable`).
+
+        `rows` are the values of its distinct rows, [u, row_width].
+        """
+        return unusable(
+            gradients.loss,
+            gradients.rows,
+            self._learner.gradients,
+            clip_norm=self._clip_norm,
+            usual=self._usual,
+            of_parts=partial(part_norms, self._learner, rows, batch),
+        )
 
 
 def part_norms(learner: Learner, rows: Floats, batch: PreparedBatch) -> list[float]:

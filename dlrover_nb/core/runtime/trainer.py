@@ -18,13 +18,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from dlrover_nb.core.models.learner import Gradients, Learner
-from dlrover_nb.core.runtime.gradients import UsualNorm, part_norms, unusable
+from dlrover_nb.core.runtime.gradients import BatchCheck
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.structs.job import Sync
 
@@ -185,13 +184,13 @@ class Trainer:
         self.read, self._accounting, self._on_loss = reader.read, accounting, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
         self.batch_size, self._n_taken = spec.batch_of(spec.plan.worker.count), 0
-        self._clip_norm, self._usual_norm = spec.gradient_clip_norm, UsualNorm()
         self._n_late = 0  # batches in a row that came too late
         self.rate = 1.0
         self.between: Callable[[], None] = _nothing
         self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         self.learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
+        self._check = BatchCheck(self.learner, spec.gradient_clip_norm)
         # One gradient may travel while the next one is computed.
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 
@@ -265,15 +264,7 @@ class Trainer:
     def _learn(self, batch: PreparedBatch, rows: Floats) -> Push:
         gradients = self._step(batch, rows)
         dense = self.learner.gradients
-        why = unusable(
-            gradients.loss,
-            gradients.rows,
-            dense,
-            clip_norm=self._clip_norm,
-            usual=self._usual_norm,
-            of_parts=partial(part_norms, self.learner, rows, batch),
-        )
-        if why:
+        if why := self._check.why_unusable(batch, rows, gradients):
             is_broken = ~np.isfinite(self.learner.logits(rows, batch.inverse, batch.dense))
             return Push(batch, gradients.rows, dense, gradients.loss, Refusal(why, is_broken))
         if self._overlap:

@@ -9,14 +9,13 @@ the same sums in the same order, so their parameters are the same to the bit.
 from __future__ import annotations
 
 import io
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.runtime.gradients import UsualNorm, part_norms, unusable
+from dlrover_nb.core.runtime.gradients import BatchCheck
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 
@@ -57,7 +56,7 @@ class Replica:
         self._n_dense, self._width = len(self.learner.values), spec.model.row_width
         self.store = ParameterStore(spec.model, features.n_table_row, self._n_dense)
         self.store.init_dense(self.learner.values)
-        self._clip_norm, self._usual_norm = spec.gradient_clip_norm, UsualNorm()
+        self._check = BatchCheck(self.learner, spec.gradient_clip_norm)
         self.bind(0)
 
     def bind(self, n_tail: int) -> None:
@@ -83,17 +82,9 @@ class Replica:
         rows = self.store.pull(batch.rows)
         gradients = self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
         self.n_batch += 1
-        dense = self.learner.gradients
-        why = unusable(
-            gradients.loss,
-            gradients.rows,
-            dense,
-            clip_norm=self._clip_norm,
-            usual=self._usual_norm,
-            of_parts=partial(part_norms, self.learner, rows, batch),
-        )
-        if why:
+        if why := self._check.why_unusable(batch, rows, gradients):
             return why
+        dense = self.learner.gradients
         n_row = len(batch.labels)
         np.multiply(dense, np.float32(n_row), out=dense)
         np.add(self._dense, dense, out=self._dense)
