@@ -97,7 +97,7 @@ class Door:
         self.sign_in, self.hosts, self.open = sign_in, frozenset(hosts), Open()
 
     def not_signed_in(self) -> HTTPError:
-        """Return the error for somebody who is not signed in; it says what to do where no page does."""
+        """Return the error for a person who is not signed in; it says what to do where no page does."""
         way_in = self.sign_in.way_in
         return HTTPError(401, "%s", way_in) if way_in else HTTPError(401)
 

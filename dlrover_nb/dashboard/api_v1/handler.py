@@ -147,9 +147,7 @@ class ApiHandler(PersonHandler):
         """
         self.door.check_host(self.request)
         secret = sent.removeprefix(BEARER) if sent.startswith(BEARER) else ""
-        if person := self.sign_in.by_secret(
-            secret
-        ):  # before the wait: all users of a machine have one address
+        if person := self.sign_in.by_secret(secret):  # no wait: all users of a machine have one address
             return person
         address, now_s = self.request.remote_ip or "", self.api.clock_s()
         if name not in self.api.good and (wait_s := self.api.failures.wait_s(address, now_s)):

@@ -53,20 +53,26 @@ class SignIn(Protocol):
         ...
 
 
-class OwnAccount:
-    """No sign-in: whoever reaches the server is taken for its account, as on a socket that it alone may open.
+class WithoutSecret:
+    """A way to sign in without a secret of the server: programs have tokens, or need none."""
+
+    way_in = ""
+
+    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
+        """Return None."""
+        return None
+
+
+class OwnAccount(WithoutSecret):
+    """No sign-in: who reaches the server is taken for its account, as on a socket that it alone may open.
 
     A port of loopback is reached by every user of the machine: see `by_secret`.
     """
 
-    page = way_in = ""
+    page = ""
 
     def __init__(self) -> None:
         self._key = secrets.token_hex()
-
-    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
-        """Return None: it has no secret."""
-        return None
 
     def identify(self, request: HTTPServerRequest) -> Person | None:  # noqa: ARG002 - of the protocol
         """Return the account of the server."""

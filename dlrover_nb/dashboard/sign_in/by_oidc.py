@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotAllowedError
+from dlrover_nb.dashboard.sign_in import WithoutSecret
 from dlrover_nb.dashboard.sign_in.oidc import Flows, who_is
 from dlrover_nb.dashboard.sign_in.users import check_name, with_groups
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 PAGE = "/sign-in"
 
 
-class OidcSignIn:
+class OidcSignIn(WithoutSecret):
     """People of a provider.
 
     Parameters
@@ -32,7 +33,7 @@ class OidcSignIn:
         Of those who have signed in.
     """
 
-    page, way_in = PAGE, ""
+    page = PAGE
 
     def __init__(self, provider: Provider, groups: Groups, sessions: Sessions) -> None:
         self.provider, self.sessions, self.flows = provider, sessions, Flows()
@@ -47,10 +48,6 @@ class OidcSignIn:
         """Return somebody by their newest session; None: they have none."""
         kept = self.sessions.last_of(name)
         return None if kept is None else self._now(kept.person)
-
-    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
-        """Return None: programs have tokens."""
-        return None
 
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return the secret of the session."""

@@ -10,6 +10,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from dlrover_nb.dashboard.sign_in import WithoutSecret
 from dlrover_nb.dashboard.sign_in.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ PAGE = "/sign-in"
 N_CHECK, MOST_WAITING = 2, 20  # passwords that are checked at once, and tries that wait for it
 
 
-class PasswordSignIn:
+class PasswordSignIn(WithoutSecret):
     """People of the users file, who sign in on a page.
 
     Parameters
@@ -42,7 +43,7 @@ class PasswordSignIn:
         Returns the address that a request comes from, behind proxies too.
     """
 
-    page, way_in = PAGE, ""
+    page = PAGE
 
     def __init__(
         self,
@@ -74,10 +75,6 @@ class PasswordSignIn:
         """Return somebody in the file."""
         user = self.users.find(name)
         return None if user is None else user.person(name, self._groups)
-
-    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
-        """Return None: programs have tokens."""
-        return None
 
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return the secret of the session."""

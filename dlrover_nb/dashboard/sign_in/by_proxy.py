@@ -12,6 +12,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
+from dlrover_nb.dashboard.sign_in import WithoutSecret
 from dlrover_nb.dashboard.sign_in.users import check_name, with_groups
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MOST_SEEN = 10_000
 
 
-class ProxySignIn:
+class ProxySignIn(WithoutSecret):
     """People whom a proxy names.
 
     Parameters
@@ -37,7 +38,7 @@ class ProxySignIn:
         Whether the server listens on a unix socket: only the proxy reaches it, and it has no address.
     """
 
-    page = way_in = ""
+    page = ""
 
     def __init__(self, settings: ProxySettings, groups: Groups, *, is_socket: bool = False) -> None:
         self._settings, self._groups, self._is_socket = settings, groups, is_socket
@@ -79,10 +80,6 @@ class ProxySignIn:
     def known(self, name: str) -> Person | None:
         """Return somebody as the proxy named them last, since this server began; None: it did not."""
         return self._seen.get(name)
-
-    def by_secret(self, secret: str) -> Person | None:  # noqa: ARG002 - of the protocol
-        """Return None: programs have tokens."""
-        return None
 
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return a secret of this process for the person that the proxy names."""
