@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.nearest import nearest
+from dlrover_nb.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,8 +63,7 @@ def find(group: str, name: str, own: Mapping[str, object]) -> object:
     if name in points:
         return _import(group, points[name])
     known = sorted([*own, *points])
-    near = nearest(name, known)
-    hint = f"did you mean {' or '.join(near)}?" if near else "install the package that adds it"
+    hint = did_you_mean(name, known, otherwise="install the package that adds it")
     raise InvalidValueError(f"{group} has {', '.join(known)}, got {shown(name)}; {hint}")
 
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 _MOST = 3  # more is a list again
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the nearest known names as a question, or all of them."""
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """Return the nearest known names as a question; where none is near, `otherwise`, or all of them."""
     known = list(known)
     near = nearest(name, known)
-    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"known: {', '.join(known)}"
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

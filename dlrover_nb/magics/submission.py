@@ -11,7 +11,7 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import full_path, is_code, load_mapping
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.nearest import nearest
+from dlrover_nb.core.nearest import did_you_mean
 from dlrover_nb.core.structs.job import DataFormat, JobSpec
 from dlrover_nb.core.structs.start_from import is_path
 from dlrover_nb.core.usercode import is_import
@@ -79,10 +79,7 @@ def own_code(spec: JobSpec, namespace: Mapping[str, object]) -> dict[str, object
 def _variable(what: str, name: str, namespace: Mapping[str, object], known: tuple[str, ...]) -> object:
     if name in namespace:
         return namespace[name]
-    near = nearest(name, (*known, *(n for n in namespace if not n.startswith("_"))))
-    hint = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else f"known: {', '.join((*known, 'package.module:name'))}"
-    )
+    defined = (n for n in namespace if not n.startswith("_"))
+    ours = f"known: {', '.join((*known, 'package.module:name'))}"
+    hint = did_you_mean(name, (*known, *defined), otherwise=ours)
     raise NotFoundError(f"no {what} {name!r} here, built in or defined by you; {hint}")

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, SCHEME, kubernetes_address
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.nearest import nearest
+from dlrover_nb.core.nearest import did_you_mean
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -168,8 +168,7 @@ def kind_of(name: str) -> Kind:
     words = _by_word()
     if name in words:
         return words[name]
-    near = nearest(name, words)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(kind_names())}"
+    hint = did_you_mean(name, words, otherwise=f"known: {', '.join(kind_names())}")
     raise InvalidValueError(f"cannot connect to {shown(name)}; {hint}")
 
 
