@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 OLD_S = 5.0  # without a pulse, of which there is one a second
 AGAIN_S = 5.0  # after which a page asks again
-LEAST_APART_S = (
-    2.0  # between whole pictures: what a page asked before it lost its connection comes all at once
-)
+LEAST_APART_S = 2.0  # between whole pictures: what a page asked before a lost connection comes all at once
 ACTS = "dlrover-acts"  # the CSS class of what sends a command
 KEY = "dlrover"  # in the metadata of a frame: its generation and number; in a page's message: what it asks
 

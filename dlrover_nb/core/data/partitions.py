@@ -33,10 +33,10 @@ def values_of(name: str) -> dict[str, str | None]:
 
 def partitions(names: Sequence[str], wanted: Collection[str]) -> list[dict[str, str | None]]:
     """Return for each file the columns of its folders that tell files apart, or are `wanted`."""
-    found = [values_of(name) for name in names]
-    keys = {key for values in found for key in values}
-    used = {key for key in keys if key in wanted or len({values.get(key, "") for values in found}) > 1}
-    return [{key: value for key, value in values.items() if key in used} for values in found]
+    of_files = [values_of(name) for name in names]
+    keys = {key for values in of_files for key in values}
+    used = {key for key in keys if key in wanted or len({values.get(key, "") for values in of_files}) > 1}
+    return [{key: value for key, value in values.items() if key in used} for values in of_files]
 
 
 def with_partitions(table: pa.Table, values: Values, columns: Sequence[str]) -> pa.Table:

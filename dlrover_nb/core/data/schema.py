@@ -113,9 +113,9 @@ class _Column:
         if not is_text(_plain(self.values.type)):
             return ""
         texts = [each.as_py().strip() for each in pc.unique(pc.drop_null(self.values))[:_N_TEXT]]
-        found = [_LOCAL.fullmatch(text) for text in texts]
-        odd = [m[0] for m in found if m and (m["before"] or m["behind"] or not _is_plain(m["digits"]))]
-        return odd[0] if odd and all(found) else ""
+        numbers = [_LOCAL.fullmatch(text) for text in texts]
+        odd = [m[0] for m in numbers if m and (m["before"] or m["behind"] or not _is_plain(m["digits"]))]
+        return odd[0] if odd and all(numbers) else ""
 
     @property
     def is_named_as_ids(self) -> bool:

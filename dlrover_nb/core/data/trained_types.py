@@ -334,7 +334,7 @@ def _is_empty(values: Column) -> bool:
 
 
 def _check_exact(values: pa.Array, name: str) -> None:
-    """Refuse floats that may have been rounded: another id, and nobody can tell which."""
+    """Refuse floats that may have been rounded: they may be another id now."""
     large = pc.max(pc.abs(values.filter(pc.is_finite(values)))).as_py() or 0.0
     if large >= MOST_EXACT:
         raise InvalidValueError(

@@ -33,11 +33,11 @@ class LossState(ElasticState):
     ) -> None:
         """Do as `refusals.hopeless` about a node in whose place a new one would fail in the same way."""
         need = node.cpu, node.memory_mib
-        told = f"{node.id} cannot go on: {why}"
+        cannot_go_on = f"{node.id} cannot go on: {why}"
         if self._has_way_back and never_ran:
-            self._fail_plan(told if limits is None else refusals.of_change(node.id, need, why), at_s)
+            self._fail_plan(cannot_go_on if limits is None else refusals.of_change(node.id, need, why), at_s)
         elif limits is None:
-            self._end(JobPhase.FAILED, told, at_s)
+            self._end(JobPhase.FAILED, cannot_go_on, at_s)
         elif self._applied is None:
             self._end(JobPhase.FAILED, refusals.of_first_plan(node.role, need, why, limits), at_s)
         else:

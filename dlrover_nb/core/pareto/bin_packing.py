@@ -56,12 +56,12 @@ def fits(
 
 def _allowed(cpu: Array, memory_mib: Array, capacity: Capacity) -> NDArray[np.bool_]:
     """Return which sizes of a node the cluster's limits allow: shape (n_plans,)."""
-    limits, held = capacity.node_limits or NodeLimits(), np.ones(len(cpu), dtype=bool)
+    limits, allowed = capacity.node_limits or NodeLimits(), np.ones(len(cpu), dtype=bool)
     for value, least in ((cpu, limits.least_cpu), (memory_mib, limits.least_memory_mib)):
-        held &= True if least is None else value >= least - 1e-9
+        allowed &= True if least is None else value >= least - 1e-9
     for value, most in ((cpu, limits.most_cpu), (memory_mib, limits.most_memory_mib)):
-        held &= True if most is None else value <= most + 1e-9
-    return held
+        allowed &= True if most is None else value <= most + 1e-9
+    return allowed
 
 
 Group = tuple["Array", "Array", "Array"]  # number of nodes, CPU steps and MiB of each, per plan

@@ -35,11 +35,11 @@ def hopeless(
     never_ran
         Whether nothing of it ever ran: then a plan that ran before does not need it.
     """
+    cannot_go_on = f"{node.id} cannot go on: {why}"
     if state.has_way_back and never_ran:
-        told = f"{node.id} cannot go on: {why}" if limits is None else of_change(node.id, node.need, why)
-        state.fail_plan(told, at_s)
+        state.fail_plan(cannot_go_on if limits is None else of_change(node.id, node.need, why), at_s)
     elif limits is None:
-        state.end(JobPhase.FAILED, f"{node.id} cannot go on: {why}", at_s)
+        state.end(JobPhase.FAILED, cannot_go_on, at_s)
     elif state.applied is None:
         state.end(JobPhase.FAILED, of_first_plan(node.role, node.need, why, limits), at_s)
     else:

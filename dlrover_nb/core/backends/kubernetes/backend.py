@@ -366,12 +366,11 @@ class KubernetesBackend:
     def _back_off(self, action: Action, error: ApiError) -> None:
         """Back off from a server that does not answer: each pause is longer."""
         longer_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
+        why = needed(self._job.spec, error)
         if self._pause_s == 0.0:
-            why = needed(self._job.spec, error) if is_refusal(error) else str(error)
             logger.warning("job %s waits for the API server: %s", self._name, why)
         self._pause_s = longer_s
         if isinstance(action, Create):
-            why = needed(self._job.spec, error) if is_refusal(error) else str(error)
             self._hold(action.node, why, longer_s)
         longest_s = FIRST_PAUSE_S if self._closed.is_set() else longer_s
         self._given_up.wait(self._chance.uniform(0.5, 1.0) * longest_s)

@@ -70,7 +70,7 @@ def is_refusal(error: BackendError | None) -> bool:
 def needed(spec: JobSpec, error: BackendError) -> str:
     """Return which right the account of a job's master lacks, and what gives it back.
 
-    Nobody can sign in for a master: credentials that are not accepted are those of an account that is gone.
+    No person signs in for a master: credentials that are not accepted are those of an account that is gone.
     Its token is bound to it, so that an account made anew counts once the master has a token of that.
     """
     account = spec.kubernetes.service_account

@@ -4,7 +4,7 @@ A LimitRange names its limit in the refusal. An admission webhook or a policy sa
 learned: where a pod is refused that has more of something than every pod that was made, less of that is the
 limit. One that is refused though a pod of its size was made says nothing of sizes.
 
-What was learned is forgotten after a while: rules change, and nobody tells us. A plan that is refused once
+What was learned is forgotten after a while: rules change without a word to us. A plan that is refused once
 more costs one request, as the job goes on with the plan that runs. To list LimitRanges was rejected: a right
 more for every master, for what one refusal tells, and webhooks cannot be listed.
 """
@@ -57,12 +57,12 @@ class RefusedSizes:
 def stated(message: str) -> NodeLimits:
     """Return the limits that a LimitRange's refusal names."""
     limits = NodeLimits()
-    for found in _LIMIT.finditer(message):
+    for named in _LIMIT.finditer(message):
         try:
-            value = float(amount(found["limit"], found["what"]))
+            value = float(amount(named["limit"], named["what"]))
         except InvalidValueError:
             continue
-        match found["what"], found["end"]:
+        match named["what"], named["end"]:
             case "cpu", "maximum":
                 one = NodeLimits(most_cpu=value, why=message)
             case "cpu", _:

@@ -79,7 +79,7 @@ static int64_t aligned(int64_t n_byte)
 }
 
 /* Where the next array of a slab begins, if n bytes at `at` lie in it, where a cache line begins; -1: they do not.
- * Whoever rings chose `at`: nothing is added to it before it is checked. */
+ * The worker chose `at`: nothing is added to it before it is checked. */
 static int64_t end_of(const Bell *bell, int64_t at, int64_t n_byte)
 {
     const int lies_in = at >= 0 && at % LINE_BYTES == 0 && at <= bell->n_slab && n_byte <= bell->n_slab - at;
@@ -145,8 +145,8 @@ static int exchange_with(Store *store, const Request *r, const Arrays *arrays, A
     const double began_s = now_s();
     memcpy(ids, arrays->push, (size_t)r->n_push * 8); /* a worker could change them after the check */
     memcpy(ids + r->n_push, arrays->pull, (size_t)r->n_pull * 8);
-    if (!are_within(ids, n, store->n_id) || comes_twice(ids, r->n_push) || !are_usual(arrays->gradients, r->n_push * store->width) ||
-        !are_usual(arrays->dense_gradient, r->n_dense))
+    if (!are_within(ids, n, store->n_id) || comes_twice(ids, r->n_push) ||
+        !are_usual(arrays->gradients, r->n_push * store->width) || !are_usual(arrays->dense_gradient, r->n_dense))
         return NOT_PLAIN;
     int32_t *sorted = store->locks ? slots + n : NULL, *order = store->locks ? slots + 2 * n : NULL;
     const Rows pushed = {ids, slots, r->n_push, sorted, order};
