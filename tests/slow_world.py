@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlrover_nb.core.controller import Controller, replay
+from dlrover_nb.core.controller import Controller, ControllerSettings, replay
 from dlrover_nb.core.planner import POLICIES
 from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches, SetSize
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
@@ -32,6 +32,9 @@ from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 WINDOW_S = 30.0
 ITER_S = 0.1  # of a node at normal speed with the job's batch
 BATCH = 512
+FITTED_ONCE = ControllerSettings(
+    refit_growth=100.0
+)  # what is done about slow nodes does not follow from the fit
 
 
 def plan_of(n_worker: int = 4, n_ps: int = 2) -> ResourcePlan:
@@ -44,6 +47,7 @@ class SlowJob:
     def __init__(self, *, n_worker: int = 4, n_ps: int = 2, **fields: Any) -> None:
         given = {"mode": Mode.SUGGEST, "sync": Sync.BSP, "straggler_window_s": WINDOW_S} | fields
         given.setdefault("policy", "fixed-plan")
+        self.settings = given.pop("settings", FITTED_ONCE)
         self.plan = given.pop("plan", None) or plan_of(n_worker, n_ps)
         self.policy = POLICIES[given["policy"]]
         self.spec = JobSpec("clicks", owner="ada", plan=self.plan, batch_size=BATCH, **given)
@@ -58,7 +62,7 @@ class SlowJob:
         self.sizes: dict[str, int] = {}
         self.own: dict[str, SetSize] = {}
         self.demand: dict[str, float] = {}  # cores that a node would use, if it had them
-        self.controller = Controller(first, policy=self.policy)
+        self.controller = Controller(first, self.settings, policy=self.policy)
         for node, role in self.nodes:
             self.tell(NodeStarted(0.0, node, role, 1.0))
         self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
@@ -159,7 +163,7 @@ class SlowJob:
 
     def check_replay(self) -> None:
         """Check that the journal leads to the same state."""
-        again = replay(self.journal, policy=self.policy)
+        again = replay(self.journal, self.settings, policy=self.policy)
         assert again.view() == self.view
         assert again.story() == self.controller.story()
         assert self.remembered == self.view.mitigations

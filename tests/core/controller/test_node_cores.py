@@ -6,6 +6,7 @@ import pytest
 from slow_world import WINDOW_S, SlowJob, actions, plan_of
 from test_snapshot import difference, restarted
 
+from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.structs.actions import KillRestart, MoveBuckets, SetSize
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
@@ -21,7 +22,8 @@ LONG_S = 4 * WINDOW_S
 
 def uneven(**fields) -> SlowJob:
     """Return a job whose first PS uses a third of its cores, and the second all that it can get."""
-    given = {"plan": WIDE, "policy": "nearchus", "stragglers": SolutionName.NONE} | fields
+    given = {"plan": WIDE, "policy": "nearchus", "stragglers": SolutionName.NONE}
+    given |= {"settings": ControllerSettings()} | fields
     job = SlowJob(n_worker=2, **given)
     job.demand["ps-0"] = 0.3
     job.demand["ps-1"] = 5.0

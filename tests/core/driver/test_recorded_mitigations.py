@@ -13,6 +13,7 @@ from driver_world import succeeded
 from slow_world import SlowJob
 
 from dlrover_nb.core.client.past_runs import run_history
+from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.proposals import is_closed
 from dlrover_nb.core.driver.finished_job import FinishedJob, pack_snapshot, unpack_snapshot
 from dlrover_nb.core.driver.recorded_controller import RecordedController
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 def lived() -> SlowJob:
     """Return a job in which one action was done and another one is under way."""
-    job = SlowJob(sync=Sync.ASP)
+    job = SlowJob(sync=Sync.ASP, settings=ControllerSettings())
     job.run(40)
     job.slow["worker-2"] = 3.0
     job.run(60)
