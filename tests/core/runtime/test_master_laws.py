@@ -208,7 +208,7 @@ def disturb(world: World, rng: random.Random, wanted: list[object], plans: list[
 
 
 @pytest.mark.more
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]))
 # a worker paused with a void shard while a grant was on its way to it: both must go
 @example(9617, plan(1, 1, ps_cpu=0.5), [plan(1, 1), plan(1, 1, ps_cpu=0.5)], 4.6)
@@ -257,7 +257,7 @@ def test_when_nothing_disturbs_the_observed_becomes_the_target(
 
 
 @pytest.mark.more
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**9), PLANS, st.lists(PLANS, max_size=4), st.sampled_from([4.6, 16.0]))
 def test_a_master_killed_at_any_moment_comes_back_and_every_row_is_trained(
     seed: int, first: object, plans: list[object], cpu: float

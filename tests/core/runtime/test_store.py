@@ -88,6 +88,14 @@ def held(store):
     return {int(i): row.tobytes() for i, row in zip(part.ids, part.table, strict=True)}
 
 
+def in_order(store, gone):
+    """Rows with state in the order of their ids, without those of buckets that are gone: quick to compare."""
+    part = store.export()
+    order = np.argsort(part.ids)
+    order = order[~gone[part.ids[order] % N_BUCKET]]
+    return part.ids[order].tobytes(), part.table[order].tobytes()
+
+
 SEEDS = st.lists(st.integers(0, 2**32), min_size=1, max_size=5)
 
 
@@ -214,8 +222,7 @@ def drop_by_steps(model, before, during, gone, most):
             store.push(ids[stays], gradients[stays])
             stayed.push(ids[stays], gradients[stays])
         seeds = seeds[1:]
-        mine = {i: row for i, row in held(store).items() if not gone[i % N_BUCKET]}
-        assert mine == held(stayed)
+        assert in_order(store, gone) == in_order(stayed, gone)
     assert held(store) == held(stayed)
     ids, gradients, _ = step(98, model)  # rows that come back begin anew
     store.push(ids, gradients)
