@@ -74,6 +74,33 @@ class VirtualTime(ManualClock):
 
         return Awaited
 
+    def threads(self, takes_s: float) -> type[VirtualThread]:
+        """Return threads that each do what they do so many seconds after their start."""
+        time = self
+
+        class Thread(VirtualThread):
+            def start(self) -> None:
+                time.at(time.now_s() + takes_s, self.end)
+
+            def join(self, timeout: float | None = None) -> None:
+                time.wait(lambda: not self.is_alive(), timeout)
+
+        return Thread
+
+
+class VirtualThread:
+    """A thread that is played by the one of the test."""
+
+    def __init__(self, target: Callable[..., object], args: tuple[object, ...] = (), **_: object) -> None:
+        self._do, self._is_alive = lambda: target(*args), True
+
+    def end(self) -> None:
+        self._do()
+        self._is_alive = False
+
+    def is_alive(self) -> bool:
+        return self._is_alive
+
 
 class VirtualEvent:
     """An event of threads that are played by one: it is set by what comes about meanwhile."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pandas as pd
 import pytest
+from virtual_time import VirtualTime, as_shipped
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.data import ShardReader, make_features, remote
@@ -173,6 +174,14 @@ def test_a_server_that_stalls_is_given_up(store: Store, monkeypatch: pytest.Monk
     text = refused(store.url(f"/slow.csv?token={SECRET}"), BackendError)
     assert "the server sent nothing for 0.3 s" in text
     assert not parts(data_cache().folder)
+
+
+def test_a_server_has_twenty_seconds_to_connect_and_a_minute_between_two_parts() -> None:
+    """The client of HTTP waits, by the clock of its loop: it is asked for how long."""
+    module = as_shipped("dlrover_nb.core.data.remote", VirtualTime())
+    files, _ = module._opened("http://127.0.0.1:1/a.csv")
+    timeout = files.client_kwargs["timeout"]
+    assert (timeout.sock_connect, timeout.sock_read, timeout.total) == (20.0, 60.0, None)
 
 
 @pytest.mark.parametrize(

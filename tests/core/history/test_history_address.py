@@ -13,6 +13,7 @@ import pytest
 from cases import for_each
 from history_records import DECISION, SPEC
 from sqlalchemy import make_url
+from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
@@ -62,6 +63,15 @@ def test_locked_file_says_so(store, url, tmp_path, monkeypatch):
         holder.close()
     impatient.remember("clicks", 21.0, DECISION)
     assert impatient.decisions("clicks") == (DECISION,)
+
+
+def test_the_lock_of_another_writer_is_waited_for_fifteen_seconds(url):
+    """SQLite itself waits, by a clock of its own: it is asked for how long."""
+    database = as_shipped("dlrover_nb.core.history.database", VirtualTime()).Database(url)
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("pragma busy_timeout").scalar() == 15_000
+    assert "locked for over 15 s" in database._cause(sqlite3.OperationalError("database is locked"))
+    database.close()
 
 
 def test_damaged_file_says_what_to_do(tmp_path):

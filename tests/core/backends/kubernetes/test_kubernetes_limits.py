@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
+from itertools import pairwise
+from threading import Lock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +17,21 @@ from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.kubernetes import submission
-from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.api import Listing, connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status, Unreachable
+from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD, QUOTA
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.pods import PodJob
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 64),), n_train=100, n_eval=10)
+JOB = PodJob(JobSpec("ads"), FEATURES, "0a1b2c3d", "p" * 40, "s" * 40, "")
 HERE = "dlrover_nb.core.backends.kubernetes"
 
 
@@ -175,3 +185,62 @@ def test_a_server_that_does_not_answer_at_all_is_not_waited_for(time: VirtualTim
     with pytest.raises(Unreachable):
         try_pod(time, 1.0, Status(0))
     assert time.now_s() == 0
+
+
+def closed(time: VirtualTime, pods_take_s: float) -> bool:
+    """Close a backend whose pods take so long to end; return whether it gave up."""
+    module = as_shipped(f"{HERE}.backend", time)
+    module.threading = SimpleNamespace(Thread=time.threads(pods_take_s), Event=time.event, Lock=Lock)
+    quiet = SimpleNamespace(error=None, close=lambda: None, changed=time.event(), hosts=dict)
+    module.Informer = module.CapacityInformer = lambda *_: quiet
+    module.KubernetesBackend._run = lambda _: None
+    backend = module.KubernetesBackend(JOB, Site(SimpleNamespace(namespace="ads"), None, "10.1.2.3:7070"))
+    backend.close()
+    return bool(backend._given_up.is_set())
+
+
+def test_pods_have_half_a_minute_to_end_before_a_master_goes_without_them() -> None:
+    time = VirtualTime()
+    assert not closed(time, 29.9)
+    assert time.now_s() == 29.9
+    time = VirtualTime()
+    assert closed(time, 30.1)
+    assert time.now_s() == 30.0
+
+
+class NoEvents:
+    """A watch that has ended."""
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_watch_is_begun_anew_each_five_to_six_minutes(time: VirtualTime) -> None:
+    module = as_shipped(f"{HERE}.informer", time)
+    module.threading = SimpleNamespace(Thread=time.threads(0.0), Event=time.event, Lock=Lock)
+    began_s: list[float] = []
+
+    class Quiet:
+        """An API server on which nothing happens, so that a watch lasts as long as was asked for."""
+
+        namespace = "ads"
+
+        def list(self, *_: object, **__: object) -> Listing:
+            return Listing([], "1")
+
+        def watch(self, *_: object, timeout_s: float, **__: object) -> NoEvents:
+            began_s.append(time.now_s())
+            time.advance(timeout_s)
+            if len(began_s) == 20:
+                informer._closed.set()
+            return NoEvents()
+
+    informer = module.Informer(Quiet(), POD, clock=time.monotonic, chance=random.Random(1))
+    time.advance(0.0)  # its thread begins
+    lasted_s = [later - at for at, later in pairwise(began_s)]
+    assert min(lasted_s) >= 300.0
+    assert max(lasted_s) <= 360.0 + module.LONGEST_PAUSE_S
+    assert max(lasted_s) - min(lasted_s) > 30.0, "not all jobs at the same moment"
