@@ -22,15 +22,25 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.more
 
 
-@pytest.fixture
-def simulated(shell: InteractiveShell) -> Iterator[InteractiveShell]:
+def connected(shell: InteractiveShell, speed: int) -> Iterator[InteractiveShell]:
     magics = loaded(shell)
     assert magics is not None
     magics.commands = Commands(connect)
-    shell.run_line_magic("dlrover", "connect sim --machines 2 --speed 2000")
+    shell.run_line_magic("dlrover", f"connect sim --machines 2 --speed {speed}")
     shell.run_line_magic("dlrover", "submit quick-start --epochs 100000")
     yield shell
     shell.run_line_magic("dlrover", "shutdown --force")
+
+
+@pytest.fixture
+def simulated(shell: InteractiveShell) -> Iterator[InteractiveShell]:
+    yield from connected(shell, 10)
+
+
+@pytest.fixture
+def fast(shell: InteractiveShell) -> Iterator[InteractiveShell]:
+    """Return a shell whose job is soon measured, fitted and advised on."""
+    yield from connected(shell, 2000)
 
 
 def test_every_view_of_a_simulated_job_says_so(simulated):
@@ -51,8 +61,8 @@ def test_a_simulated_cluster_ends_with_the_next_connect_but_not_under_running_jo
     assert "is over" in str(first.shutdown())
 
 
-def test_a_pin_holds_until_it_is_cleared(simulated):
-    run = simulated.run_line_magic
+def test_a_pin_holds_until_it_is_cleared(fast):
+    run = fast.run_line_magic
     job = run("dlrover", "attach quick-start")
     end_s = time.monotonic() + LIMIT_S
     while job.snapshot().running is None:
@@ -71,8 +81,8 @@ def test_a_pin_holds_until_it_is_cleared(simulated):
         run("dlrover", "pin quick-start")
 
 
-def test_what_another_plan_would_bring_is_asked_and_nothing_changes(simulated):
-    run = simulated.run_line_magic
+def test_what_another_plan_would_bring_is_asked_and_nothing_changes(fast):
+    run = fast.run_line_magic
     job = run("dlrover", "attach quick-start")
     job.wait(LIMIT_S, until="proposal")
     before = job.snapshot()
@@ -149,8 +159,8 @@ def test_a_submit_says_which_plans_the_cluster_allows(simulated):
     assert "from the cluster" not in " ".join(str(whole).split())
 
 
-def test_a_submit_speaks_of_its_deadline_and_status_of_what_can_be_promised(simulated):
-    run = simulated.run_line_magic
+def test_a_submit_speaks_of_its_deadline_and_status_of_what_can_be_promised(fast):
+    run = fast.run_line_magic
     job = run("dlrover", "submit due --epochs 100000 --set deadline_s=60")
     assert "Deadline" in str(job.first)
     until(lambda: job.snapshot().deadline, "an outlook by the first fit")

@@ -41,6 +41,15 @@ def cluster():
     made.shutdown(force=True)
 
 
+@pytest.fixture
+def still():
+    """Return a cluster whose only job takes no part, for what does not depend on jobs."""
+    made = connect("sim", machines=1, speed=1.0)
+    made.submit(JobSpec("ads", n_epoch=1_000_000, mode=Mode.MANUAL, owner="ada"))
+    yield made
+    made.shutdown(force=True)
+
+
 def brain(cluster, url, by="one", rhythm=FAST, **options) -> Brain:
     stores = {"leases": LeaseStore(url), "rounds": RoundStore(url)}
     return Brain(cluster, "sim", settings=BrainSettings(**options), rhythm=rhythm, by=by, **stores)
@@ -83,10 +92,8 @@ def test_a_job_of_which_a_user_decides_takes_no_part_and_its_nodes_are_not_free(
     assert sum(share.meant.total_cpu for share in found.shares) <= cluster.capacity().total_cpu - held + 1e-6
 
 
-def test_the_history_keeps_the_newest_round_and_those_that_say_something_new(cluster, url):
-    for name in ("ads", "clicks", "feed"):
-        set_mode(cluster, name, Mode.MANUAL)
-    one = brain(cluster, url)
+def test_the_history_keeps_the_newest_round_and_those_that_say_something_new(still, url):
+    one = brain(still, url)
     one.renew()
     for _ in range(4):
         last = one.plan()
@@ -134,16 +141,16 @@ def test_a_brain_that_wakes_after_its_lease_was_taken_is_refused_by_the_masters(
     )
 
 
-def test_one_that_does_not_renew_is_followed_by_another(cluster, url):
-    one, two = brain(cluster, url, "one", SHORT), brain(cluster, url, "two")
+def test_one_that_does_not_renew_is_followed_by_another(still, url):
+    one, two = brain(still, url, "one", SHORT), brain(still, url, "two")
     assert one.renew()
     assert until(two.renew, what="the end of the first lease")
     assert not one.renew()
     assert not one.leads
 
 
-def test_without_its_database_it_stops_planning_and_goes_on_when_it_is_back(cluster, url, monkeypatch):
-    one = brain(cluster, url, rhythm=SHORT)
+def test_without_its_database_it_stops_planning_and_goes_on_when_it_is_back(still, url, monkeypatch):
+    one = brain(still, url, rhythm=SHORT)
     assert one.renew()
 
     def gone(*_args: object) -> None:
@@ -173,9 +180,9 @@ def test_a_round_that_outlasts_its_lease_renews_it_unless_another_has_it(cluster
     assert set(refused.values()) == {"another planner has taken over" if is_taken else ""}
 
 
-def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(cluster, url):
+def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(still, url):
     stop, seen = threading.Event(), []
-    one = brain(cluster, url)
+    one = brain(still, url)
     one._on_round = seen.append
     thread = threading.Thread(target=one.run, args=(stop,))
     thread.start()
@@ -196,12 +203,12 @@ def test_a_quota_that_nobody_renews_is_forgotten(cluster):
     until(lambda: "one is silent: it plans without a quota" in story(cluster, "ads"), what="its end")
 
 
-def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(cluster):
-    link = cluster.job("ads").link
+def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(still):
+    link = still.job("ads").link
     link.allot(Allotment(Quota(5.0), "", "two", 2))
     with pytest.raises(StaleDecisionError, match="term 2 or later, got one of term 1 by one: two has taken"):
         link.allot(Allotment(Quota(9.0), "", "one", 1))
-    assert "9 cores" not in story(cluster, "ads")
+    assert "9 cores" not in story(still, "ads")
 
 
 def test_why_says_who_planned_and_why_there_is_no_more(cluster):
