@@ -164,7 +164,7 @@ class RenderTarget:
         if self._doc is not None:
             yield
             return
-        with self.lock, self._root.lock, block_comm():
+        with self.lock, self._root.lock, self._frozen(), block_comm():
             yield
             for root, _parent in self._root.layout._models.values():  # noqa: SLF001 - the models just made
                 for model in root.select({"type": UIElement}):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import builders as b
 import pytest
 from bokeh.document import Document
+from bokeh.document.models import DocumentModelManager
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from masters import Master
@@ -208,7 +209,7 @@ def cell():
 
 @pytest.mark.more
 @given(st.frozensets(st.integers(0, 60), max_size=40))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(frozenset(range(60)))
 def test_whatever_is_lost_the_page_ends_with_the_picture_of_a_fresh_view(cell, loses):
     cell.n_frame, cell.loses = 0, loses
@@ -217,6 +218,21 @@ def test_whatever_is_lost_the_page_ends_with_the_picture_of_a_fresh_view(cell, l
         cell.draw()
     cell.recover()
     assert not cell.differences()
+
+
+@pytest.mark.more
+def test_a_view_that_comes_alive_has_its_models_collected_a_few_times_and_not_for_each_of_them(monkeypatch):
+    """Bokeh walks all models of a page for each that comes: three of four seconds of a cell's first drawing."""
+    cell, collect, calls = Cell(), DocumentModelManager.recompute, []
+
+    def counted(models):
+        calls.append(models)
+        collect(models)
+
+    monkeypatch.setattr(DocumentModelManager, "recompute", counted)
+    cell.draw()
+    assert cell.page.shows(cell.screen.buttons.accept)
+    assert len(calls) < 10
 
 
 @pytest.mark.more
