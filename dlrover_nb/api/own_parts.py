@@ -90,9 +90,12 @@ def _is_group(data: Mapping[object, object]) -> bool:
     """Whether a mapping is the group ``data`` of a job file, and not columns by their names."""
     if not data or not set(data) <= set(known_keys("data")):
         return False
-    lists = {"numeric", "categorical", "exclude"}
+    lists = {"numeric", "categorical", "exclude", "types"}
     return all(
-        key == "path" or isinstance(value, str | int | float) or (key in lists and _are_names(value))
+        key == "path"
+        or isinstance(value, str | int | float)
+        or (key in lists and _are_names(value))
+        or (key == "types" and isinstance(value, Mapping) and _are_names([*value.values()]))
         for key, value in data.items()
     )
 

@@ -176,9 +176,9 @@ def is_file_name(text: str) -> bool:
 
 
 def _flat(settings: Settings, path: str = "") -> Iterable[tuple[str, object]]:
-    """Yield the leaves of settings that are groups."""
+    """Yield the leaves of settings that are groups; a list that is written as a mapping is a leaf."""
     for key, value in settings:
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and known_keys(f"{path}{key}"):
             yield from _flat(((str(k), v) for k, v in value.items()), f"{path}{key}.")
         else:
             yield f"{path}{key}", value

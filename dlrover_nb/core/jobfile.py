@@ -25,6 +25,7 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.moments import read_moment, write_moment
 from dlrover_nb.core.nearest import by_words, did_you_mean
+from dlrover_nb.core.structs.column_types import TAB
 from dlrover_nb.core.structs.datafiles import check_readable, format_of, is_url
 from dlrover_nb.core.structs.external import check_command, command_words
 from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer, Sync
@@ -45,7 +46,7 @@ WRITTEN_AS = {
     "deadline_at_s": DEADLINE,
 }  # field of the record -> key of the file
 OLD_KEYS = {"foreign": "external"}  # of release 0.1
-_PAIRS = ("env", "labels", "annotations", "node_selector")  # lists of NAME=VALUE
+_PAIRS = ("env", "labels", "annotations", "node_selector", "types")  # lists of NAME=VALUE
 _MOST_PLACES = 3  # that a key without its group may have
 _DEFAULTS = JobSpec("unnamed")
 # Keys whose values are names of ours or of installed packages: ours, and the group of the others.
@@ -249,7 +250,8 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
                 f"set it to one of {formats}"
             )
         data = {"format": kind.value, **data}
-    return {**content, "data": {**data, "path": "\n".join(full)}}
+    separator = {"separator": TAB} if data.get("separator") in {"\\t", "tab"} else {}  # as a shell has it
+    return {**content, "data": {"guess": True, **data, **separator, "path": "\n".join(full)}}
 
 
 def _paths_of(path: object) -> tuple[str, ...]:

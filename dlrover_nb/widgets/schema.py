@@ -19,9 +19,10 @@ N_UNUSED = 8
 
 def schema_blocks(schema: DataSchema) -> tuple[Block, ...]:
     """Return warnings first, then rows, label and columns."""
-    warnings = [Paragraph(f"{text[0].upper()}{text[1:]}.", Tone.WARNING) for text in schema.warnings]
+    texts = (*schema.guesses, *schema.warnings)
+    warnings = [Paragraph(f"{text[0].upper()}{text[1:]}.", Tone.WARNING) for text in texts]
     lines = tuple(f"{key}: [{', '.join(names)}]" for key, names in schema.suggested)
-    hint = [Paragraph("As keys of data, all columns to use:", Tone.HINT, lines)] if lines else []
+    hint = [Paragraph("As keys of data:", Tone.HINT, lines)] if lines else []
     return (*warnings, *hint, Facts(_facts(schema)), _table(schema))
 
 

@@ -43,7 +43,8 @@ def submitted(memory: MemoryCluster, *job: Any, **given: Any) -> JobSpec:
 @pytest.mark.parametrize("path", ["rows.parquet", Path("rows.parquet"), "./rows.parquet"])
 def test_a_path_is_data_from_here(memory: MemoryCluster, path: str | Path) -> None:
     spec = submitted(memory, data=path, label="clicked", model="dcn_v2", workers=2, epochs=3)
-    assert spec.data == DataSpec(DataFormat.PARQUET, str(Path.cwd() / "rows.parquet"), label="clicked")
+    rows = str(Path.cwd() / "rows.parquet")
+    assert spec.data == DataSpec(DataFormat.PARQUET, rows, label="clicked", guess=True)
     assert (spec.name, spec.model.name, spec.plan.worker.count, spec.n_epoch) == ("rows", "dcn_v2", 2, 3)
     assert memory.own == [(None, None)]
 
@@ -63,6 +64,23 @@ def test_a_group_of_keys_is_no_table(memory: MemoryCluster) -> None:
     spec = submitted(memory, data={"path": "a.csv", "numeric": ["x"], "holdout": 0.5}, model={"hidden": [8]})
     assert (spec.data.format, spec.data.numeric, spec.data.holdout) == (DataFormat.CSV, ("x",), 0.5)
     assert spec.model.hidden == (8,)
+
+
+def test_types_of_columns_are_a_mapping_whatever_their_names(memory: MemoryCluster) -> None:
+    types = {"x.0": "number", "a=b": "category"}
+    pairs = ("x.0=number", "a=b=category")
+    for given in ({"data": {"path": "a.csv", "types": types}}, {"data": "a.csv", "types": types}):
+        assert submitted(memory, **given).data.types == pairs
+    job = {
+        "name": "b",
+        "data": {"path": "a.csv", "types": types, "separator": "\\t", "decimal": ",", "guess": False},
+    }
+    data = submitted(memory, job, types={"c": "time"}).data
+    assert (data.types, data.separator, data.decimal, data.guess) == (("c=time",), "\t", ",", False)
+    with pytest.raises(InvalidValueError, match="must give columns one of number, category, time"):
+        submitted(memory, data="a.csv", types={"c": "integer"})
+    with pytest.raises(InvalidValueError, match="decimal and thousands must differ, got ',' for both"):
+        submitted(memory, data="a.csv", decimal=",", thousands=",")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +121,7 @@ def test_data_takes_the_place_of_the_jobs(memory: MemoryCluster) -> None:
     job = JobSpec("ads", data=DataSpec("parquet", "/data/a.parquet", label="y"))
     assert submitted(memory, job, data="/b.csv").data == DataSpec("csv", "/b.csv", label="y")
     same = {"name": "ads", "data": {"format": "criteo", "path": "/data/day_0"}}
-    assert submitted(memory, same, data="/data/day_1").data == DataSpec("criteo", "/data/day_1")
+    assert submitted(memory, same, data="/data/day_1").data == DataSpec("criteo", "/data/day_1", guess=True)
     own = {"name": "ads", "model": {"name": "package.nets:Net"}}
     assert submitted(memory, own, model="wide_deep").model.code == ""
 
@@ -158,7 +176,7 @@ def simulated() -> Iterator[Cluster]:
 
 
 def test_the_answer_shows_what_was_taken(memory: MemoryCluster, simulated: Cluster) -> None:
-    frame = FRAME.assign(user_id=np.arange(200) % 9)
+    frame = FRAME.assign(user_id=np.arange(200) % 9, paid=[f"{i},5" for i in range(200)], empty=np.nan)
     job = simulated.submit(data=frame, label="clicked")
     assert job.schema is not None
     assert (job.schema.n_train, job.schema.positive) == (180, 0.5)
@@ -167,11 +185,12 @@ def test_the_answer_shows_what_was_taken(memory: MemoryCluster, simulated: Clust
             "200: 180 to train, 20 to evaluate",
             "50.0 % are 1",
             "user_id",
-            "looks like ids",
+            "looks like ids, so it is taken as ids",
+            "holds numbers written as",
             "all rows",
         ):
             assert said in text
-    assert "categorical: [user_id, site]" in str(job)
+    assert "exclude: [empty]" in str(job)
     assert simulated.job(job.name).schema is None, "found again, it shows its state"
 
 

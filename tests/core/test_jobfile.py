@@ -106,7 +106,7 @@ def test_a_price_that_the_user_gives_is_not_assumed() -> None:
 
 def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> None:
     read = parse_job("name: x\ndata: {path: day1.parquet, label: click}", base=Path("/jobs")).data
-    assert read == DataSpec(DataFormat.PARQUET, "/jobs/day1.parquet", "click")
+    assert read == DataSpec(DataFormat.PARQUET, "/jobs/day1.parquet", "click", guess=True)
     assert parse_job("name: x\ndata: {path: ~/a.tsv}").data.path == str(Path.home() / "a.tsv")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from dlrover_nb.core.jobfile import dump_job, load_mapping
-from dlrover_nb.core.structs.job import DataFormat, JobSpec
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.secrets import without_secrets
 from dlrover_nb.core.usercode import is_import
 
@@ -37,7 +37,8 @@ def submit_again(spec: JobSpec) -> str:
 
 def submit_command(spec: JobSpec) -> str:
     """Return the words of the `submit` that makes this job."""
-    new = load_mapping(dump_job(JobSpec(spec.name)))
+    guess = spec.data.format not in {DataFormat.CENSUS, DataFormat.OWN}  # where a job file does not say it
+    new = load_mapping(dump_job(JobSpec(spec.name, data=DataSpec(guess=guess))))
     changed = _changes(load_mapping(dump_job(spec)), new)
     settings = (f"--set {shlex.quote(f'{key}={_flow(value)}')}" for key, value in changed)
     return " ".join((f"submit {spec.name}", *settings))

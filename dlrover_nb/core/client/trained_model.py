@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlrover_nb.core.data import ShardReader
-from dlrover_nb.core.data.columns import read_types
 from dlrover_nb.core.data.encode import encode_inputs, labels_of
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.data.tables import as_table, one_row
-from dlrover_nb.core.data.trained_types import read_as
+from dlrover_nb.core.data.trained_types import text_types
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import write
 from dlrover_nb.core.jobfile import data_format, full_path
@@ -36,10 +35,10 @@ from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.datafiles import ENDINGS, bare
-from dlrover_nb.core.structs.job import DataSpec, JobSpec
+from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -153,7 +152,7 @@ class TrainedModel:
         NotFoundError, InvalidValueError
             When there is no such file, a column is missing, or it cannot be read in the type of training.
         """
-        return _joined([self._scores(*encode_inputs(table, self.features)) for table in self._tables(rows)])
+        return _joined([self._scores(*each) for each in self._encoded(self._tables(rows))])
 
     def evaluate(self, rows: Any = None) -> Evaluation:  # noqa: ANN401 - as above
         """Return AUC and log loss on labeled rows; None: on the rows that the job kept for evaluation.
@@ -168,7 +167,7 @@ class TrainedModel:
         label = self.features.label
         tables = list(self._tables(rows, label))
         labels = [labels_of(table.column(label), label, 0) for table in tables]
-        scores = [self._scores(*encode_inputs(table, self.features)) for table in tables]
+        scores = [self._scores(*each) for each in self._encoded(tables)]
         return evaluate(_joined(scores), _joined(labels))
 
     def _evaluate_held_out(self) -> Evaluation:
@@ -180,6 +179,12 @@ class TrainedModel:
         ]
         scores = [self._scores(batch.ids, batch.dense) for batch in batches]
         return evaluate(_joined(scores), _joined([batch.labels for batch in batches]))
+
+    def _encoded(self, tables: Iterable[pa.Table]) -> Iterator[tuple[Ids, Floats]]:
+        first_row = 0
+        for table in tables:
+            yield encode_inputs(table, self.features, first_row)
+            first_row += table.num_rows
 
     def _tables(self, rows: Any, *more: str) -> Iterator[pa.Table]:  # noqa: ANN401 - as above
         """Yield the rows with the columns that are needed, a few thousand at a time."""
@@ -201,10 +206,10 @@ class TrainedModel:
             )
         features = self.features
         ids, numbers = tuple(c.name for c in features.categorical), tuple(c.name for c in features.numeric)
-        trained = read_types(features.trained_types or features.column_types)
+        separator = self.spec.data.separator if kind == DataFormat.CSV else ""
         source = open_source(
-            DataSpec(kind, path, columns[-1], numeric=numbers, categorical=ids),
-            types={name: read_as(trained[name]) for name in numbers if name in trained},
+            DataSpec(kind, path, columns[-1], numeric=numbers, categorical=ids, separator=separator),
+            types=text_types(features),
         )
         assert source.n_row is not None  # files have a known length
         _check_columns(columns, source.kinds)

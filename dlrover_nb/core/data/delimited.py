@@ -10,11 +10,8 @@ also says how the same ids in DataFrames are read).
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import io
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,36 +19,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dlrover_nb.core.data.kinds import MISSING_TEXTS, check_distinct, kind_of
+from dlrover_nb.core.data.header import read_header, records
+from dlrover_nb.core.data.kinds import MISSING_TEXTS, kind_of
 from dlrover_nb.core.data.records import STRIDE, index_records, lines_before
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-SEPARATORS = (",", ";", "\t", "|")  # the first one in the header separates the fields of a CSV file
 FIRST, SPREAD = 8, 16  # strides of the sample: at the beginning, and evenly behind them
-_HEADER_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
-_OTHERS = {  # how files begin that are no plain text
-    b"\x1f\x8b": ("gzip-compressed", "unpack it with gunzip"),
-    b"PK\x03\x04": ("a ZIP archive or an Excel file", "save it as CSV"),
-    b"PAR1": ("a Parquet file", "set data.format to parquet"),
-    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
-}
-_QUOTED = re.compile(r'"[^"]*"')
 _CONVERSION = re.compile(r"In CSV column #(?P<column>\d+): .*?invalid value '(?P<value>.*)'", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The columns of a file, what separates its fields, and the byte where its records begin."""
-
-    names: tuple[str, ...]
-    separator: str
-    end: int
 
 
 class DelimitedSource:
@@ -151,11 +129,11 @@ class DelimitedSource:
                 f"line {line} of {self._path} is not UTF-8 text; save the file as UTF-8, for example with "
                 "iconv -f latin1 -t utf-8"
             ) from wrong
-        records = list(_records(lines, self._header.separator, n_before + 1))
-        self._blame_length(records)
+        rows = list(records(lines, self._header.separator, n_before + 1))
+        self._blame_length(rows)
         if found := _CONVERSION.search(str(error)):
-            self._blame_value(records, int(found["column"]), found["value"])
-        line = next((n for n, fields in records if any('"' in field for field in fields)), n_before + 1)
+            self._blame_value(rows, int(found["column"]), found["value"])
+        line = next((n for n, fields in rows if any('"' in field for field in fields)), n_before + 1)
         raise InvalidValueError(
             f"cannot read {self._path} at line {line}: {_reason(error)}; put a value with a quotation mark "
             "in quotation marks, and write the mark twice"
@@ -166,27 +144,32 @@ class DelimitedSource:
         begin = self._header.end
         with self._path.open("r", encoding="utf-8", errors="replace", newline="") as file:
             file.seek(begin)
-            records = _records(file, self._header.separator, lines_before(self._path, begin) + 1)
+            n_before = lines_before(self._path, begin)
+            rows = records(file, self._header.separator, n_before + 1)
             n = len(self._header.names)
-            line = next((line for line, fields in records if len(fields) != n or "\n" in fields[-1]), 1)
+            line = next((line for line, fields in rows if len(fields) != n or "\n" in fields[-1]), 0)
+            if not line:  # a mark amid a field, such as 5" nail, which a reader of records takes as it is
+                file.seek(begin)
+                line = next((i for i, each in enumerate(file, n_before + 1) if each.count('"') % 2), 1)
         raise InvalidValueError(
             f"{self._path} has a quotation mark that is never closed, near line {line}; close it, or write "
             "a mark within a value twice"
         )
 
-    def _blame_length(self, records: list[tuple[int, list[str]]]) -> None:
+    def _blame_length(self, rows: list[tuple[int, list[str]]]) -> None:
         n = len(self._header.names)
-        for line, fields in records:
+        for line, fields in rows:
             if len(fields) != n:
+                other = 1 in {n, len(fields)}
                 raise InvalidValueError(
                     f"line {line} of {self._path} has {len(fields)} fields, expected {n} as in the header; "
-                    "repair or remove the line"
+                    f"repair or remove the line{', or set data.separator' * other}"
                 )
 
-    def _blame_value(self, records: list[tuple[int, list[str]]], column: int, value: str) -> None:
+    def _blame_value(self, rows: list[tuple[int, list[str]]], column: int, value: str) -> None:
         name = self._header.names[column]
         is_time = name in self._types and pa.types.is_temporal(self._types[name])
-        for line, fields in records:
+        for line, fields in rows:
             if fields[column] == value:
                 raise InvalidValueError(
                     f"line {line} of {self._path}: column {name!r} holds {'times' if is_time else 'numbers'} "
@@ -212,87 +195,6 @@ def as_written(types: Mapping[str, pa.DataType], ids: Collection[str]) -> dict[s
     return {name: pa.string() if name in ids else kind for name, kind in types.items()}
 
 
-def read_header(path: Path, separator: str | None) -> Header:
-    """Read the names of the columns.
-
-    Raises
-    ------
-    InvalidValueError
-        When the file is no text, or its first line does not name columns.
-    """
-    with path.open("rb") as file:
-        text = file.read(_HEADER_BYTES)
-    for begin, (what, advice) in _OTHERS.items():
-        if text.startswith(begin):
-            raise InvalidValueError(f"{path} is {what}, expected plain text; {advice}")
-    end = _header_end(text)
-    try:
-        line = text[:end].removeprefix(_BOM).decode().strip("\r\n")
-    except UnicodeDecodeError as error:
-        raise InvalidValueError(f"line 1 of {path} is not UTF-8 text; save the file as UTF-8") from error
-    if "\r" in _QUOTED.sub("", line):
-        raise InvalidValueError(
-            f"lines of {path} end with a carriage return alone; end them with a line feed"
-        )
-    if line.count('"') % 2:
-        raise InvalidValueError(
-            f"{path} has a quotation mark that is never closed, near line 1; close it, or leave it out"
-        )
-    found = separator or next((s for s in SEPARATORS if s in line), SEPARATORS[0])
-    try:
-        fields = next(csv.reader(io.StringIO(line, newline=""), delimiter=found), [])
-    except csv.Error as error:
-        raise InvalidValueError(
-            f"the header of {path} cannot be read ({error}); its first line must name the columns"
-        ) from error
-    return Header(_checked_names(fields, path), found, end)
-
-
-def _header_end(text: bytes) -> int:
-    """Return where the first line that is not blank ends."""
-    end, bom = 0, text.removeprefix(_BOM)
-    n_bom = len(text) - len(bom)
-    while 0 <= end < len(bom):
-        begin, end = end, _line_end(bom, end)
-        if end == 0:
-            return len(text)
-        if bom[begin:end].strip():
-            return end + n_bom
-    return len(text)
-
-
-def _line_end(text: bytes, begin: int) -> int:
-    """Return where a line ends whose breaks within quotation marks are part of names; 0: nowhere."""
-    end = begin
-    while end := text.find(b"\n", end) + 1:
-        if text.count(b'"', begin, end) % 2 == 0:
-            return end
-    return text.find(b"\n", begin) + 1  # a mark that is never closed: the records tell its line
-
-
-def _checked_names(fields: Sequence[str], path: Path) -> tuple[str, ...]:
-    names = tuple(field.strip() or f"column_{i}" for i, field in enumerate(fields, 1))
-    if not any(field.strip() for field in fields):
-        raise InvalidValueError(f"{path} has no header; its first line must name the columns")
-    if all(_is_number(name) for name in names):
-        raise InvalidValueError(
-            f"line 1 of {path} holds numbers, expected the names of the columns; add a line with names"
-        )
-    check_distinct(names, path)
-    return names
-
-
-def _records(text: str | io.TextIOBase, separator: str, line: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line where each record begins, and its fields."""
-    lines = io.StringIO(text, newline="") if isinstance(text, str) else text
-    reader, before = csv.reader(lines, delimiter=separator), 0
-    with contextlib.suppress(csv.Error):  # a cell of more than 128 KiB; the reason is then without its line
-        for fields in reader:
-            if fields:
-                yield line + before, fields
-            before = reader.line_num
-
-
 def _common(types: Sequence[pa.DataType]) -> pa.DataType:
     """Return the one type that values of all these can be read as; text where there is no other."""
     found = {kind for kind in types if not pa.types.is_null(kind)}
@@ -304,14 +206,6 @@ def _common(types: Sequence[pa.DataType]) -> pa.DataType:
     if found and all(pa.types.is_timestamp(kind) for kind in found):
         return pa.timestamp("ns")
     return pa.string()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _reason(error: Exception | None) -> str:

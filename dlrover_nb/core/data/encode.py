@@ -62,11 +62,15 @@ class Batch:
 def encode(table: pa.Table, features: FeatureSpec, first_row: int) -> Batch:
     """Encode the rows of `table`, whose first is row `first_row` of the data."""
     labels = labels_of(table.column(features.label), features.label, first_row)
-    return Batch(*encode_inputs(table, features), labels)
+    return Batch(*encode_inputs(table, features, first_row), labels)
 
 
-def encode_inputs(table: pa.Table, features: FeatureSpec) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def encode_inputs(
+    table: pa.Table, features: FeatureSpec, first_row: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return ids and scaled numbers of rows, as in `Batch`; they need no label.
+
+    `first_row` is the number of the first one, for messages.
 
     Raises
     ------
@@ -79,7 +83,7 @@ def encode_inputs(table: pa.Table, features: FeatureSpec) -> tuple[NDArray[np.in
         ids[:, i] = ids_of(table.column(column.name), column, types.get(column.name))
     dense = np.empty((n, len(features.numeric)), np.float32)
     for i, number in enumerate(features.numeric):
-        values = numbers_as_trained(table.column(number.name), types.get(number.name), number.name)
+        values = numbers_as_trained(table.column(number.name), types.get(number.name), number, first_row)
         dense[:, i] = scaled(values, number)
     return ids, dense
 

@@ -13,47 +13,62 @@ With hashed embeddings there is no table size: every value gets a row when it is
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from dlrover_nb.core.data.columns import written_types
+from dlrover_nb.core.data.choice import N_SAMPLE_ROW, check_numeric, choose
+from dlrover_nb.core.data.columns import value_type, written_types
 from dlrover_nb.core.data.encode import MISSING, distinct, hashes_of, labels_of, scale_of
 from dlrover_nb.core.data.files import FilesSource
-from dlrover_nb.core.data.kinds import Kind
+from dlrover_nb.core.data.kinds import is_text
 from dlrover_nb.core.data.source import open_source
-from dlrover_nb.core.data.trained_types import form_of
-from dlrover_nb.core.errors import MOST_SHOWN, InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.data.trained_types import form_of, numbers_as_trained, time_type
+from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
 from dlrover_nb.core.structs.job import Embedding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.data.choice import Choice
     from dlrover_nb.core.data.source import Source
     from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
-N_SAMPLE_ROW = 20_000
 STREAM_ROWS = 1_000_000_000  # assumed for planning where the number of rows is unknown
 OPEN_SHARE = 0.01
 ROOM = 8
 MAX_ROOM = 64
 SMALL_TABLE = 4096
-_MOST_COMPARED, _MOST_LISTED = 1000, 50  # columns in a message about one that is not there
 
 
-def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = None) -> FeatureSpec:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a job takes of its data: the open source, the chosen columns, their encoding, and a sample."""
+
+    source: Source
+    choice: Choice
+    features: FeatureSpec
+    sample: pa.Table
+
+
+def make_features(
+    data: DataSpec, model: ModelSpec, *, folder: Path | None = None, trained: FeatureSpec | None = None
+) -> FeatureSpec:
     """Open the data and fix its columns, scales, table sizes, and its split in training and evaluation.
 
-    `folder` is the job's run folder, where a user's own object lies.
+    Parameters
+    ----------
+    folder
+        The job's run folder, where a user's own object lies.
+    trained
+        The encoding of the rows that the job's first parameters were trained with; None: they are untrained.
 
     Raises
     ------
@@ -62,14 +77,17 @@ def make_features(data: DataSpec, model: ModelSpec, *, folder: Path | None = Non
     InvalidValueError
         When the file is not of its format, a column cannot be used as requested, or a label is not 0 or 1.
     """
-    return read_features(open_source(data, folder), data, model)[0]
+    return take(data, model, folder=folder, trained=trained).features
 
 
-def read_features(source: Source, data: DataSpec, model: ModelSpec) -> tuple[FeatureSpec, pa.Table]:
-    """Return what `make_features` does, and the rows that it was made from; raises as it does."""
-    numeric, categorical = _chosen(data, source.kinds)
+def take(
+    data: DataSpec, model: ModelSpec, *, folder: Path | None = None, trained: FeatureSpec | None = None
+) -> Taken:
+    """Return what `make_features` does, and what it was made from; raises as it does."""
+    source = open_source(data, folder)
+    choice = choose(source, data, trained)
     n_row = STREAM_ROWS if source.n_row is None else source.n_row
-    used = (*numeric, *categorical, data.label)
+    used = (*choice.numeric, *choice.categorical, data.label)
     sample = source.read(0, min(n_row, N_SAMPLE_ROW), used)
     types = {field.name: field.type for field in sample.schema}
     labels_of(sample.column(data.label), data.label, 0)
@@ -78,18 +96,44 @@ def read_features(source: Source, data: DataSpec, model: ModelSpec) -> tuple[Fea
         raise InvalidValueError(
             f"holdout {data.holdout:g} leaves none of {n_row} rows to train on; use a smaller one"
         )
+    trained_types = types | {name: _number_type(name, sample.column(name), choice) for name in choice.numeric}
     features = FeatureSpec(
         label=data.label,
-        numeric=tuple(scale_of(name, sample.column(name)) for name in numeric),
-        categorical=_columns(categorical, sample, model),
+        numeric=tuple(
+            _scale(name, sample.column(name), trained_types[name], choice) for name in choice.numeric
+        ),
+        categorical=_columns(choice.categorical, sample, model),
         n_train=n_row - n_eval,
         n_eval=n_eval,
         is_stream=source.n_row is None,
         files=source.files if isinstance(source, FilesSource) else (),
         column_types=written_types(types, used) if isinstance(source, FilesSource) else "",
-        trained_types=written_types(types, used),
+        trained_types=written_types(trained_types, used),
     )
-    return features, sample
+    return Taken(source, choice, features, sample)
+
+
+def _number_type(name: str, column: pa.ChunkedArray, choice: Choice) -> pa.DataType:
+    """Return the type that values of a number column have for a model."""
+    check_numeric(name, column.type, is_time=name in choice.times)
+    if not is_text(value_type(column.type)):
+        return column.type
+    return time_type(column) if name in choice.times else pa.float64()
+
+
+def _scale(name: str, column: pa.ChunkedArray, kind: pa.DataType, choice: Choice) -> NumericColumn:
+    number = NumericColumn(name, 0.0, 1.0, choice.form(name))
+    if not is_text(value_type(column.type)):
+        return replace(scale_of(name, column), form=number.form)
+    try:
+        return replace(scale_of(name, numbers_as_trained(column, kind, number)), form=number.form)
+    except InvalidValueError as error:
+        if name not in choice.times:
+            raise
+        raise InvalidValueError(
+            f"column {shown(name)} has the type time, as text such as 2026-01-31 12:30 ({error}); write "
+            "times so, or leave its type out"
+        ) from error
 
 
 def _columns(names: Iterable[str], sample: pa.Table, model: ModelSpec) -> tuple[CategoricalColumn, ...]:
@@ -123,60 +167,3 @@ def table_size(hashes: NDArray[np.uint64], codes: NDArray[np.int64], most: int) 
     while size < limit and np.unique(seen % np.uint64(size)).size < seen.size:
         size *= 2
     return min(size, most)
-
-
-def _chosen(data: DataSpec, kinds: Mapping[str, Kind]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the number columns and the categorical columns to use."""
-    named = (data.label, *data.numeric, *data.categorical, *data.exclude)
-    for column in named:
-        _check_there(column, kinds, data)
-    if data.numeric or data.categorical:
-        chosen = data.numeric, data.categorical
-    else:
-        left_out = {data.label, *data.exclude}
-        used = [(name, kind) for name, kind in kinds.items() if name not in left_out]
-        chosen = (
-            tuple(name for name, kind in used if kind is Kind.NUMERIC),
-            tuple(name for name, kind in used if kind is Kind.CATEGORICAL),
-        )
-    _check_use(data, *chosen, kinds)
-    return chosen
-
-
-def _check_there(column: str, kinds: Mapping[str, Kind], data: DataSpec) -> None:
-    if column in kinds:
-        return
-    near = difflib.get_close_matches(column, list(kinds)[:_MOST_COMPARED], n=1)
-    hint = f"; did you mean {shown(near[0])}?" if near else ""
-    raise NotFoundError(f"{data.place} has no column {shown(column)}{hint}; it has: {_listed(kinds)}")
-
-
-def _listed(kinds: Mapping[str, Kind]) -> str:
-    """Return the names of the first columns."""
-    names = [name if name.isprintable() and 0 < len(name) <= MOST_SHOWN else shown(name) for name in kinds]
-    text = ", ".join(names[:_MOST_LISTED])
-    return text + (f", … ({len(names)} columns)" if len(names) > _MOST_LISTED else "")
-
-
-def _check_use(
-    data: DataSpec, numeric: tuple[str, ...], categorical: tuple[str, ...], kinds: Mapping[str, Kind]
-) -> None:
-    used = (*numeric, *categorical)
-    if not used:
-        raise InvalidValueError(
-            f"{data.place} leaves no column to train on; name some in numeric or categorical"
-        )
-    twice, n = Counter((*used, data.label)).most_common(1)[0]
-    if n > 1:
-        raise InvalidValueError(
-            f"column {shown(twice)} is named twice; use it once, and never the label as a feature"
-        )
-    for name in used:
-        if kinds[name] is Kind.OTHER:
-            raise InvalidValueError(
-                f"column {shown(name)} holds lists or structures or no value, "
-                "expected numbers or text; exclude it"
-            )
-    for name in numeric:
-        if kinds[name] is not Kind.NUMERIC:
-            raise InvalidValueError(f"column {shown(name)} holds no numbers; name it in categorical")

@@ -21,7 +21,7 @@ from dlrover_nb.core.data import remote
 from dlrover_nb.core.data.cache import data_cache
 from dlrover_nb.core.data.columns import aligned, check_same, common_types, joined
 from dlrover_nb.core.data.compressed import plain
-from dlrover_nb.core.data.delimited import DelimitedSource, narrowed
+from dlrover_nb.core.data.delimited import DelimitedSource, as_written, narrowed
 from dlrover_nb.core.data.kinds import kind_of
 from dlrover_nb.core.data.listing import name_of
 from dlrover_nb.core.data.partitions import partitions, values_of, with_partitions
@@ -148,6 +148,20 @@ class FilesSource:
             yield int(self._starts[i]), self._file(i).source, self.files[i].name
 
     # a submit
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the files are text, whose types are guesses from samples."""
+        return self._data.format in TEXT and all(
+            isinstance(opened.source, DelimitedSource) for opened in self._opened.values()
+        )
+
+    def read_as_text(self, columns: Collection[str]) -> None:
+        """Read some columns of text files as they are written from now on."""
+        self.types = as_written(self.types, columns)
+        for opened in self._opened.values():
+            if isinstance(opened.source, DelimitedSource):
+                opened.source.use({n: kind for n, kind in self.types.items() if n in opened.source.types})
 
     def _look(self, given: Mapping[str, pa.DataType]) -> None:
         """Open all files, and decide what nodes read them with."""

@@ -71,7 +71,9 @@ _Types = Mapping[str, pa.DataType]
 FileOpener = Callable[[Path, DataSpec, _Types | None, Spill], OneFile]
 FILE_FORMATS: Mapping[str, FileOpener] = {  # one file of each format
     DataFormat.PARQUET: lambda path, _, __, spill: ParquetSource(path, spill=spill),
-    DataFormat.CSV: lambda path, data, types, _: DelimitedSource(path, ids=data.categorical, types=types),
+    DataFormat.CSV: lambda path, data, types, _: DelimitedSource(
+        path, data.separator or None, ids=data.categorical, types=types
+    ),
     DataFormat.TSV: lambda path, data, types, _: _tab_separated(path, data, types),
     DataFormat.CRITEO: lambda path, *_: CriteoSource(path),
     DataFormat.NUMPY: lambda path, *_: NumpySource(path),

@@ -6,6 +6,7 @@ read in that type, or refused with a sentence. The rows of a CSV file, of Parque
 the same ids and numbers.
 
 - **Numbers** are compared as numbers, whatever their width. Times get the unit of training.
+  Text is read as numbers were written in training (`NumericColumn.form`).
 - **Ids of text** are what is written in the cell: "007" is not "7". Text files are always read so, because
   the type of a column is a guess from its neighbours: with one "guest" among them, 12 was "12" before. A
   number of a typed table becomes the text that the training's file would have for it, as far as the cells of
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dlrover_nb.core.data.columns import read_types
 from dlrover_nb.core.data.kinds import (
     MISSING_TEXTS,
     Kind,
@@ -42,6 +44,7 @@ from dlrover_nb.core.data.kinds import (
     kind_of,
     text_array,
 )
+from dlrover_nb.core.data.number_text import numbers_of
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.structs.features import NumberForm, TextForm
 
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from dlrover_nb.core.structs.features import CategoricalColumn
+    from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
 
     Column = Any  # an array or a chunked one; what comes is what is returned
 
@@ -62,6 +65,7 @@ _MISSING = text_array(MISSING_TEXTS)
 _BOOLEANS = {"True": ("True", "False"), "true": ("true", "false"), "TRUE": ("TRUE", "FALSE")}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _ANY_DAY = "1970-01-01"
+_ZONE = r"\d(Z|[+-]\d\d(:?\d\d)?)$"  # behind a time, and not the day of a date
 
 
 def form_of(texts: pa.Array) -> TextForm:
@@ -256,8 +260,14 @@ _IDS: Sequence[
 # numbers
 
 
-def numbers_as_trained(column: pa.ChunkedArray, trained: pa.DataType | None, name: str) -> pa.ChunkedArray:
-    """Return a number column in the type of training; raises as `ids_as_trained`."""
+def numbers_as_trained(
+    column: pa.ChunkedArray, trained: pa.DataType | None, number: NumericColumn, first_row: int = 0
+) -> pa.ChunkedArray:
+    """Return a number column, whose first value is that of row `first_row`, in the type of training.
+
+    Raises as `ids_as_trained`.
+    """
+    name = number.name
     check_plain(column, trained, name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -274,16 +284,41 @@ def numbers_as_trained(column: pa.ChunkedArray, trained: pa.DataType | None, nam
         return pa.chunked_array([pa.nulls(len(column), pa.float64())])
     if pa.types.is_decimal(column.type):  # Arrow's own cast to float is off by the last digit
         column = column.cast(pa.string())
-    if is_text(column.type):
+    if is_text(column.type) and number.form is not None:
+        column = numbers_of(column, number.form, name, first_row)
+    elif is_text(column.type):
         column = _cast(pc.utf8_trim_whitespace(column), pa.float64(), trained, name)
     is_narrow = trained is not None and (pa.types.is_float32(trained) or pa.types.is_float16(trained))
     return column.cast(trained, safe=False) if is_narrow else column
 
 
-def read_as(trained: pa.DataType) -> pa.DataType:
-    """Return the type to read text of a number column with: it takes any number, and times of finer units."""
-    if not pa.types.is_temporal(trained):
-        return pa.float64()
+def time_type(texts: Column) -> pa.DataType:
+    """Return the type of the times that texts stand for: moments where they name a zone."""
+    has_zone = pc.any(pc.match_substring_regex(texts.cast(pa.string()), _ZONE)).as_py()
+    return pa.timestamp("us", "UTC" if has_zone else None)
+
+
+def text_types(features: FeatureSpec) -> dict[str, pa.DataType]:
+    """Return the types to read number columns of text files with, so that they are as in training."""
+    trained = read_types(features.trained_types or features.column_types)
+    files = read_types(features.column_types)
+    return {
+        number.name: _read_as(trained[number.name], number, files.get(number.name, pa.null()))
+        for number in features.numeric
+        if number.name in trained
+    }
+
+
+def _read_as(trained: pa.DataType, number: NumericColumn, in_files: pa.DataType) -> pa.DataType:
+    """Return a type that takes any number, and times of finer units; text where numbers have a form."""
+    is_local = number.form is not None and not number.form.is_plain
+    if is_text(in_files) or (is_local and not pa.types.is_temporal(trained)):
+        return pa.string()
+    return _time_to_read(trained) if pa.types.is_temporal(trained) else pa.float64()
+
+
+def _time_to_read(trained: pa.DataType) -> pa.DataType:
+    """Return a type of times that is as fine as any text of them."""
     is_coarse = pa.types.is_date(trained) or (pa.types.is_timestamp(trained) and trained.unit in {"s", "ms"})
     return pa.timestamp("us", getattr(trained, "tz", None)) if is_coarse else trained
 
@@ -309,7 +344,7 @@ def _as_times(values: Column, trained: pa.DataType, name: str) -> Column:
         values = pc.utf8_trim_whitespace(values)
         if pa.types.is_time(trained):  # Arrow has no cast from text to the time of a day
             values = pc.binary_join_element_wise(_ANY_DAY, values, " ")
-        kind = pa.timestamp("us") if pa.types.is_time(trained) else read_as(trained)
+        kind = pa.timestamp("us") if pa.types.is_time(trained) else _time_to_read(trained)
         values = _cast(values, kind, trained, name)
     elif not _are_alike(values.type, trained):
         if not _is_empty(values):

@@ -84,6 +84,17 @@ def origin_of(spec: JobSpec, features: FeatureSpec, *, folder: Path | None = Non
     return Origin(RestorableCheckpoint(manifest, none_in_memory, is_on_disk=True), features, began)
 
 
+def trained_encoding(spec: JobSpec) -> FeatureSpec | None:
+    """Return the encoding of the rows that a job's first parameters were trained with; None: untrained ones.
+
+    Raises
+    ------
+    NotFoundError, CheckpointError
+        When there is no such checkpoint, or it cannot be read.
+    """
+    return None if spec.start_from is None else find_checkpoint(spec.start_from.source).trained.features
+
+
 def _check_budget(spec: JobSpec, began: BeganFrom) -> None:
     """Refuse a job that goes on with rows for which its whole budget was spent before."""
     limit, currency = spec.budget_total, spec.prices.currency

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.column_types import PLAIN
 from dlrover_nb.core.structs.job import Embedding
 
 if TYPE_CHECKING:
@@ -31,18 +32,36 @@ def differences(trained: Trained, model: ModelSpec, features: FeatureSpec) -> tu
         *_columns("number columns", {c.name for c in old.numeric}, {c.name for c in features.numeric}),
         *_columns("id columns", {c.name for c in old.categorical}, {c.name for c in features.categorical}),
     )
+    forms = _forms(old, features)
     label = f"the label was {old.label}, here it is {features.label}"
-    return (*_settings(trained.model, model), *([label] if old.label != features.label else []), *columns)
+    return (
+        *_settings(trained.model, model),
+        *([label] if old.label != features.label else []),
+        *columns,
+        *forms,
+    )
 
 
 def encoded_as(trained: Trained, features: FeatureSpec) -> FeatureSpec:
     """Return the encoding of a job's rows with scales, tables, types and order of columns of a checkpoint.
 
-    A checkpoint of an earlier release may have no types: then those of this job's rows hold.
+    A checkpoint of an earlier release may have no types: then those of this job's rows hold. How numbers are
+    written is of the rows, and not of the parameters.
     """
     old = trained.features
     types = old.trained_types or old.column_types or features.trained_types
-    return replace(features, numeric=old.numeric, categorical=old.categorical, trained_types=types)
+    forms = {column.name: column.form for column in features.numeric}
+    numeric = tuple(replace(column, form=forms[column.name]) for column in old.numeric)
+    return replace(features, numeric=numeric, categorical=old.categorical, trained_types=types)
+
+
+def _forms(old: FeatureSpec, new: FeatureSpec) -> Iterator[str]:
+    """Yield that numbers were written in a local form which the job does not say."""
+    forms = {column.name: column.form for column in new.numeric}
+    for column in old.numeric:
+        if column.form not in {None, PLAIN} and forms.get(column.name) in {None, PLAIN}:
+            yield f"numbers of {column.name} were written with {column.form.words}, here data does not say so"
+            return
 
 
 def _settings(old: ModelSpec, new: ModelSpec) -> Iterator[str]:

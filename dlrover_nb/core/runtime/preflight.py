@@ -6,6 +6,7 @@ which nodes get it: written to a folder, verified, unpickled.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -26,6 +27,8 @@ from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.schema import DataSchema
+
+_log = logging.getLogger(__name__)
 
 N_TRIED = 64  # rows of a tried batch
 
@@ -56,8 +59,10 @@ def _check_deadline(spec: JobSpec) -> None:
         )
 
 
-def validate_job(spec: JobSpec, *, model: object = None, data: object = None) -> ValidatedJob:
-    """Open the data, try the code, and return the completed specification.
+def validate_job(
+    spec: JobSpec, *, model: object = None, data: object = None, trained: FeatureSpec | None = None
+) -> ValidatedJob:
+    """Open the data, try the code, and return the completed specification; say what was guessed of the data.
 
     Parameters
     ----------
@@ -65,6 +70,8 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
         A user's class or function to train instead of `spec.model.name`; see `trainable`.
     data
         A user's object to read instead of `spec.data`; see `core.data.own`.
+    trained
+        The encoding of the rows that the job's first parameters were trained with; None: they are untrained.
 
     Raises
     ------
@@ -78,7 +85,7 @@ def validate_job(spec: JobSpec, *, model: object = None, data: object = None) ->
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:
             code.write(Path(name))
-        validated = _validated(spec, Path(name))
+        validated = _validated(spec, Path(name), trained)
     return replace(validated, packed=packed)
 
 
@@ -104,24 +111,29 @@ def pack_code(
     return spec, tuple(packed)
 
 
-def validate_packed_job(spec: JobSpec, folder: Path) -> tuple[JobSpec, FeatureSpec]:
+def validate_packed_job(
+    spec: JobSpec, folder: Path, trained: FeatureSpec | None = None
+) -> tuple[JobSpec, FeatureSpec]:
     """Open the data, try the code that lies in `folder`, and return the completed specification.
 
-    Where only nodes can read the data, the master does this instead of the client.
+    Where only nodes can read the data, the master does this instead of the client. `trained` is as for
+    `validate_job`.
 
     Raises
     ------
     NotFoundError, InvalidValueError
         What is wrong with the data, or with the code.
     """
-    validated = _validated(spec, folder)
+    validated = _validated(spec, folder, trained)
     return validated.spec, validated.features
 
 
-def _validated(spec: JobSpec, folder: Path) -> ValidatedJob:
+def _validated(spec: JobSpec, folder: Path, trained: FeatureSpec | None) -> ValidatedJob:
     _check_codes(spec, folder)
     ElementwiseOptimizer.named(spec.model.optimizer)  # refuses an unknown one
-    features, schema = take_data(spec.data, spec.model, folder=folder)
+    features, schema = take_data(spec.data, spec.model, folder=folder, trained=trained)
+    for text in schema.guesses:  # before anything runs: whoever wants it otherwise can end the call
+        _log.warning("job %s: %s", spec.name, text)
     _check_passes(spec, features)
     tried, warnings = _tried(spec, features, folder)
     return ValidatedJob(tried, features, replace(schema, warnings=(*schema.warnings, *warnings)))

@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dlrover_nb.core.structs.column_types import WrittenNumbers
 from dlrover_nb.core.structs.file_rows import FileRows
 
 
 @dataclass(frozen=True, slots=True)
 class NumericColumn:
-    """A number column and how to scale it: (x - mean) / std of sign(x)*log1p(|x|)."""
+    """A number column and how to scale it: (x - mean) / std of sign(x)*log1p(|x|).
+
+    `form` is how its numbers are written where they are text; None: of a job of an earlier release, for which
+    ``12.5%`` is no number.
+    """
 
     name: str
     mean: float
     std: float
+    form: WrittenNumbers | None = None
 
 
 class NumberForm(StrEnum):

@@ -10,6 +10,7 @@ from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.checkpoints import PeerCopies
+from dlrover_nb.core.structs.column_types import WrittenNumbers, check_separator, column_types
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
@@ -86,11 +87,21 @@ class DataSpec:
     label
         Name of the 0/1 column.
     numeric, categorical
-        Columns to use; both empty means all but the label, by their type.
+        All columns to use; both empty means all but the label, by `types`, or by what they are.
     exclude
         Columns never to use.
     holdout
         Share of the rows (the last ones) kept for evaluation, in [0, 1).
+    types
+        Types of single columns, each ``COLUMN=TYPE``; see `ColumnType`.
+    separator
+        What separates the fields of CSV files; empty: found in their header.
+    decimal, thousands
+        How numbers are written in columns of text, such as "," and "." for 1.234,5; see `WrittenNumbers`.
+    guess
+        Whether likely ids become ids, and dates and row numbers are left out, where nothing names them; see
+        `core.data.guesses`. Job files that name files do unless they say no; records of earlier releases
+        do not, nor do own objects, whose columns have the types that their code gives them.
     """
 
     format: str = DataFormat.CENSUS
@@ -100,6 +111,16 @@ class DataSpec:
     categorical: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     holdout: float = 0.1
+    types: tuple[str, ...] = ()
+    separator: str = ""
+    decimal: str = "."
+    thousands: str = ""
+    guess: bool = False
+
+    @property
+    def numbers(self) -> WrittenNumbers:
+        """How numbers are written in columns of text."""
+        return WrittenNumbers(self.decimal, self.thousands)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -116,6 +137,13 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         _check.fraction("holdout", self.holdout)
+        column_types(self.types)
+        check_separator(self.separator)
+        WrittenNumbers(self.decimal, self.thousands)
+        if self.separator and self.format != DataFormat.CSV:
+            raise InvalidValueError(
+                f"separator is for csv files, got format {self.format}; leave it out, or set format to csv"
+            )
         if (self.format == DataFormat.CENSUS) != (not self.path):
             raise InvalidValueError(
                 f"data format {self.format} {'takes no' if self.path else 'needs a'} path, got {self.path!r}"

@@ -57,6 +57,8 @@ class DataSchema:
         What looks like a mistake, each one sentence with what to do.
     suggested
         Keys of the group ``data`` that follow the warnings, with their columns; empty without any.
+    guesses
+        What was decided by names and values of columns that no key names, and how to have it otherwise.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -69,3 +71,4 @@ class DataSchema:
     positive: float
     warnings: tuple[str, ...] = ()
     suggested: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    guesses: tuple[str, ...] = ()

@@ -59,6 +59,23 @@ SUBMIT_FLAGS: FlagTable = (
     ("--numeric", "data.numeric", columns, "A,B", "number columns; default: chosen by type"),
     ("--categorical", "data.categorical", columns, "A,B", "columns of ids; default: chosen by type"),
     ("--exclude", "data.exclude", columns, "A,B", "columns to ignore"),
+    (
+        "--types",
+        "data.types",
+        columns,
+        "A=TYPE,…",
+        "types of single columns: number, category or time; all others stay as they are",
+    ),
+    ("--separator", "data.separator", str, "MARK", "between fields of a CSV file; default: found in it"),
+    ("--decimal", "data.decimal", str, "MARK", "decimal mark of numbers in text, such as ,"),
+    ("--thousands", "data.thousands", str, "MARK", "between thousands of numbers in text: . , ' or a blank"),
+    (
+        "--guess",
+        "data.guess",
+        yes_no,
+        "YES|NO",
+        "take likely ids as ids, and leave dates and row numbers out, where no flag names them; default: yes",
+    ),
     ("--holdout", "data.holdout", number, "SHARE", "share of rows kept for evaluation"),
     ("--mode", "mode", one_of("mode", Mode), "MODE", "who decides: manual, suggest or auto"),
     (

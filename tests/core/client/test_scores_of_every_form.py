@@ -245,7 +245,7 @@ def test_a_job_that_begins_from_a_model_reads_its_rows_in_the_types_of_that_mode
         ("at", lambda x: x.dt.tz_localize("UTC"), "give its times without a zone"),
         ("at", lambda x: x.dt.strftime("%d/%m/%Y"), "got the text '.*'; write it as in training"),
         ("at", lambda x: pd.to_timedelta(x.astype("int64")), "got duration"),
-        ("age", lambda _: "young", "was double in training, got the text 'young'"),
+        ("age", lambda _: "young", "must hold numbers written with decimal '.', got 'young' in row 0"),
         ("age", pd.to_datetime, "was double in training, got timestamp"),
         ("age", lambda x: [[i] for i in x], "was double in training, got list"),
         ("user", lambda x: [[i] for i in x], "was text in training, got list"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import lzma
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dlrover_nb.core.data import records as records_module
 from dlrover_nb.core.data.criteo import COLUMNS
 from dlrover_nb.core.data.delimited import DelimitedSource
 from dlrover_nb.core.data.encode import encode_inputs
+from dlrover_nb.core.data.header import read_header
 from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.records import STRIDE, index_records
 from dlrover_nb.core.data.source import open_source
@@ -182,6 +184,14 @@ def test_a_file_of_criteo_is_still_read_by_its_extension_alone(tmp_path: Path) -
         (gzip.compress(b"label,a\n1,2\n", mtime=0)[:-5], "cannot be unpacked beyond .* damaged or cut off"),
         (b"PK\x03\x04....", "a ZIP archive or an Excel file, expected plain text; save it as CSV"),
         ("a,label\n1,2\n".encode("utf-16"), "is UTF-16 text, expected plain text; save it as UTF-8"),
+        ("a,label\n1,2\n".encode("utf-16-le"), "is UTF-16 text or no text at all, expected UTF-8"),
+        (lzma.compress(b"label,a\n1,2\n"), "is xz-compressed, expected plain text; unpack it with unxz"),
+        ("<!DOCTYPE html><html>404</html>", "is a web page or XML, expected plain text"),
+        ('{"label": 1, "a": 2}\n', "is JSON, expected plain text; write it as CSV or Parquet"),
+        ('[\n {"label": 1}]', "is JSON, expected plain text"),
+        ("0,0,a\n1,2,b\n", "line 1 of .* holds numbers, expected the names of the columns"),
+        ("# made by x\nlabel,a\n1,2\n", "line 2 of .* has 2 fields, expected 1 .* or set data.separator"),
+        ('label,a\n1,2\n0,5" nail\n1,3\n', "never closed, near line 3"),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, text: Any, message: str) -> None:
@@ -201,3 +211,42 @@ def test_text_behind_the_sample_in_a_number_column_is_named(tmp_path: Path) -> N
         InvalidValueError, match=rf"line {at + 2} .*'price' holds numbers .* got 'many'; repair"
     ):
         reader.read(at, at + 10)
+
+
+@for_each(
+    ("text", "names", "separator"),
+    [
+        ('label;"price, EUR";s\n1;2;x\n0;3;y\n', ("label", "price, EUR", "s"), ";"),
+        ('"a;b",label\n1,0\n', ("a;b", "label"), ","),
+        ("price, EUR;label;s\n1,5;1;x\n2,5,6;0;y\n", ("price, EUR", "label", "s"), ";"),
+        ("a|b,label\n1,0\n", ("a|b", "label"), ","),
+        ("sep=;\nlabel;a,b\n1;2,5\n", ("label", "a,b"), ";"),
+        ('"sep=\t"\r\n\r\nlabel\ta\r\n1\t2\r\n', ("label", "a"), "\t"),
+        ("label,a;b\n", ("label", "a;b"), ","),
+    ],
+)
+def test_the_separator_is_the_one_that_fits_the_rows(
+    tmp_path: Path, text: str, names: tuple[str, ...], separator: str
+) -> None:
+    header = read_header(written(tmp_path, text), None)
+    assert (header.names, header.separator) == (names, separator)
+    body = text[header.end :]
+    assert all(line.count(separator) == len(names) - 1 for line in body.splitlines())
+    assert not body.startswith(("label", "sep"))
+
+
+def test_two_separators_that_fit_are_asked_for_and_the_one_that_is_said_is_used(tmp_path: Path) -> None:
+    path = str(written(tmp_path, "price, EUR;label\n1,5;1\n2,5;0\n"))
+    with pytest.raises(
+        InvalidValueError, match=r"separated by ',' or ';' .*say by which with data.separator"
+    ):
+        open_source(DataSpec(DataFormat.CSV, path))
+    source = open_source(DataSpec(DataFormat.CSV, path, separator=";"))
+    assert source.read(0, 2, ["price, EUR"]).to_pydict() == {"price, EUR": ["1,5", "2,5"]}
+    tilde = str(written(tmp_path, "label~a\n1~2\n", "tilde.csv"))
+    assert tuple(open_source(DataSpec(DataFormat.CSV, tilde, separator="~")).kinds) == ("label", "a")
+    for wrong in ("::", "é", "a", '"', "\n"):
+        with pytest.raises(InvalidValueError, match="separator must be one mark"):
+            DataSpec(DataFormat.CSV, path, separator=wrong)
+    with pytest.raises(InvalidValueError, match="separator is for csv files, got format parquet"):
+        DataSpec(DataFormat.PARQUET, path, separator=";")

@@ -222,7 +222,21 @@ def test_a_wrong_column_brings_the_nearest_one_and_the_list(tmp_path: Path) -> N
 @for_each(
     ("options", "part"),
     [
-        ({"numeric": ("site",)}, "'site' holds no numbers; name it in categorical"),
+        ({"numeric": ("site",)}, "'site' must hold numbers written with decimal '.', got 'site"),
+        ({"types": ("device=number",)}, "'device' must hold numbers written with decimal '.', got 'd"),
+        ({"types": ("nope=number",)}, "no column 'nope'"),
+        ({"types": ("click=number",)}, "the label 'click' has no type"),
+        ({"types": ("age=number",), "exclude": ("age",)}, "'age' is in types and in exclude"),
+        (
+            {"types": ("age=category",), "numeric": ("age",)},
+            "'age' is category in types, but named in numeric",
+        ),
+        (
+            {"types": ("age=number",), "categorical": ("site",)},
+            "'age' has a type, but numeric and categorical",
+        ),
+        ({"types": ("age=time",)}, "'age' holds numbers, expected times; types: {age: number} takes them"),
+        ({"types": ("site=time",)}, "'site' has the type time, as text such as 2026-01-31 12:30"),
         ({"categorical": ("tags",)}, "'tags' holds lists or structures"),
         ({"numeric": ("age",), "categorical": ("age",)}, "'age' is named twice"),
         ({"numeric": ("click",)}, "'click' is named twice"),

@@ -60,7 +60,15 @@ def test_columns_rows_nulls_and_label_are_those_of_the_data(tmp_path: Path) -> N
         ),
         ("itemID", RNG.integers(0, 50, N).astype(float), "'itemID' looks like ids", "categorical"),
         ("zip", RNG.integers(0, 99999, N), "'zip' looks like ids", "categorical"),
-        ("user", RNG.permutation(10 * N)[:N], "looks like ids, another in nearly every row", "categorical"),
+        ("seat", RNG.permutation(10 * N)[:N], "looks like ids, another in nearly every row", "categorical"),
+        ("rank", RNG.permutation(N), "'rank' holds each number up to that of the rows once, taken as", None),
+        (
+            "user",
+            RNG.permutation(10 * N)[:N],
+            "column 'user' looks like ids, taken as numbers",
+            "categorical",
+        ),
+        ("day", 20_240_101 + RNG.integers(0, 28, N), "column 'day' holds times, taken as one number", None),
         ("row", np.arange(N) + 7, "column 'row' counts the rows, taken as a number; exclude it", None),
         ("day", pd.date_range("2024", periods=N, freq="h"), "'day' holds times, taken as one number", None),
         ("click_time", 1_700_000_000 + RNG.integers(0, 9999, N), "'click_time' holds times", None),
@@ -69,19 +77,32 @@ def test_columns_rows_nulls_and_label_are_those_of_the_data(tmp_path: Path) -> N
         (
             "paid",
             [f"{i},50" for i in range(N)],
-            "'paid' holds numbers written as '0,50', each text an id",
-            None,
+            'types: {paid: number} with decimal: "," reads them, types: {paid: category} keeps ids',
+            "number",
         ),
-        ("paid", [f"{i % 9 + 1},{i:03}" for i in range(N)], "'paid' holds numbers written as '1,000'", None),
-        ("paid", [f"1.{i % 9}00,5" for i in range(N)], "'paid' holds numbers written as '1.000,5'", None),
-        ("rate", [f"{i / 2}%" for i in range(N)], "'rate' holds numbers written as '0.0%'", None),
         (
             "paid",
-            [f"${i}" for i in range(N)],
-            "digits and a point alone (1234.5), or name it in categorical",
-            None,
+            [f"{i % 9 + 1},{i:03}" for i in range(N)],
+            'with decimal: "," or thousands: "," reads',
+            "number",
         ),
-        ("paid", [f"{i} EUR" for i in range(N)], "'paid' holds numbers written as '0 EUR'", None),
+        ("paid", [f"1.{i % 9}00,5" for i in range(N)], 'with decimal: ",", thousands: "." reads', "number"),
+        (
+            "rate",
+            [f"{i / 2}%" for i in range(N)],
+            "'0.0%', each text an id of its own; types: {rate",
+            "number",
+        ),
+        ("paid", [f"${i}" for i in range(N)], "types: {paid: number} reads them, types: {paid: c", "number"),
+        ("paid", [f"{i} EUR" for i in range(N)], "'paid' holds numbers written as '0 EUR'", "number"),
+        ("paid", [f"({i})" for i in range(N)], "'paid' holds numbers written as '(0)'", "number"),
+        (
+            "age2",
+            ["?" if i % 9 else str(i) for i in range(N)],
+            "'age2' holds numbers and '?', each",
+            "number",
+        ),
+        ("day", [f"{i % 28 + 1} Jan 2024" for i in range(N)], "'day' holds times as text, each an id", None),
         ("empty", np.full(N, np.nan), "'empty' has no value in the rows that were looked at", None),
     ],
 )
@@ -91,10 +112,16 @@ def test_what_looks_like_a_mistake_is_said_with_the_columns_to_use(
     schema = taken(tmp_path, {**PLAIN, name: values})
     (warning,) = schema.warnings
     assert message in warning
-    suggested = {key: set(columns) for key, columns in schema.suggested}
-    assert suggested == {"numeric": {"age"}, "categorical": {"site", name} if better else {"site"}}
-    followed = taken(tmp_path, {**PLAIN, name: values}, **dict(schema.suggested))
+    suggested = dict(schema.suggested)
+    if better != "number":
+        assert suggested == ({"types": (f"{name}=category",)} if better else {"exclude": (name,)})
+    else:  # which form it is, nobody but the user knows
+        assert suggested == {}
+        suggested = {"types": (f"{name}=category",)}
+    followed = taken(tmp_path, {**PLAIN, name: values}, **suggested)
     assert followed.warnings == ()
+    there = {column.name for column in followed.columns}
+    assert there == {"label", "age", "site"} | ({name} if better else set()), "other columns stay"
 
 
 @for_each(
@@ -106,6 +133,10 @@ def test_what_looks_like_a_mistake_is_said_with_the_columns_to_use(
         ("time", RNG.integers(0, 86_400, N)),
         ("amount", RNG.permutation(10 * N)[:N] + 0.5),
         ("code", RNG.choice(["x", "y"], N)),
+        ("n_id", RNG.integers(0, 50, N)),
+        ("users", RNG.integers(0, 50, N)),
+        ("took", pd.to_timedelta(RNG.integers(0, 50, N), unit="s")),
+        ("code2", ["?" if i % 9 else str(i % 4) for i in range(N)]),
         ("sizes", [f"{i},{i % 7},{i % 3}" for i in range(N)]),
         ("version", [f"{i}.{i % 7}.1" for i in range(N)]),
         ("zip", [f"{i:05}" for i in range(N)]),
@@ -113,6 +144,26 @@ def test_what_looks_like_a_mistake_is_said_with_the_columns_to_use(
 )
 def test_numbers_are_not_taken_for_ids_or_times(tmp_path: Path, name: str, values: Any) -> None:
     assert taken(tmp_path, {**PLAIN, name: values}).warnings == ()
+
+
+@for_each(("key", "kind"), [("categorical", "category"), ("numeric", "number")])
+def test_columns_that_one_key_leaves_out_are_named_with_the_key_that_types_one_alone(
+    tmp_path: Path, key: str, kind: str
+) -> None:
+    name = {"categorical": "site", "numeric": "age"}[key]
+    other = {"site": "age", "age": "site"}[name]
+    (warning,) = taken(tmp_path, PLAIN, **{key: (name,)}).warnings
+    assert f"column {other!r} not used: {key} names all columns to use; types: {{{name}: {kind}}}" in warning
+    alone = taken(tmp_path, PLAIN, types=(f"{name}={kind}",))
+    assert alone.warnings == ()
+    assert {column.name for column in alone.columns} == {*PLAIN}
+    assert taken(tmp_path, PLAIN, **{key: (name,)}, exclude=(other,)).warnings == ()
+
+
+def test_infinite_numbers_are_said_to_be_taken_for_missing(tmp_path: Path) -> None:
+    values = np.where(np.arange(N) % 3 == 0, np.inf, 1.5)
+    (warning,) = taken(tmp_path, {**PLAIN, "x": values}).warnings
+    assert "'x' holds infinite numbers in 1,000 of the rows that were looked at" in warning
 
 
 @pytest.mark.parametrize(("label", "message"), [(0, "is 0 in all rows"), (1, "is 1 in all rows")])

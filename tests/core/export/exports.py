@@ -19,6 +19,7 @@ from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.checkpoints import PeerCopies
+from dlrover_nb.core.structs.column_types import ColumnType
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
@@ -109,7 +110,13 @@ data = st.just(DataSpec()) | st.builds(
     columns,
     columns,
     fractions,
-)
+    types=st.dictionaries(texts, st.sampled_from(ColumnType), max_size=2).map(
+        lambda types: tuple(f"{name}={kind}" for name, kind in types.items())
+    ),
+    decimal=st.just(","),
+    thousands=st.sampled_from(["", ".", " ", "'"]),
+    guess=st.booleans(),
+).map(lambda data: replace(data, separator="|") if data.format == DataFormat.CSV else data)
 widths = st.lists(st.integers(1, 512), max_size=3).map(tuple)
 kinds = st.sampled_from([(name, "") for name in sorted(MODELS)] + [(CUSTOM, "package.module:Net")])
 models = st.builds(

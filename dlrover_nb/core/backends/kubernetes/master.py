@@ -68,6 +68,7 @@ from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.node_logs import left_lines
+from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.lasting_imports import collect_rarely
 from dlrover_nb.core.runtime.output import log_lines
@@ -270,7 +271,7 @@ class PodMaster:
         if runs_user_code(job.spec):
             url = f"http://{_host(self._ip)}:{HTTP_PORT}{CHECK_PATH}"
             return checked_in_pod(job, self._api, self._service, owner=owner, report_to=url)
-        spec, features = validate_packed_job(job.spec, self._folder)
+        spec, features = validate_packed_job(job.spec, self._folder, trained_encoding(job.spec))
         return replace(job, spec=spec, features=features)
 
     def _tell_nodes(self, job: PodJob) -> None:

@@ -26,7 +26,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.kueue import queue_of
 from dlrover_nb.core.backends.kubernetes.master_status import end_of_job, is_paused
-from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.external import checked
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
@@ -50,6 +50,7 @@ from dlrover_nb.core.manifests.objects import (
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import BUDGETS, OF_KUEUE, RESIZE
+from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
 from dlrover_nb.core.runtime.sockets import new_keys
 from dlrover_nb.core.structs.job import Sync
@@ -110,13 +111,22 @@ def looked_at(
             )
         spec, packed = pack_code(spec, model=model)
         return spec, None, None, packed
-    prepared = validate_job(spec, model=model, data=data)
+    prepared = validate_job(spec, model=model, data=data, trained=_trained(spec))
     if spec.sync is Sync.ALLREDUCE:
         from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
 
         python = spec.kubernetes.python or "python3"
         prepared = replace(prepared, spec=with_workers(prepared.spec, prepared.features, python=python))
     return prepared.spec, prepared.features, prepared.schema, prepared.packed
+
+
+def _trained(spec: JobSpec) -> FeatureSpec | None:
+    """Return the encoding of what the job begins from, where this client reads it; its master checks it."""
+    try:
+        return trained_encoding(spec)
+    except DlroverError as error:
+        logger.info("what job %s begins from is not read here: %s", spec.name, error)
+        return None
 
 
 def _check_start(spec: JobSpec) -> None:

@@ -45,7 +45,7 @@ from dlrover_nb.core.errors import AwayError, BackendError, DlroverError, Invali
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.locate import new_run_folder
-from dlrover_nb.core.rundir.origin import origin_of
+from dlrover_nb.core.rundir.origin import origin_of, trained_encoding
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
@@ -120,7 +120,7 @@ class RayCluster(SeesRayJobs):
             return self._submit_programs(spec, model=model, data=data)
         from dlrover_nb.core.runtime.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
 
-        prepared = validate_job(spec, model=model, data=data)
+        prepared = validate_job(spec, model=model, data=data, trained=trained_encoding(spec))
         spec, features = prepared.spec, prepared.features
         origin_of(spec, features)  # its errors, before anything is made
         if spec.sync is Sync.ALLREDUCE:
