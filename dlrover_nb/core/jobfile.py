@@ -245,10 +245,13 @@ def _with_data(content: Mapping[str, object], base: Path | None) -> dict[str, ob
         if kind is None:
             check_readable(paths[0])
             formats = ", ".join(f for f in known_values("data.format") if f != DataFormat.CENSUS)
-            raise InvalidValueError(
-                f"data.format is missing, and the extension of {shown(paths[0])} is unknown; "
-                f"set it to one of {formats}"
+            is_folder = not is_url(full[0]) and Path(full[0]).is_dir()
+            what = (
+                f"no file of the folder {shown(paths[0])} has a known extension"
+                if is_folder
+                else (f"the extension of {shown(paths[0])} is unknown")
             )
+            raise InvalidValueError(f"data.format is missing, and {what}; set it to one of {formats}")
         data = {"format": kind.value, **data}
     separator = {"separator": TAB} if data.get("separator") in {"\\t", "tab"} else {}  # as a shell has it
     return {**content, "data": {"guess": True, **data, **separator, "path": "\n".join(full)}}

@@ -110,6 +110,12 @@ def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> 
     assert parse_job("name: x\ndata: {path: ~/a.tsv}").data.path == str(Path.home() / "a.tsv")
 
 
+def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    with pytest.raises(InvalidValueError, match=r"no file of the folder .* has a known extension; set it to"):
+        job_from({"name": "x", "data": {"path": str(tmp_path)}})
+
+
 def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
     text = "name: x\ndata: {format: parquet, path: 's3://bucket/day1'}"
     assert parse_job(text, base=Path("/jobs")).data.path == "s3://bucket/day1"

@@ -146,9 +146,8 @@ def _flat(columns: Mapping[str, Column]) -> dict[str, Column]:
     for name, value in columns.items():
         column = np.asarray(value)
         if column.ndim not in {1, 2}:
-            raise InvalidValueError(
-                f"array {shown(name)} must have 1 or 2 axes, got {column.ndim}; reshape it"
-            )
+            advice = "reshape it" if column.ndim else "give a list of values, one for each row"
+            raise InvalidValueError(f"array {shown(name)} must have 1 or 2 axes, got {column.ndim}; {advice}")
         more = {name: column} if column.ndim == 1 else {f"{name}.{i}": c for i, c in enumerate(column.T)}
         if twice := sorted(flat.keys() & more.keys()):
             raise InvalidValueError(

@@ -278,6 +278,9 @@ _MAP_LABELS = (
 )
 
 
+_DROP_ROWS = "leave out rows without a label, as in rows.dropna(subset=[column])"
+
+
 def labels_of(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.float32]:
     """Return the labels, refusing all that is not 0 or 1."""
     try:
@@ -290,10 +293,11 @@ def labels_of(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.
     wrong = np.flatnonzero((labels != 0) & (labels != 1))
     if wrong.size:
         value = column[int(wrong[0])].as_py()
-        got = "nothing" if value is None else shown(value)
+        is_missing = value is None or value != value  # noqa: PLR0124 - NaN
+        got, advice = ("nothing", _DROP_ROWS) if is_missing else (shown(value), _MAP_LABELS)
+        row = first_row + int(wrong[0])
         raise InvalidValueError(
-            f"label column {shown(name)} must hold 0 or 1, got {got} in row {first_row + int(wrong[0])}; "
-            f"{_MAP_LABELS}"
+            f"label column {shown(name)} must hold 0 or 1, got {got} in row {row}; {advice}"
         )
     return np.asarray(labels, np.float32)
 

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.datafiles import FILES, bare, format_of, is_pattern
 from dlrover_nb.core.structs.job import DataFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dlrover_nb.core.structs.file_rows import FileRows
     from dlrover_nb.core.structs.job import DataSpec
@@ -105,14 +105,14 @@ def _local(path: Path, kind: str) -> tuple[DataFile, ...]:
         raise NotFoundError(
             f"no data file {path}; check the path (nodes on other machines need it at the same place)"
         )
-    return tuple(_fitting((Path(each) for each in sorted(found) if Path(each).is_file()), kind, str(path)))
+    return tuple(_fitting(_files(map(Path, sorted(found)), kind), kind, str(path)))
 
 
 def _of_folder(folder: Path, kind: str) -> tuple[DataFile, ...]:
     entries = sorted(folder.iterdir())
     folders = [each for each in entries if each.is_dir() and not _is_mark(each.name)]
     if folders and all("=" in each.name for each in folders):  # partitions, of which any tool reads all
-        files = (file for each in folders for file in sorted(each.rglob("*")) if file.is_file())
+        files = _files((file for each in folders for file in sorted(each.rglob("*"))), kind)
         there = [file for file in files if not any(map(_is_mark, file.relative_to(folder).parts))]
         return tuple(_fitting(there, kind, str(folder)))
     within = next((each for each in folders if "=" not in each.name), None)
@@ -121,7 +121,22 @@ def _of_folder(folder: Path, kind: str) -> tuple[DataFile, ...]:
             f"data path {folder} holds folders ({within.name}), expected {kind} files; name the files with a "
             f"pattern, such as {folder}/**/*"
         )
-    return tuple(_fitting((each for each in entries if each.is_file()), kind, str(folder)))
+    return tuple(_fitting(_files(entries, kind), kind, str(folder)))
+
+
+def _files(entries: Iterable[Path], kind: str) -> Iterator[Path]:
+    """Yield the files among the entries of a folder; a link into nowhere would be rows that are left out."""
+    for each in entries:
+        if each.is_file():
+            yield each
+        elif each.is_symlink() and not each.exists() and not _is_mark(each.name) and _may_be(each, kind):
+            raise NotFoundError(
+                f"{each} is a link to {each.readlink()}, which is not there; put it there, or remove the link"
+            )
+
+
+def _may_be(path: Path, kind: str) -> bool:
+    return format_of(path.name) in {kind, None}
 
 
 def _fitting(files: Iterable[DataFile], kind: str, where: str) -> Sequence[DataFile]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dlrover_nb.core.data.kinds import Kind, kind_of
 from dlrover_nb.core.data.tables import as_table
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.files import replace_synced, writing_to
@@ -82,9 +83,18 @@ def _prune(folder: Path, new: Path, at_s: float) -> None:
 
 def _table(rows: Any) -> pa.Table:  # noqa: ANN401 - whatever a user holds
     _check_names(rows)
-    table = as_table(rows)
+    table = _with_categories_as_text(as_table(rows))
     if not table.num_rows:
         raise InvalidValueError("the rows are none; give a table with data")
+    return table
+
+
+def _with_categories_as_text(table: pa.Table) -> pa.Table:
+    """Return categories that are no text as text: Parquet would make plain numbers of them."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and kind_of(field.type.value_type) is not Kind.CATEGORICAL:
+            texts = table.column(i).cast(field.type.value_type).cast(pa.string())
+            table = table.set_column(i, field.name, texts)
     return table
 
 

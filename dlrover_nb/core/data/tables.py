@@ -116,12 +116,22 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:  # noqa: ANN4
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     try:
-        return pa.array(values, from_pandas=True)
+        return pa.array(_storable(values), from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
         raise InvalidValueError(
             f"column {name!r} holds values of several types, or of none that Parquet has ({_line(error)}); "
             f"make them one type, such as frame[{name!r}] = frame[{name!r}].astype(str), or drop it"
         ) from error
+
+
+def _storable(values: Any) -> Any:  # noqa: ANN401 - as above
+    """Return a column of pandas in a type of Arrow: intervals (of `cut`) as text, sparse ones dense."""
+    kind = getattr(values, "dtype", None)
+    if hasattr(getattr(kind, "categories", None), "closed"):
+        return values.cat.rename_categories(values.cat.categories.astype(str))
+    if hasattr(kind, "closed"):
+        return values.astype(object).map(str, na_action="ignore")
+    return values.sparse.to_dense() if hasattr(kind, "fill_value") else values
 
 
 def _check_once(names: list[str]) -> None:

@@ -374,3 +374,16 @@ def test_an_entry_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         cache.get("k", fail)
     assert cache.get("k", lambda part: part.write_text("whole") and None).read_text() == "whole"
+
+
+def test_a_link_into_nowhere_is_no_file_that_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / "a.csv").write_text("label,a\n1,2\n0,3\n")
+    for name in (".b.csv", "_b.csv", "b.parquet"):
+        (folder / name).symlink_to(tmp_path / "gone")
+    assert make_features(DataSpec(DataFormat.CSV, str(folder)), MODEL).n_train == 2
+    (folder / "b.csv").symlink_to(tmp_path / "gone")
+    for path in (folder, folder / "*.csv"):
+        with pytest.raises(NotFoundError, match=r"b.csv is a link to .*gone, which is not there; put it"):
+            make_features(DataSpec(DataFormat.CSV, str(path)), MODEL)

@@ -127,7 +127,6 @@ def test_a_column_that_no_model_takes_is_named_and_refused_where_it_is_asked_for
     [
         (pa.array([datetime(2024, 1, 1)] * N), "timestamp"),  # noqa: DTZ001 - a column without a zone
         (pa.array([[1]] * N), "list"),
-        (pa.nulls(N), "got nothing in row 0"),
         (pa.array(["1"] * (N - 1) + ["a" * 10**6]), "'aaaa.*…a"),
     ],
 )
@@ -137,6 +136,13 @@ def test_a_label_of_another_kind_is_refused(tmp_path: Path, values: pa.Array, go
     assert "must hold 0 or 1" in text
     assert "(rows[column] == value).astype(int), or name another column" in text
     assert pc.match_substring_regex(pa.array([text]), got)[0].as_py(), text
+
+
+@for_each("values", [pa.nulls(N), pa.array([1, None] * (N // 2)), pa.array([1, np.nan] * (N // 2))])
+def test_rows_without_a_label_are_to_be_left_out(tmp_path: Path, values: pa.Array) -> None:
+    text = refused(parquet(tmp_path, pa.table({"label": values, "x": [1.0] * N})))
+    assert "must hold 0 or 1, got nothing in row" in text
+    assert "leave out rows without a label, as in rows.dropna(subset=[column])" in text
 
 
 @for_each(

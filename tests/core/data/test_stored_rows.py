@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from cases import for_each
 
+from dlrover_nb.core.data import ShardReader, make_features
+from dlrover_nb.core.data.encode import encode_inputs
 from dlrover_nb.core.data.stored import GROUP_ROWS, KEPT_S, store_rows
-from dlrover_nb.core.data.tables import is_table
+from dlrover_nb.core.data.tables import as_table, is_table
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.paths import jobs_folder
+from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,3 +98,26 @@ def test_classes_and_rows_of_ones_own_are_no_tables() -> None:
     assert not any(map(is_table, (pd.DataFrame, dict, {"a": 1}, [1], "rows.csv", None)))
     assert is_table(FRAME)
     assert is_table(pa.table({"a": [1]}))
+
+
+def test_categories_of_pandas_are_ids_whatever_they_are_of(tmp_path: Path) -> None:
+    n = 60
+    frame = pd.DataFrame({"label": np.arange(n) % 2, "x": np.arange(n) / 7, "s": ["a", "b", "c"] * (n // 3)})
+    frame = frame.assign(
+        band=pd.cut(frame["x"], 4),
+        edges=pd.arrays.IntervalArray.from_breaks(np.arange(n + 1)),
+        code=pd.Categorical(np.arange(n) % 5),
+        few=pd.arrays.SparseArray(np.arange(n) % 3),
+    )
+    path = store_rows(frame, tmp_path)
+    data = DataSpec("parquet", str(path), holdout=0.0)
+    features = make_features(data, ModelSpec())
+    assert [column.name for column in features.categorical] == ["s", "band", "edges", "code"]
+    assert [column.name for column in features.numeric] == ["x", "few"]
+    batch = ShardReader(data, features).read(0, n)
+    ids, dense = encode_inputs(as_table(frame), features)
+    assert np.array_equal(batch.ids, ids)
+    assert np.array_equal(batch.dense, dense)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    texts = pd.read_csv(tmp_path / "rows.csv", dtype={"code": str})
+    assert np.array_equal(encode_inputs(as_table(texts), features)[0], ids)
