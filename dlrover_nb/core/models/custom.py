@@ -1,7 +1,7 @@
 """A user's own module: built, and checked on a few rows before a job starts with it.
 
 Every error that one batch shows is one line at submit instead of a failed job: a wrong shape, a parameter
-that cannot be flattened, a buffer that changes, an error of the user's own code.
+that cannot be flattened, a buffer that changes and is no running average, an error of the user's own code.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from torch.nn import functional
 from torch.nn.parameter import is_lazy
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.batch_norms import BatchNorms
 from dlrover_nb.core.models.trainable import LOSS, Columns
 from dlrover_nb.core.usercode import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from dlrover_nb.core.structs.job import Averages
 
     Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -32,10 +35,19 @@ SCALES = (1.0, 30.0, 1000.0)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A module that keeps to the contract: its number of parameters, and what looks like a mistake."""
+    """A module that keeps to the contract, and what looks like a mistake.
+
+    Parameters
+    ----------
+    n_dense, averages
+        As of `ModelSpec`.
+    warnings
+        One line each.
+    """
 
     n_dense: int
     warnings: tuple[str, ...] = ()
+    averages: tuple[Averages, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +98,10 @@ def _own_loss(module: nn.Module) -> Loss:
 
 
 def _check_parameters(name: str, module: nn.Module) -> None:
+    for tensor_name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise InvalidValueError(f"{tensor_name} of {name} has no size yet; initialize lazy layers first")
     for parameter_name, parameter in module.named_parameters():
-        if is_lazy(parameter):
-            raise InvalidValueError(
-                f"parameter {parameter_name} of {name} has no size yet; initialize lazy layers first"
-            )
         if parameter.dtype is not torch.float32 or parameter.device.type != "cpu":
             raise InvalidValueError(
                 f"parameter {parameter_name} of {name} must be float32 on the CPU, got {parameter.dtype} on "
@@ -116,7 +127,9 @@ def check(factory: object, columns: Columns, n_rows: Iterable[int]) -> Checked:
         with torch.inference_mode():
             _logits(name, built.module, columns, 1)
             warnings = (_PROBABILITIES.format(name=name),) if _are_probabilities(built, columns) else ()
-    return Checked(sum(p.numel() for p in built.module.parameters()), warnings)
+    norms = BatchNorms(built.module)
+    n_dense = sum(each.numel() for each in (*built.module.parameters(), *norms.buffers))
+    return Checked(n_dense, warnings, norms.averages)
 
 
 _PROBABILITIES = (
@@ -139,9 +152,11 @@ def _are_probabilities(built: Built, columns: Columns) -> bool:
 
 def _try_training(name: str, built: Built, columns: Columns, n_row: int) -> None:
     before = {key: buffer.clone() for key, buffer in built.module.named_buffers()}
-    logits = _logits(name, built.module, columns, n_row)
-    labels = (torch.arange(n_row) % 2).float()
-    loss = _guarded(f"the loss of {name}", lambda: built.loss(logits, labels))
+    norms = BatchNorms(built.module)
+    with norms.for_batch(n_row):
+        logits = _logits(name, built.module, columns, n_row)
+        labels = (torch.arange(n_row) % 2).float()
+        loss = _guarded(f"the loss of {name}", lambda: built.loss(logits, labels))
     if not isinstance(loss, torch.Tensor) or loss.shape != ():
         raise InvalidValueError(f"the loss of {name} must be one number as a tensor, got {_shown(loss)}")
     if not torch.isfinite(loss):
@@ -154,17 +169,22 @@ def _try_training(name: str, built: Built, columns: Columns, n_row: int) -> None
         raise InvalidValueError(
             f"gradients of {name} must be dense, but {sparse[0]} has sparse ones; use sparse=False"
         )
-    _check_buffers(name, built.module, before)
+    _check_buffers(name, built.module, before, norms.may_change())
 
 
-def _check_buffers(name: str, module: nn.Module, before: dict[str, torch.Tensor]) -> None:
+def _check_buffers(
+    name: str, module: nn.Module, before: dict[str, torch.Tensor], may_change: set[int]
+) -> None:
     changed = [
-        key for key, b in module.named_buffers() if key not in before or not torch.equal(b, before[key])
+        key
+        for key, buffer in module.named_buffers()
+        if id(buffer) not in may_change and (key not in before or not torch.equal(buffer, before[key]))
     ]
     if changed:
         raise InvalidValueError(
-            f"{name} changes its buffer {changed[0]} in training, and buffers are not shared between "
-            "workers; use nn.LayerNorm instead of BatchNorm"
+            f"{name} changes its buffer {changed[0]} in training, which would differ between workers; only "
+            "running_mean and running_var of nn.BatchNorm1d, 2d and 3d may change; make it a parameter, or "
+            "compute it from the batch alone"
         )
 
 

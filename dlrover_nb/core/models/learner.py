@@ -1,7 +1,8 @@
 """Forward and backward pass of one batch, with the dense parameters and gradients as one buffer each.
 
 A worker then sends and receives one array per PS, and nothing is copied parameter by parameter. The optimizer
-is not here: gradients are applied where the parameters live.
+is not here: gradients are applied where the parameters live. Running averages follow the parameters in both
+buffers, each with the share of a batch in the place of a gradient (`batch_norms`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.batch_norms import BatchNorms
 from dlrover_nb.core.models.custom import Built, build
 from dlrover_nb.core.models.table import model_kind
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
@@ -22,7 +26,6 @@ from dlrover_nb.core.usercode import load
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dlrover_nb.core.structs.job import ModelSpec
@@ -42,8 +45,9 @@ class Gradients:
 class Learner:
     """A model and its flat views.
 
-    `values` and `gradients` are float32 arrays over all dense parameters, and share memory with torch's
-    tensors: write new values into the first, read the second after `step`.
+    `values` and `gradients` are float32 arrays over all dense parameters, then averages. They share memory
+    with torch's tensors: write new values into the first, read the second after `step`. Of `gradients`, the
+    first part is `parameter_gradients`, and the second `shares` of the batch in averages.
 
     Parameters
     ----------
@@ -53,6 +57,11 @@ class Learner:
         Columns of the data.
     folder
         The job's run folder, where a user's own code lies.
+
+    Raises
+    ------
+    InvalidValueError
+        When the user's code cannot be used, or has other averages than those of `model`.
     """
 
     def __init__(
@@ -63,12 +72,19 @@ class Learner:
             built = _built(model, n_categorical, n_numeric, folder)
         self._module, self._loss = built.module, built.loss
         self._shape = (n_categorical, model.row_width)
-        values, gradients = _flatten(self._module)
+        self._norms = BatchNorms(self._module)
+        _check_averages(model, self._norms)
+        values, gradients = _flatten(self._module, self._norms.buffers)
         self.values: Floats = values.numpy()
         self.gradients: Floats = gradients.numpy()
+        n_parameter = len(self.values) - model.n_average
+        self.parameter_gradients, self.shares = np.split(self.gradients, [n_parameter])
+        self._averages: Floats = self.values[n_parameter:]
 
     def step(self, rows: Floats, inverse: Ids, dense: Floats, labels: Floats) -> Gradients:
         """Return loss and row gradients of one batch; `gradients` holds the dense ones afterwards.
+
+        It leaves `values` as they are, averages too: a batch may be skipped.
 
         Parameters
         ----------
@@ -81,8 +97,12 @@ class Learner:
         leaf = _tensor(rows).requires_grad_()
         if not self._module.training:
             self._module.train()
-        loss = self._loss(self._logits(leaf, inverse, dense), _tensor(labels))
-        torch.autograd.backward(loss)
+        before, counts = self._averages.copy(), self._norms.counts()
+        with self._norms.for_batch(len(labels)):
+            loss = self._loss(self._logits(leaf, inverse, dense), _tensor(labels))
+            torch.autograd.backward(loss)
+        self._norms.write_shares(self.shares, before, self._averages, counts)
+        self._averages[:] = before
         assert leaf.grad is not None
         return Gradients(float(loss.detach()), leaf.grad.numpy())
 
@@ -123,16 +143,25 @@ def _built(model: ModelSpec, n_categorical: int, n_numeric: int, folder: Path | 
     return Built(kind(model, n_categorical, n_numeric), functional.binary_cross_entropy_with_logits)
 
 
-def _flatten(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Move all parameters into one flat tensor and all gradients into another; return both."""
+def _check_averages(model: ModelSpec, norms: BatchNorms) -> None:
+    if norms.averages != model.averages:
+        raise InvalidValueError(
+            f"expected a model with running averages {model.averages}, as it was when it was submitted, "
+            f"got {norms.averages}; its code has changed since: submit it anew"
+        )
+
+
+def _flatten(module: nn.Module, averages: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Move parameters, then averages, into one flat tensor, and gradients into another; return both."""
     parameters = list(module.parameters())
-    total = sum(p.numel() for p in parameters)
+    total = sum(each.numel() for each in (*parameters, *averages))
     values, gradients = torch.empty(total), torch.zeros(total)
     start = 0
-    for p in parameters:
-        stop = start + p.numel()
-        values[start:stop] = p.data.reshape(-1)
-        p.data = values[start:stop].view_as(p)
-        p.grad = gradients[start:stop].view_as(p)
+    for each in (*parameters, *averages):
+        stop = start + each.numel()
+        values[start:stop] = each.data.reshape(-1)
+        each.data = values[start:stop].view_as(each)
+        if isinstance(each, nn.Parameter):
+            each.grad = gradients[start:stop].view_as(each)
         start = stop
     return values, gradients

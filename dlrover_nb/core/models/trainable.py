@@ -1,8 +1,8 @@
 """The contract of a user's own model, and its marker; without torch, as notebooks import it.
 
 Parameters live on the parameter servers: a module's parameters are written before each batch and its
-gradients are read after it. Nothing else of a module is shared, so one that changes buffers during training
-(running statistics) would differ between workers and is refused.
+gradients are read after it. Running statistics of batch normalizations live there too (`batch_norms`). Other
+buffers are not shared: one that changes in training would differ between workers, and is refused.
 """
 
 from __future__ import annotations
@@ -67,12 +67,19 @@ def trainable(
 
     Notes
     -----
-    Only parameters are shared between workers; they are float32, and all exist once the module is built. So:
+    Parameters and running statistics are shared between workers; they are float32, and all exist once the
+    module is built. So:
 
     - modules are built on every worker, from one seed; a buffer that stays as it is built (a mask, a table of
       positions) is the same everywhere and is fine,
-    - running statistics (``nn.BatchNorm1d``) are refused: use ``nn.LayerNorm``. Normalizing by the
-      current batch is refused as well if it continues in evaluation: a score must not depend on other rows,
+    - ``nn.BatchNorm1d``, ``2d`` and ``3d`` normalize in training by the rows of that worker's batch alone (no
+      SyncBN): small batches per worker make them noisy. ``running_mean`` and ``running_var`` average the
+      batches of all workers in the order in which they arrive, as one process would with the same batches.
+      Checkpoints hold them, evaluation and predictions use them. ``momentum`` must be a number;
+      ``num_batches_tracked`` is not kept. A batch of one row is normalized by the running statistics and
+      leaves them,
+    - other buffers that change in training are refused, and so is normalizing by the current batch in
+      evaluation: a score must not depend on other rows,
     - dropout works: it is on in training and off in evaluation and prediction; each worker draws its own.
 
     A job takes it as ``cluster.submit(spec, model=MyNet)`` or ``%dlrover submit NAME --model MyNet``;

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.trained import Trained
 
 _ALWAYS = ("name", "embedding_dim", "embedding", "optimizer")
-_LAYERS = {"custom": ("n_dense",), "dcn_v2": ("hidden", "cross_layers"), "xdeepfm": ("hidden", "cin")}
+_LAYERS = {
+    "custom": ("n_dense", "n_average"),
+    "dcn_v2": ("hidden", "cross_layers"),
+    "xdeepfm": ("hidden", "cin"),
+}
 N_NAMED = 3  # columns that an error names
 
 

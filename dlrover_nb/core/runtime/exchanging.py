@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.runtime.gradients import check_usable
 from dlrover_nb.core.runtime.time_accounting import Part
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def apply(
             whole_s = accounting.switch(Part.OTHER)
             accounting.share(Part.LOOKUP, min(1.0, took_s[1] / whole_s) if whole_s > 0 else 0.0)
             return took_s
-    check_usable(gradients, dense_gradient)  # both, before either is applied
+    store.check_usable(gradients, dense_gradient)  # both, before either is applied
     if request.done is not None:
         rounds.apply(request.done, store)
     if len(ids):

@@ -137,7 +137,7 @@ class BatchCheck:
     Parameters
     ----------
     learner
-        Holds the dense gradients of the batch that was computed last.
+        Holds the dense gradients and averages of the batch that was computed last.
     clip_norm
         As of `unusable`.
     """
@@ -150,10 +150,12 @@ class BatchCheck:
 
         `rows` are the values of its distinct rows, [u, row_width].
         """
+        if math.isfinite(gradients.loss) and not np.isfinite(self._learner.shares).all():
+            return "its mean or variance in a batch normalization is not finite"
         return unusable(
             gradients.loss,
             gradients.rows,
-            self._learner.gradients,
+            self._learner.parameter_gradients,
             clip_norm=self._clip_norm,
             usual=self._usual,
             of_parts=partial(part_norms, self._learner, rows, batch),
@@ -179,7 +181,7 @@ def part_norms(learner: Learner, rows: Floats, batch: PreparedBatch) -> list[flo
     for start, stop in pairwise(ends):
         inverse = batch.inverse[start * n_id : stop * n_id]
         part = learner.step(rows, inverse, batch.dense[start:stop], batch.labels[start:stop])
-        norms.append(norm_of(part.rows, learner.gradients))
+        norms.append(norm_of(part.rows, learner.parameter_gradients))
     learner.gradients[:] = before
     return [norm for norm in norms if math.isfinite(norm)]
 
@@ -192,6 +194,12 @@ def norm_of(*gradients: Floats) -> float:
         return math.sqrt(squares)
     wide = (each.ravel().astype(np.float64) for each in gradients)  # a square may overflow in 32 bits
     return math.sqrt(sum(float(np.dot(each, each)) for each in wide))
+
+
+def check_finite(averages: Floats) -> None:
+    """Raise `WireError` for shares of running averages that are not finite."""
+    if not np.isfinite(averages).all():
+        raise WireError("expected finite running averages, got others")
 
 
 def check_usable(*gradients: Floats) -> None:

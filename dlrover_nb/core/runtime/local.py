@@ -60,7 +60,7 @@ class LocalClient:
     def __init__(self, store: ParameterStore, packing: ExchangeSpec = PLAIN) -> None:
         self.layout = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
         self._store = store
-        self._packer = None if packing.is_plain else Packer(packing, len(store.dense))
+        self._packer = None if packing.is_plain else Packer(packing, len(store.dense), store.n_average)
         self._form: Form | None = None
         self._pull: PreparedBatch | None = None
 
@@ -88,7 +88,7 @@ class LocalClient:
             arrays = [push.batch.rows, push.rows, push.dense]
         if self._packer is not None:
             packed, self._form = self._packer.pack(arrays, is_last=push is None and pull is None)
-            arrays = unpack_push(packed, self._form)
+            arrays = unpack_push(packed, self._form, self._store.n_average)
         rows, row_gradients, dense_gradient = arrays
         rate = 1.0 if push is None else push.rate
         if len(rows):
@@ -99,9 +99,10 @@ class LocalClient:
 
     def finish(self, dense: Floats) -> Floats:
         """Fill `dense` and return the rows."""
+        n_average = self._store.n_average
         found = self._store.pull(_NO_ROWS if self._pull is None else self._pull.rows)
-        arrays, *scales = pack_answer(found, self._store.dense, self._form)
-        rows, values = unpack_answer(arrays, self._form, *scales)
+        arrays, scale, dense_scale = pack_answer(found, self._store.dense, self._form, n_average)
+        rows, values = unpack_answer(arrays, self._form, scale, dense_scale, n_average)
         if len(values):
             dense[:] = values
         return rows

@@ -10,6 +10,10 @@ batches (`dense_every`) is the same thing: the rest is then all of it. It is sen
 only a worker that is killed loses the dense part of its last batches. Rows get no feedback: most
 of a batch's rows are not in the next one, and their errors would have to be kept for every row.
 
+Running averages at the end of a dense slice travel in float32 always: they are few, and one factor for them
+and for gradients would cost these their digits. Several batches that are sent as one push the mean of their
+shares, as one batch.
+
 On one host the arrays lie in shared memory, and packing them would only cost time: there nothing is packed.
 A worker that finds only later that it shares memory with a PS sends what it kept, and goes on without.
 """
@@ -118,6 +122,31 @@ def unpack(packed: NDArray[Any], precision: Precision, scale: float) -> Floats:
         return values if scale == 1.0 else values * np.float32(1 / scale)
 
 
+def pack_dense(values: Floats, precision: Precision, n_average: int) -> tuple[NDArray[Any], float]:
+    """Return a dense slice as it travels, and its scale; its last `n_average` elements stay float32."""
+    if not n_average or not values.size:
+        return pack(values, precision)
+    packed, scale = pack(values[:-n_average], precision)
+    return np.concatenate([packed, values[-n_average:].view(packed.dtype)]), scale
+
+
+def unpack_dense(packed: NDArray[Any], precision: Precision, scale: float, n_average: int) -> Floats:
+    """Return the float32 array of a dense slice that was packed.
+
+    Raises
+    ------
+    WireError
+        As `unpack`, and when it is too short for its averages.
+    """
+    n = n_average * 4 // CODECS[precision].dtype.itemsize
+    if not n or not packed.size:
+        return unpack(packed, precision, scale)
+    if packed.ndim != 1 or len(packed) < n:
+        raise WireError(f"expected a dense slice with {n_average} averages, got one of {packed.shape}")
+    values = unpack(packed[:-n], precision, scale)
+    return np.concatenate([values, packed[-n:].view(np.float32)])
+
+
 class Packer:
     """What a worker sends to one PS.
 
@@ -125,12 +154,12 @@ class Packer:
     ----------
     spec
         Of the job.
-    n_dense
-        Length of the dense slice.
+    n_dense, n_average
+        Length of the dense slice, and how many of its last elements are averages.
     """
 
-    def __init__(self, spec: ExchangeSpec, n_dense: int) -> None:
-        self._spec = spec
+    def __init__(self, spec: ExchangeSpec, n_dense: int, n_average: int = 0) -> None:
+        self._spec, self._n_average, self._n_trained = spec, n_average, n_dense - n_average
         self._rest = np.zeros(n_dense, np.float32)  # of dense gradients: what was not sent yet
         self._n_kept = 0  # batches in it
         self._n_turn = 0
@@ -160,41 +189,44 @@ class Packer:
             self._n_kept += 1
 
     def _take(self) -> tuple[NDArray[Any], float]:
-        packed, scale = pack(self._rest.copy(), self._spec.dense)
-        self._rest -= unpack(packed, self._spec.dense, scale)
+        sums, n = self._rest.copy(), self._n_trained
+        sums[n:] /= self._n_kept
+        packed, scale = pack_dense(sums, self._spec.dense, self._n_average)
+        self._rest[:n] -= unpack_dense(packed, self._spec.dense, scale, self._n_average)[:n]
+        self._rest[n:] = 0
         self._n_kept = 0
         return packed, scale
 
 
-def unpack_push(arrays: Arrays, form: Form | None) -> Arrays:
-    """Return the arrays of a request with gradients in float32."""
+def unpack_push(arrays: Arrays, form: Form | None, n_average: int = 0) -> Arrays:
+    """Return the arrays of a request with gradients in float32; its dense slice ends with averages."""
     if form is None or len(arrays) < 3:  # what is missing is refused elsewhere
         return arrays
     rows, row_gradients, dense, *more = arrays
     return [
         rows,
         unpack(row_gradients, form.rows, form.scale),
-        unpack(dense, form.dense, form.dense_scale),
+        unpack_dense(dense, form.dense, form.dense_scale, n_average),
         *more,
     ]
 
 
 def pack_answer(
-    rows: Floats, dense: Floats, form: Form | None
+    rows: Floats, dense: Floats, form: Form | None, n_average: int = 0
 ) -> tuple[Sequence[NDArray[Any]], float, float]:
     """Return rows and dense parameters as a worker wants them, and their scales."""
     if form is None:
         return (rows, dense), 1.0, 1.0
     packed, scale = pack(rows, form.rows)
-    part, dense_scale = pack(dense if form.wants_dense else dense[:0], form.dense)
+    part, dense_scale = pack_dense(dense if form.wants_dense else dense[:0], form.dense, n_average)
     return (packed, part), scale, dense_scale
 
 
 def unpack_answer(
-    arrays: Sequence[NDArray[Any]], form: Form | None, scale: float, dense_scale: float
+    arrays: Sequence[NDArray[Any]], form: Form | None, scale: float, dense_scale: float, n_average: int = 0
 ) -> tuple[Floats, Floats]:
     """Return rows and dense parameters of an answer; none of these where they were not wanted."""
     rows, dense = arrays
     if form is None:
         return rows, dense
-    return unpack(rows, form.rows, scale), unpack(dense, form.dense, dense_scale)
+    return unpack(rows, form.rows, scale), unpack_dense(dense, form.dense, dense_scale, n_average)

@@ -37,7 +37,7 @@ def tried(job: PodJob, folder: Path) -> CodeTried:
         spec, features = validate_packed_job(job.spec, folder)
     except DlroverError as error:
         return CodeTried(error=str(error))
-    return CodeTried(features=features, n_dense=spec.model.n_dense)
+    return CodeTried(features=features, n_dense=spec.model.n_dense, averages=spec.model.averages)
 
 
 def tell(job: PodJob, result: CodeTried, url: str) -> None:

@@ -171,4 +171,5 @@ def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> tuple[JobSpec,
     columns = Columns(n_categorical, n_numeric, spec.model.embedding_dim)
     sizes = {min(n, N_TRIED) for n in (spec.batch_size, features.n_train % spec.batch_size) if n}
     checked = check(load(spec.model.code, folder), columns, sorted(sizes, reverse=True))
-    return replace(spec, model=replace(spec.model, n_dense=checked.n_dense)), checked.warnings
+    model = replace(spec.model, n_dense=checked.n_dense, averages=checked.averages)
+    return replace(spec, model=model), checked.warnings

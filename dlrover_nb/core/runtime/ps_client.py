@@ -40,7 +40,7 @@ from dlrover_nb.core.runtime.exchange import (
 from dlrover_nb.core.runtime.packing import Packer, unpack_answer
 from dlrover_nb.core.runtime.ps_link import Asked, PsLink
 from dlrover_nb.core.runtime.shared_block import aligned, carried_bytes
-from dlrover_nb.core.runtime.store import dense_slice
+from dlrover_nb.core.runtime.store import averages_in, dense_slice
 from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.packing import PLAIN
 
@@ -88,8 +88,8 @@ class PsClient:
         Connection to the master; its orders are received while PS are awaited.
     train
         The PS and the buckets that they own.
-    dense_length
-        Of the flat vector.
+    dense_length, n_average
+        Of the flat vector, and how many of its last elements are averages.
     patience_s
         Seconds to wait for a silent PS; infinite unless an order of the master is pending.
     shares_memory
@@ -109,22 +109,24 @@ class PsClient:
         dense_length: int,
         patience_s: Callable[[], float],
         shares_memory: bool = False,
+        n_average: int = 0,
         packing: ExchangeSpec = PLAIN,
     ) -> None:
         n_ps = len(train.endpoints)
         self.layout = BucketLayout(np.array(train.bucket_owner, np.int64), n_ps)
         self._agent, self._epoch, self._patience_s = agent, train.ps_epoch, patience_s
         self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
+        self._n_averages = [averages_in(part, dense_length, n_average) for part in self._slices]
         self._no_dense = np.empty(0, np.float32)
         self._links = [
             PsLink(context, at, identity=identity, keys=keys, agent=agent, shares_memory=shares_memory)
             for at in train.endpoints
         ]
         self._packers = [
-            Packer(packing, part.stop - part.start)
+            Packer(packing, part.stop - part.start, n)
             if not packing.is_plain and link.is_between_hosts
             else None
-            for part, link in zip(self._slices, self._links, strict=True)
+            for part, n, link in zip(self._slices, self._n_averages, self._links, strict=True)
         ]
         self._forms: list[Form | None] = [None] * n_ps  # of the answers that are due
         self._packing = packing
@@ -245,8 +247,9 @@ class PsClient:
         answers = self._answers(Exchanged)
         self._row_bytes = self._row_bytes or 4 * answers[0][1][0].shape[1]
         found = []
-        for part, form, (answer, arrays) in zip(self._slices, self._forms, answers, strict=True):
-            rows, values = unpack_answer(arrays, form, answer.scale, answer.dense_scale)
+        slices = zip(self._slices, self._n_averages, self._forms, answers, strict=True)
+        for part, n, form, (answer, arrays) in slices:
+            rows, values = unpack_answer(arrays, form, answer.scale, answer.dense_scale, n)
             if len(values):
                 dense[part] = values
             found.append(rows)

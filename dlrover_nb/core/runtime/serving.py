@@ -318,7 +318,7 @@ class Serving:
         in_slab = request.answer_at != NO_SLAB
         if not rung and self._answers_again(identity, request.step, in_slab=in_slab):
             return
-        arrays = unpack_push(arrays, request.form)
+        arrays = unpack_push(arrays, request.form, store.n_average)
         *_, pull_rows = arrays = _expect(arrays, _EXCHANGE_ARRAYS)
         places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
         if places is not None:
@@ -334,7 +334,10 @@ class Serving:
             lookup_s = read(pull_rows, out, store, self._accounting)
         scales: Sequence[float]
         beside: Sequence[AnyArray]
-        beside, *scales = (places, 1.0, 1.0) if places else pack_answer(*out, request.form)
+        if places:
+            beside, scales = places, (1.0, 1.0)
+        else:
+            beside, *scales = pack_answer(*out, request.form, store.n_average)
         self._accounting.count()
         answer = Exchanged(self.epoch, request.step, update_s, lookup_s, *scales)
         if rung and places is not None:

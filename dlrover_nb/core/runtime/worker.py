@@ -364,6 +364,7 @@ class Worker:
             dense_length=len(self._trainer.learner.values),
             patience_s=lambda: self._orders.patience_s,
             shares_memory=True,
+            n_average=self._config.spec.model.n_average,
             packing=self._config.spec.exchange,
         )
 

@@ -182,6 +182,26 @@ class Migration(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Averages:
+    """Running averages in a row of a dense vector, such as those of a batch normalization.
+
+    Parameters
+    ----------
+    n
+        How many.
+    weight
+        Of a batch in them: the momentum of a batch normalization.
+    """
+
+    n: int
+    weight: float
+
+    def __post_init__(self) -> None:
+        _check.at_least("a number of averages", self.n, 1)
+        _check.within("the weight of a batch in averages", self.weight, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """The model and its optimizer.
 
@@ -204,7 +224,9 @@ class ModelSpec:
     code
         The user's module: ``module:name``, or ``pickle:SHA256`` of a file in the run folder.
     n_dense
-        Dense parameters of the user's module, counted when the job is submitted.
+        Length of the dense vector of the user's module, counted when the job is submitted.
+    averages
+        The last elements of that vector, which are no parameters, in order.
     """
 
     name: str = "wide_deep"
@@ -223,6 +245,7 @@ class ModelSpec:
     cin: tuple[int, ...] = (64, 64)
     code: str = ""
     n_dense: int = 0
+    averages: tuple[Averages, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.name == "custom") != bool(self.code):
@@ -243,6 +266,12 @@ class ModelSpec:
         _check.at_least("cin layers", len(self.cin), 1)
         for width in self.cin:
             _check.within("cin layer width", width, 1, _WIDEST)
+        _check.at_least("n_dense", self.n_dense, self.n_average)
+
+    @property
+    def n_average(self) -> int:
+        """Elements of the dense vector that are running averages, and no parameters."""
+        return sum(each.n for each in self.averages)
 
     @property
     def row_width(self) -> int:

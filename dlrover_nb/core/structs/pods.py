@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dlrover_nb.core.structs.capacity import Capacity
 from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job import Averages, JobSpec
 from dlrover_nb.core.structs.kubernetes import STATE
 
 JOB_FOLDER = "/dlrover-nb/job"  # the job's Secret
@@ -89,13 +89,14 @@ class CodeTried:
         What is wrong with the data or the code, in one line; empty: nothing.
     features
         The encoding of rows; None where something is wrong.
-    n_dense
-        Number of dense parameters of the model.
+    n_dense, averages
+        Of the model, as in `ModelSpec`.
     """
 
     error: str = ""
     features: FeatureSpec | None = None
     n_dense: int = 0
+    averages: tuple[Averages, ...] = ()
 
 
 def check_token(job: PodJob) -> str:

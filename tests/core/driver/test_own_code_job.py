@@ -54,7 +54,7 @@ class Net(nn.Module):
     def __init__(self, columns: Any) -> None:
         super().__init__()
         n_input = columns.n_categorical * columns.row_width + columns.n_numeric
-        self.deep = nn.Sequential(nn.Linear(n_input, 16), nn.LayerNorm(16), nn.ReLU(), nn.Dropout(0.1))
+        self.deep = nn.Sequential(nn.Linear(n_input, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1))
         self.out = nn.Linear(16, 1)
 
     def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,7 @@ from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
 from dlrover_nb.core.structs.job import (
+    Averages,
     DataFormat,
     DataSpec,
     Embedding,
@@ -135,7 +136,8 @@ models = st.builds(
     embedding=st.sampled_from(Embedding),
     cross_layers=st.integers(1, 9),
     cin=st.lists(st.integers(1, 512), min_size=1, max_size=3).map(tuple),
-    n_dense=st.integers(0, 1 << 40),
+    n_dense=st.integers(128, 1 << 40),
+    averages=st.lists(st.builds(Averages, st.integers(1, 64), st.floats(0, 1)), max_size=2).map(tuple),
 )
 bounds = st.builds(
     PlanBounds,

@@ -14,7 +14,7 @@ from dlrover_nb.core.models.custom import Checked, build, check
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import Columns
-from dlrover_nb.core.structs.job import ModelSpec
+from dlrover_nb.core.structs.job import Averages, ModelSpec
 from dlrover_nb.core.usercode import pack
 
 COLUMNS = Columns(3, 2, 4)
@@ -69,6 +69,34 @@ class Fixed(Running):
     def __init__(self, columns):
         super().__init__(columns)
         self.norm = nn.LayerNorm(columns.n_numeric)
+
+
+class Spectral(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.deep = nn.utils.parametrizations.spectral_norm(
+            nn.Linear(columns.n_categorical * columns.row_width, 16)
+        )
+
+    def forward(self, embedded, dense):
+        return super().forward(embedded, dense) + self.deep(embedded.flatten(1)).sum(1)
+
+
+class OwnAverage(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.register_buffer("mean", torch.zeros(columns.n_numeric))
+
+    def forward(self, embedded, dense):
+        if self.training:
+            self.mean.mul_(0.9).add_(0.1 * dense.mean(0))
+        return super().forward(embedded, dense - self.mean)
+
+
+class LazyNorm(Logistic):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.norm = nn.LazyBatchNorm1d(affine=False)
 
 
 class Company(Running):
@@ -150,6 +178,10 @@ def test_what_keeps_to_the_contract_is_counted(factory):
     assert check(factory, COLUMNS, [8, 2]) == Checked(expected)
 
 
+def test_running_statistics_are_counted_apart():
+    assert check(Running, COLUMNS, [8, 1]) == Checked(N_INPUT + 1 + 4 + 4, averages=(Averages(4, 0.1),))
+
+
 def test_a_model_that_returns_probabilities_is_said():
     class Sure(Logistic):
         def forward(self, embedded, dense):
@@ -173,10 +205,15 @@ def test_a_model_that_returns_probabilities_is_said():
             r"Column must return float32 logits of shape \(8,\) for 8 rows, got .*\(8, 1\); add \.squeeze\(1\)",
         ),
         (Squeezed, r"float32 logits of shape \(1,\) for 1 rows, got torch.float32 of shape \(\)"),
-        (Running, r"changes its buffer norm\.running_mean in training, .* use nn.LayerNorm instead"),
+        (
+            Spectral,
+            r"changes its buffer deep\.parametrizations.* only running_mean and running_var of nn.Batch",
+        ),
+        (OwnAverage, r"OwnAverage changes its buffer mean in training.* make it a parameter, or compute it"),
+        (LazyNorm, r"norm.running_mean of LazyNorm has no size yet; initialize lazy layers first"),
         (Company, r"Company on 1 sample rows failed: ValueError: Expected more than 1 value per channel"),
         (Narrow, r"Narrow on 8 sample rows failed: RuntimeError: .* \(line \d+, in forward\)"),
-        (Lazy, r"parameter more.weight of Lazy has no size yet"),
+        (Lazy, r"more.weight of Lazy has no size yet"),
         (Double, r"parameter out.weight of Double must be float32 on the CPU, got torch.float64"),
         (Vector, r"the loss of Vector must be one number as a tensor, got torch.float32 of shape \(8,\)"),
         (Endless, r"the loss of Endless on random rows must be finite"),

@@ -12,11 +12,19 @@ from dlrover_nb.core.runtime import checkpoint
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job import Averages, Embedding, ModelSpec, Optimizer
 
 N_TABLE, N_DENSE = 4000, 7
 MODELS = [
-    ModelSpec(embedding_dim=3, hidden=(4,), seed=8, optimizer=optimizer, embedding=embedding)
+    ModelSpec(
+        embedding_dim=3,
+        hidden=(4,),
+        seed=8,
+        optimizer=optimizer,
+        embedding=embedding,
+        n_dense=N_DENSE,
+        averages=(Averages(2, 0.1),),
+    )
     for optimizer in Optimizer
     for embedding in Embedding
 ]

@@ -24,14 +24,14 @@ from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Requ
 from dlrover_nb.core.runtime.shared_block import aligned
 from dlrover_nb.core.runtime.store import ParameterStore, cut
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job import Averages, Embedding, ModelSpec, Optimizer
 
 pytestmark = needs_c
 
 N_ID, N_DENSE, N_WORKER = 4000, 3001, 4
 MODEL = ModelSpec(embedding_dim=8, hidden=(2,), seed=5)
 MODELS = [
-    replace(MODEL, optimizer=optimizer, embedding=embedding)
+    replace(MODEL, optimizer=optimizer, embedding=embedding, n_dense=N_DENSE, averages=(Averages(700, 0.1),))
     for optimizer in Optimizer
     for embedding in Embedding
 ]

@@ -20,13 +20,14 @@ from dlrover_nb.core.runtime.store import (
     rows,
 )
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job import Averages, Embedding, ModelSpec, Optimizer
 
 N_TABLE, N_DENSE = 5_000, 37
 SPREAD = 1_844_674_407_370_955  # between the ids of a hashed table: so they reach 2**63
 MODEL = ModelSpec(embedding_dim=3, seed=5)
+AVERAGED = replace(MODEL, n_dense=N_DENSE, averages=(Averages(5, 0.1), Averages(4, 0.5)))
 MODELS = [
-    replace(MODEL, optimizer=optimizer, embedding=embedding)
+    replace(AVERAGED, optimizer=optimizer, embedding=embedding)
     for optimizer in Optimizer
     for embedding in Embedding
 ]
@@ -365,7 +366,7 @@ def torch_optimizer(torch, model, parameters):
 @pytest.mark.parametrize("n_step", [1, 20])
 def test_updates_are_those_of_torch(model, n_step):
     torch = pytest.importorskip("torch")
-    store = make(model)
+    store = make(replace(model, averages=()))
     ids = ids_of(model, np.arange(10, 60))
     weight = torch.nn.Parameter(torch.from_numpy(store.pull(ids)))
     dense = torch.nn.Parameter(torch.from_numpy(store.dense))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 14  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 15  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -101,8 +101,9 @@ class Compiled:
             numpy_kernel.update_dense(dense, gradient, rule, corrections)
             return
         gradient, numbers = _packed(gradient, np.float32), _numbers(rule)
+        stride = dense.strides[0] // dense.itemsize  # more than the elements where these begin a slice
         self._c.update_dense(
-            _KINDS[rule.optimizer], _at(dense), dense.shape[1], _at(gradient), len(gradient),
+            _KINDS[rule.optimizer], _at(dense), stride, _at(gradient), len(gradient),
             _at(numbers), *_corrections(corrections),
         )  # fmt: skip
 

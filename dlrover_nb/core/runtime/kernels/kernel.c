@@ -5,6 +5,7 @@
  * that is chosen when the library is loaded. No contraction to fused operations and no fast mathematics:
  * each float must be what numpy gives.
  */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -30,7 +31,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. */
 int version(void)
 {
-    return 14;
+    return 15;
 }
 
 INLINE uint64_t splitmix64(uint64_t x)
@@ -188,6 +189,16 @@ FAST void update_dense(int64_t kind, float *dense, int64_t stride, const float *
             const float *at = correction(dense + 3 * stride + i, corrections, n_correction);
             dense[i] -= adam(dense + stride + i, dense + 2 * stride + i, usable(grad[i]), at[0], at[1], rule);
         }
+    }
+}
+
+/* store/dense.py's DenseSlice.average; as with gradients, a share may have changed since it was checked. */
+void average_dense(float *values, const double *kept, const float *shares, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float share = shares[i];
+        if (fabsf(share) <= FLT_MAX)
+            values[i] = (float)(kept[i] * (double)values[i] + (double)share);
     }
 }
 

@@ -96,6 +96,8 @@ class Parameters(Structure):
         ("most_in_piece", c_int64),
         ("dense", c_void_p),
         ("n_dense", c_int64),
+        ("n_trained", c_int64),
+        ("kept", c_void_p),
         ("kind", c_int64),
         ("rule", c_void_p),
         ("corrections", c_void_p),

@@ -304,9 +304,15 @@ void pull_rows(Store *store, const Rows *rows, float *out)
 static void push_dense_stripe(const Work *work, int64_t i)
 {
     const Store *store = work->store;
-    const int64_t start = work->starts[i];
-    update_dense(store->kind, store->dense + start, store->n_dense, work->gradients + start, work->starts[i + 1] - start,
-                 store->rule, store->corrections, store->n_correction);
+    const int64_t start = work->starts[i], stop = work->starts[i + 1];
+    const int64_t last = store->n_trained < stop ? store->n_trained : stop; /* of the parameters in this stripe */
+    const int64_t first = store->n_trained > start ? store->n_trained : start; /* of the averages */
+    if (start < last)
+        update_dense(store->kind, store->dense + start, store->n_dense, work->gradients + start, last - start,
+                     store->rule, store->corrections, store->n_correction);
+    if (first < stop)
+        average_dense(store->dense + first, store->kept + (first - store->n_trained), work->gradients + first,
+                      stop - first);
 }
 
 static void read_dense_stripe(const Work *work, int64_t i)

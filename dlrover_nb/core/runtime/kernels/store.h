@@ -39,7 +39,8 @@ typedef struct {
     int64_t depth, *n_in_piece, n_piece;
     int64_t early, most_in_piece; /* rows of a piece from which the map may split it, and must */
     float *dense;
-    int64_t n_dense;
+    int64_t n_dense, n_trained; /* elements, and the first ones that are parameters; the others are averages */
+    const double *kept;         /* what a batch leaves of each average */
     int64_t kind;
     const Rule *rule;
     const float *corrections;

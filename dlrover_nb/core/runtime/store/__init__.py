@@ -2,10 +2,11 @@
 
 from dlrover_nb.core.runtime.store.parts import (
     StorePart,
+    averages_in,
     dense_slice,
     even_bucket_owner,
     owned_buckets,
 )
 from dlrover_nb.core.runtime.store.store import ParameterStore
 
-__all__ = ["ParameterStore", "StorePart", "dense_slice", "even_bucket_owner", "owned_buckets"]
+__all__ = ["ParameterStore", "StorePart", "averages_in", "dense_slice", "even_bucket_owner", "owned_buckets"]

@@ -2,6 +2,9 @@
 
 State lies in rows of its own, one float for each element (also Adam's count of steps): so any slice can be
 cut from any others when the number of PS changes.
+
+The last elements of the vector may be running averages (`models.batch_norms`): no optimizer updates these,
+and no learning rate or clipping applies to them.
 """
 
 from __future__ import annotations
@@ -13,8 +16,11 @@ import numpy as np
 from dlrover_nb.core.runtime.store.parts import Floats, dense_slice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.runtime.kernels.requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
+    from dlrover_nb.core.structs.job import Averages
 
 
 class DenseSlice:
@@ -26,12 +32,18 @@ class DenseSlice:
         Where they lie in the vector.
     table
         float32 [1 + state, m]: values, then state.
+    n_trained
+        The first elements, which are parameters; averages follow.
     ready
         Whether every element has a value.
     """
 
-    def __init__(self, rule: Rule, length: int, index: int, n_ps: int) -> None:
+    def __init__(
+        self, rule: Rule, length: int, index: int, n_ps: int, averages: Sequence[Averages] = ()
+    ) -> None:
         self._rule, self._length = rule, length
+        counts, weights = [each.n for each in averages], [each.weight for each in averages]
+        self._all_kept = 1 - np.repeat(np.array(weights, np.float64), counts)
         self._clear(index, n_ps)
 
     @property
@@ -39,9 +51,20 @@ class DenseSlice:
         """Bytes allocated."""
         return self.table.nbytes + self._filled.nbytes
 
+    @property
+    def n_average(self) -> int:
+        """The last elements, which are averages."""
+        return len(self._kept)
+
     def describe(self, parameters: Parameters) -> None:
         """Say where the slice lies."""
         parameters.dense, parameters.n_dense = self.table.ctypes.data, self.table.shape[1]
+        parameters.n_trained, parameters.kept = self.n_trained, self._kept.ctypes.data
+
+    def average(self, shares: Floats) -> None:
+        """Take the shares of a batch into the averages: each becomes kept * value + share."""
+        values = self.table[0, self.n_trained :]
+        values[:] = self._kept * values + shares
 
     def init(self, values: Floats) -> bool:
         """Start from `values`, of this length, unless there are some; whether it did."""
@@ -72,6 +95,9 @@ class DenseSlice:
         self.range = dense_slice(self._length, index, n_ps)
         n = self.range.stop - self.range.start
         self.table = np.zeros((1 + self._rule.dense_state, n), np.float32)
+        first = self._length - len(self._all_kept)  # of all averages
+        self.n_trained = min(max(first - self.range.start, 0), n)
+        self._kept = self._all_kept[max(self.range.start - first, 0) :][: n - self.n_trained]
         self._filled = np.zeros(n, np.bool_)
         self.ready = not n
 

@@ -42,6 +42,12 @@ def dense_slice(length: int, index: int, n_ps: int) -> slice:
     return slice(index * length // n_ps, (index + 1) * length // n_ps)
 
 
+def averages_in(part: slice, length: int, n_average: int) -> int:
+    """Return how many of the `n_average` last elements of a vector of `length` lie in a slice of it."""
+    n: int = part.stop - max(part.start, length - n_average)
+    return max(0, n)
+
+
 def even_bucket_owner(n_ps: int) -> tuple[int, ...]:
     """Return the owner of each bucket when `n_ps` PS share them in turn."""
     return tuple(bucket % n_ps for bucket in range(N_BUCKET))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.runtime.gradients import check_usable
+from dlrover_nb.core.runtime.gradients import check_finite, check_usable
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.kernels.rates import Rates
 from dlrover_nb.core.runtime.kernels.rule import Rule
@@ -69,7 +69,7 @@ class ParameterStore:
         self._rates = Rates(self._rule)
         self._server = self._kernel.plain_server(self._rule)
         self._rows = RowTable(model, self._rule, n_table_row, self._kernel)
-        self._dense = DenseSlice(self._rule, dense_length, index, n_ps)
+        self._dense = DenseSlice(self._rule, dense_length, index, n_ps, model.averages)
         self._pending = PendingRows(self._rows)
         self._cut_dense = np.empty((0, 0), np.float32)  # kept: new memory costs more than the copy
         self.served = ServedRows()
@@ -118,6 +118,11 @@ class ParameterStore:
         if not np.may_share_memory(out, self._dense.table[0]):
             np.copyto(out, self._dense.table[0])
         return out
+
+    @property
+    def n_average(self) -> int:
+        """Last elements of the dense slice that are running averages."""
+        return self._dense.n_average
 
     @property
     def dense_ready(self) -> bool:
@@ -199,9 +204,14 @@ class ParameterStore:
         self._rows.find_or_create(ids)
 
     def push_dense(self, gradient: Floats, rate: float = 1.0) -> None:
-        """Apply one step of the optimizer to the dense slice, with `rate` times the learning rate."""
+        """Apply one step of the optimizer to the dense slice, with `rate` times the learning rate.
+
+        For elements that are averages `gradient` has the shares of the batch.
+        """
         self._check_dense(gradient)
-        self._kernel.update_dense(self._dense.table, gradient, *self._rates.step(rate))
+        n = self._dense.n_trained
+        self._kernel.update_dense(self._dense.table[:, :n], gradient[:n], *self._rates.step(rate))
+        self._dense.average(gradient[n:])
 
     def check_push(self, ids: Ids, gradients: Floats, dense: Floats) -> None:
         """Raise `WireError` unless these gradients can be applied."""
@@ -209,7 +219,13 @@ class ParameterStore:
         self._rows.check_distinct(ids)
         self._check_gradients(ids, gradients)
         self._check_dense(dense)
-        check_usable(gradients, dense)
+        self.check_usable(gradients, dense)
+
+    def check_usable(self, gradients: Floats, dense: Floats) -> None:
+        """Raise `WireError` for gradients and averages that no worker may send."""
+        n = self._dense.n_trained
+        check_usable(gradients, dense[:n])
+        check_finite(dense[n:])
 
     def is_finite(self, between: Callable[[], None] = _nothing) -> bool:
         """Whether all parameters and their optimizer state are; `between` is called every few MiB."""

@@ -16,6 +16,7 @@ from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.runtime.pod_check import tried
 from dlrover_nb.core.structs.features import FeatureSpec
+from dlrover_nb.core.structs.job import Averages
 from dlrover_nb.core.structs.pods import CHECK_PATH, CodeTried, PodJob, check_token
 
 SPEC = job_from({"name": "own", "model": {"name": "custom", "code": "a.package:Net"}})
@@ -92,12 +93,13 @@ def check(service, monkeypatch):
     return run
 
 
-RIGHT = CodeTried(features=FEATURES, n_dense=7)
+RIGHT = CodeTried(features=FEATURES, n_dense=7, averages=(Averages(4, 0.1),))
 
 
 def test_what_the_pod_found_completes_the_job(check):
     job = check({"phase": "Pending"}, {"phase": "Running"}, RIGHT)
-    assert (job.features, job.spec.model.n_dense) == (FEATURES, 7)
+    model = job.spec.model
+    assert (job.features, model.n_dense, model.averages) == (FEATURES, 7, (Averages(4, 0.1),))
 
 
 @pytest.mark.more
