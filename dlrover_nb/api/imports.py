@@ -13,6 +13,8 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.export import read_export
 from dlrover_nb.core.export.alone import PICKLED
 from dlrover_nb.core.jobfile import dump_job, load_mapping
+from dlrover_nb.core.redaction import redact_words
+from dlrover_nb.core.structs.secrets import without_secrets
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, View
 from dlrover_nb.widgets.records import decision_view, plan_view
@@ -167,10 +169,12 @@ def differences(imported: Imported, running: JobSnapshot) -> Iterable[tuple[str,
             if here != now:
                 yield f"plan.{role}.{field.name}", f"{here:g}", f"{now:g}"
     if imported.job is not None:
-        here_job, now_job = _leaves(imported.job), _leaves(running.spec)
+        jobs = imported.job, running.spec
+        here_job, now_job = map(_leaves, jobs)
+        here, now = (_leaves(without_secrets(job)[0]) for job in jobs)  # as they are shown
         for key in here_job.keys() | now_job.keys():
             if here_job.get(key) != now_job.get(key):
-                yield key, str(here_job.get(key, units.MISSING)), str(now_job.get(key, units.MISSING))
+                yield key, str(here.get(key, units.MISSING)), str(now.get(key, units.MISSING))
 
 
 def _leaves(job: JobSpec) -> dict[str, object]:
@@ -199,7 +203,11 @@ def _facts(imported: Imported) -> tuple[tuple[str, str], ...]:
     if job is None:
         return facts
     if job.foreign is not None:
-        return (*facts, ("program", shlex.join(job.foreign.worker.command)), *_image(job.foreign))
+        return (
+            *facts,
+            ("program", shlex.join(redact_words(job.foreign.worker.command))),
+            *_image(job.foreign),
+        )
     data = f"{job.data.format} {job.data.path and job.data.place}".strip()
     training = f"{job.model.name}, {job.batch_words}, {job.n_epoch:,} epochs"
     return (*facts, ("data", data), ("training", training))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from
+from dlrover_nb.core.redaction import BareRepr, redact_content
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 _PLAN = ("count", "cpu", "memory_mib")
 
 
-@dataclass(frozen=True, slots=True)
-class JobBuilder:
+@dataclass(frozen=True, slots=True, repr=False)
+class JobBuilder(BareRepr):
     """A job under construction; each method returns another builder, and changes nothing.
 
     Without any command it builds a job of our own trainer, with commands an external one.
@@ -113,7 +114,8 @@ def _words(role: str, command: str | Sequence[str]) -> list[str]:
         return shlex.split(command) if isinstance(command, str) else list(command)
     except (ValueError, TypeError) as error:
         raise InvalidValueError(
-            f"the command of {role} must be a text as in a shell or a list of words, got {command!r}: {error}"
+            f"the command of {role} must be a text as in a shell or a list of words, "
+            f"got {redact_content('command', command)!r}: {error}"
         ) from error
 
 

@@ -97,10 +97,13 @@ def line_view(line: LogLine) -> View:
 
 
 def spec_view(spec: JobSpec) -> View:
-    """Return a job as its job file."""
+    """Return a job as its job file, without secrets: a notebook keeps what it shows."""
     from dlrover_nb.core.jobfile import dump_job  # noqa: PLC0415 - when one is shown
+    from dlrover_nb.core.structs.secrets import without_secrets  # noqa: PLC0415 - as above
 
-    return View(f"Job {spec.name} as it is submitted", (Verbatim(dump_job(spec).rstrip()),))
+    bare, missing = without_secrets(spec)
+    hidden = tuple(Paragraph(f"not shown, as it is secret: {each}") for each in missing)
+    return View(f"Job {spec.name} as it is submitted", (*hidden, Verbatim(dump_job(bare).rstrip())))
 
 
 def summary_view(summary: JobSummary) -> View:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.redaction import redact
 
 MOST_MERGED = 10_000  # values in merged groups; a job file has some tens
 MOST_VALUES = 1_000_000  # a thousand pods have a tenth of it; a few lines of aliases can have any number
@@ -105,7 +106,7 @@ def load_documents(text: str) -> list[Any]:
 
 
 def named(value: object) -> str:
-    """Describe an unexpected value for an error message."""
+    """Describe an unexpected value for an error message, without credentials."""
     match value:
         case None:
             return "nothing"
@@ -113,7 +114,7 @@ def named(value: object) -> str:
             return "a group"
         case list():
             return "a list"
-    return repr(value)[:60]
+    return redact(repr(value))[:60]
 
 
 def _n_value(value: object, known: dict[int, float]) -> float:
@@ -181,7 +182,7 @@ def _near(error: yaml.YAMLError, text: str) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     lines = [line.strip() for line in text.splitlines()[: mark.line + 1]] if mark else []
     near = next((line for line in reversed(lines) if line), "")
-    return f", near `{near[:60]}`" if near else ""
+    return f", near `{redact(near)[:60]}`" if near else ""
 
 
 def _problem(error: yaml.YAMLError) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dlrover_nb.core.client.bare_snapshot import bare_snapshot
 from dlrover_nb.core.client.past_runs import run_history, runs, scores
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.service import CommandService
@@ -58,8 +59,8 @@ class ReadingLink:
         self._link = link
 
     def snapshot(self) -> JobSnapshot:
-        """Return the newest snapshot of the job."""
-        return self._link.snapshot()
+        """Return the newest snapshot of the job, without its secrets."""
+        return bare_snapshot(self._link.snapshot())
 
     def series(self, cursor: int) -> SeriesChunk:
         """Return telemetry newer than `cursor`."""

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
@@ -77,7 +78,9 @@ def history_view(history: RunHistory) -> View:
 def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
     start = run.spec.start_from
     began = (
-        "" if start is None else f"{start.source}, {'with its rows' if start.rows else 'parameters alone'}"
+        ""
+        if start is None
+        else f"{redact(start.source)}, {'with its rows' if start.rows else 'parameters alone'}"
     )
     message = f": {run.message}" if run.message else ""
     return (

@@ -8,7 +8,7 @@ What a program prints before it gives up (``sys.exit("no data")``) looks like an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.last_words import FATAL
@@ -41,6 +41,7 @@ def ending(exited: NodeExited, logs: NodeLogs, *, job: str, at_s: float) -> Endi
     job
         Its name, for the command that shows the log.
     """
+    exited = replace(exited, why=logs.without_secrets(exited.why))
     since_s = float("-inf") if exited.failed else at_s - RECENT_S
     error = logs.last_error(exited.node, since_s=since_s)
     is_known = exited.out_of_memory or exited.succeeded or not logs.knows(exited.node)

@@ -30,6 +30,7 @@ from dlrover_nb.core.driver.executor import OrderExecutor, begun
 from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
+from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.structs.budget import STOPPED_BY, per_hour
 from dlrover_nb.core.structs.decisions import Decision
@@ -44,6 +45,7 @@ from dlrover_nb.core.structs.events import (
 )
 from dlrover_nb.core.structs.fixed_roles import capacity_left
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.secrets import secret_values
 from dlrover_nb.core.structs.summary import holding, summarize
 from dlrover_nb.core.telemetry import thinned
 
@@ -118,6 +120,7 @@ class JobLoop(Generic[ActionT]):
             put=self._commands.put,
             now_s=parts.clock.now_s,
         )
+        self._without_secrets = Redactor(secret_values(self._spec))
         self._watcher = CapacityWatcher(self._spec.name, parts.backend, parts.capacity)
         self._broken = self._denied = ""
         self._cost_per_hour: float | None = None  # as the controller was told last
@@ -187,11 +190,13 @@ class JobLoop(Generic[ActionT]):
 
     def choose(self, choice: UserChoice) -> None:
         """Apply a user's choice about a quarantined shard or batch sizes; raises as `decide` does."""
-        self._ask(lambda: self._executor.carry_out(self._master.choose(choice, self._now_s())))
+        bare = replace(choice, why=self._without_secrets(choice.why))
+        self._ask(lambda: self._executor.carry_out(self._master.choose(bare, self._now_s())))
 
     def stop(self, by: str, why: str = "") -> None:
         """Save the trained state and end the job; nothing happens when it has ended."""
         if not self.snapshot().phase.is_final:
+            why = self._without_secrets(why)
             self._ask(lambda: self._executor.carry_out(self._master.stop(by, why, self._now_s())))
 
     @property
@@ -336,7 +341,8 @@ class JobLoop(Generic[ActionT]):
 
     def _decide(self, decision: Decision) -> Decision:
         at_s = self._now_s()  # not the client's clock: other machines' may be hours off
-        instructions = self._executor.emit(Decided(at_s, replace(decision, at_s=at_s)))
+        decision = replace(decision, at_s=at_s, why=self._without_secrets(decision.why))
+        instructions = self._executor.emit(Decided(at_s, decision))
         taken = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in taken if isinstance(record, Decision))
 

@@ -67,7 +67,7 @@ class NodeLogs:
 
     def __init__(self, folder: Path, *, secrets: Sequence[str] = (), in_thread: bool = False) -> None:
         self._run, self._folder, self._secrets = folder, folder / FOLDER, tuple(secrets)
-        self._redact = Redactor(self._secrets)
+        self.without_secrets = Redactor(self._secrets)
         self._lock = threading.Lock()
         self._rings: dict[str, deque[LogLine]] = {}
         self._read: dict[str, tuple[int, int]] = {}
@@ -82,7 +82,7 @@ class NodeLogs:
             return
         if node in self._gone and all(map(int.__le__, n_byte, self._read[node])):
             return
-        lines = [replace(line, node=node, text=self._redact(line.text)) for line in written.lines]
+        lines = [replace(line, node=node, text=self.without_secrets(line.text)) for line in written.lines]
         self._add(node, lines, n_byte)
 
     def position(self, node: str) -> tuple[int, int]:

@@ -32,6 +32,7 @@ import zmq
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
+from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.runtime import spare
 from dlrover_nb.core.runtime.agent import Agent
 from dlrover_nb.core.runtime.allocator import keep_freed
@@ -46,6 +47,7 @@ from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.messages import NodeFailed
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.secrets import secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,6 +200,7 @@ def _report_failures(agent: Agent, config: NodeConfig) -> Iterator[None]:
         with contextlib.suppress(BackendError):
             agent.send_output()  # before the message that makes the master end this process
             by_its_work = not isinstance(error, BackendError | WireError)
+            why = Redactor(secret_values(config.spec))(why)
             agent.send(NodeFailed(config.node, why, not is_lasting, is_oom, _place(error), by_its_work))
         raise
 

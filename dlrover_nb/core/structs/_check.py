@@ -10,6 +10,14 @@ from dlrover_nb.core.errors import InvalidValueError, shown
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
+def settings(what: str, items: tuple[str, ...]) -> None:
+    """Refuse an item that is no ``NAME=VALUE``; its place is named, not its text, which may be a secret."""
+    for number, item in enumerate(items, 1):
+        if not item.partition("=")[1] or item.startswith("="):
+            lack = "name" if "=" in item else "="
+            raise InvalidValueError(f"{what} must hold NAME=VALUE, got item {number} without {lack}")
+
+
 def at_least(what: str, value: float, least: float, *, hint: str = "") -> None:
     """Refuse a value below `least`, NaN or infinite."""
     if not (_is_finite(value) and value >= least):

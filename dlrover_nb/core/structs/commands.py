@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.redaction import BareReason
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.people import Person
 from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
@@ -74,7 +75,7 @@ class Asker:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class Command(BareReason):
     """One command about one job.
 
     Parameters
@@ -86,7 +87,7 @@ class Command:
     shard, batches, finish
         Of those actions.
     why
-        The reason given.
+        The reason given, with a placeholder for each credential in it.
     key
         Idempotency key: a second command with it is not carried out, but answered as the first one was.
         Empty: every call is a command of its own.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import exp, hypot, log
 
+from dlrover_nb.core.redaction import BareReason
 from dlrover_nb.core.structs.actions import ActionChoice
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.job import Mode
@@ -219,7 +220,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(BareReason):
     """One decision by a user or by auto mode; magics, buttons and the command line make the same record.
 
     `proposal` is the id that the user saw, of a proposal or of a mitigation; `plan` is given for OVERRIDE and
@@ -227,7 +228,8 @@ class Decision:
     for BUDGET (None: no limit).
     `id` is filled in by the controller (``d1``, ``d2``, …). `undoes` names the decision that this one
     reverts; the controller refuses it once a later one has changed the same thing. `seen` is the version of
-    the plan that the user saw (`JobSnapshot.version`); empty: whichever it is now.
+    the plan that the user saw (`JobSnapshot.version`); empty: whichever it is now. A credential in `why`
+    becomes a placeholder.
     """
 
     verdict: Verdict

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.redaction import BareRepr, redact, redact_words
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.resources import ROLE_NAME, Role, RolePlan
 
@@ -55,30 +56,32 @@ def command_words(text: str) -> tuple[str, ...]:
         Where a shell would do more than split it into words, or a quote is not closed. A shell is not put
         between: it would not pass on the signal that asks a program to save.
     """
+    (bare,) = redact_words([text])
     unquoted = re.sub(r"\\.|'[^']*'", "", text)
     if re.search(r"[$`]", unquoted) or re.search(r"[();<>|&]", re.sub(r'"[^"]*"', "", unquoted)):
         raise InvalidValueError(
-            f"command is not given to a shell, got {text!r}; for what a shell does with $ ` | & ; < > ( ) "
-            "write command: [sh, -c, 'exec ...']"
+            f"command is not given to a shell, got {shown(bare)}; for what a shell does with "
+            "$ ` | & ; < > ( ) write command: [sh, -c, 'exec ...']"
         )
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise InvalidValueError(f"command must have all of its quotes closed, got {text!r}") from error
+        raise InvalidValueError(f"command must have all of its quotes closed, got {shown(bare)}") from error
 
 
 def check_command(command: Sequence[object]) -> None:
     """Refuse a list with a whole command line as its one item, else taken for a program."""
     line = command[0] if len(command) == 1 else None
     if isinstance(line, str) and len(words := line.split()) > 1 and _STARTER.fullmatch(words[0]):
+        bare = redact_words(words)
         raise InvalidValueError(
-            f"command must have one item for each word, got [{line!r}]; write command: "
-            f"[{', '.join(words)}], or the text without brackets"
+            f"command must have one item for each word, got [{' '.join(bare)!r}]; write command: "
+            f"[{', '.join(bare)}], or the text without brackets"
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalRole:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExternalRole(BareRepr):
     """The program of one role.
 
     Parameters
@@ -102,16 +105,17 @@ class ExternalRole:
     apart_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for item in self.env:
-            if not item.partition("=")[1] or item.startswith("="):
-                raise InvalidValueError(f"env must hold NAME=VALUE, got {item!r}")
+        _check.settings("env", self.env)
         for item in (*self.command, *self.env):
             if "\0" in item:
-                raise InvalidValueError(f"a program takes no NUL character, got {item!r}; leave it out")
+                where = item.partition("=")[0] if item in self.env else redact(item)
+                raise InvalidValueError(
+                    f"a program takes no NUL character, got one in {shown(where)}; leave it out"
+                )
 
 
-@dataclass(frozen=True, slots=True)
-class FixedRole:
+@dataclass(frozen=True, slots=True, repr=False)
+class FixedRole(BareRepr):
     """A role beside worker and PS: its program, and how many nodes always run it, whatever the plan is.
 
     Parameters

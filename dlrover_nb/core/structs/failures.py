@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.structs.resources import Role
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -33,13 +34,16 @@ class ProgramError:
     Parameters
     ----------
     text
-        Its line: ``ValueError: row 3 is broken``.
+        Its line, ``ValueError: row 3 is broken``, with a placeholder for each credential in it.
     place
         Where it was raised: ``rows.py:12 in read``; empty: unknown.
     """
 
     text: str
     place: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", redact(self.text))
 
     @property
     def key(self) -> str:

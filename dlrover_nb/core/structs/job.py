@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.redaction import BareRepr, redact
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.admission import Admission
 from dlrover_nb.core.structs.bounds import Pins, PlanBounds
@@ -74,8 +75,8 @@ class DataFormat(StrEnum):
     OWN = "own"  # the user's own object; the path is its name, as `ModelSpec.code`
 
 
-@dataclass(frozen=True, slots=True)
-class DataSpec:
+@dataclass(frozen=True, slots=True, repr=False)
+class DataSpec(BareRepr):
     """The rows to train on.
 
     Parameters
@@ -129,11 +130,12 @@ class DataSpec:
 
     @property
     def place(self) -> str:
-        """Where the rows are, in a few words."""
+        """Where the rows are, in a few words for people, which hold no credentials."""
         paths = self.paths
         if not paths:
             return "the census data"
-        return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        first = redact(paths[0])
+        return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
 
     def __post_init__(self) -> None:
         _check.fraction("holdout", self.holdout)
@@ -146,7 +148,8 @@ class DataSpec:
             )
         if (self.format == DataFormat.CENSUS) != (not self.path):
             raise InvalidValueError(
-                f"data format {self.format} {'takes no' if self.path else 'needs a'} path, got {self.path!r}"
+                f"data format {self.format} {'takes no' if self.path else 'needs a'} path, "
+                f"got {redact(self.path)!r}"
             )
 
 
@@ -311,8 +314,8 @@ _ABOVE_ZERO = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+@dataclass(frozen=True, slots=True, repr=False)
+class JobSpec(BareRepr):
     """The specification of a job.
 
     Parameters

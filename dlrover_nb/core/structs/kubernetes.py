@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.redaction import BareRepr
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.kubernetes_labels import check_annotations, check_labels
 
@@ -53,8 +54,8 @@ class Volume:
             raise InvalidValueError("a volume needs its path in pods; add mount: /data")
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesSpec:
+@dataclass(frozen=True, slots=True, repr=False)
+class KubernetesSpec(BareRepr):
     """Settings of the pods of a job; ignored by other clusters.
 
     Empty settings are taken from the ConfigMap ``dlrover-nb`` of the namespace, which holds the
@@ -141,9 +142,7 @@ class KubernetesSpec:
         if self.operator not in _OPERATORS:
             raise InvalidValueError(f"operator must be dlrover, auto or none, got {self.operator!r}")
         for name in ("env", "node_selector"):
-            for item in getattr(self, name):
-                if not item.partition("=")[1] or item.startswith("="):
-                    raise InvalidValueError(f"{name} must hold NAME=VALUE, got {item!r}")
+            _check.settings(name, getattr(self, name))
         check_labels(self.labels)
         check_annotations(self.annotations)
         for text in self.tolerations:

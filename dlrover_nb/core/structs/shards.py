@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.redaction import BareReason
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -119,7 +121,7 @@ class ShardAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardChoice:
+class ShardChoice(BareReason):
     """A user's decision about a shard in quarantine."""
 
     shard: int
@@ -129,7 +131,7 @@ class ShardChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchChoice:
+class BatchChoice(BareReason):
     """A user's decision about the batch sizes of workers, as (worker, size)."""
 
     sizes: tuple[tuple[str, int], ...]
@@ -138,7 +140,7 @@ class BatchChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishChoice:
+class FinishChoice(BareReason):
     """A user's decision to train no more rows: the model is evaluated, and the job succeeds."""
 
     by: str

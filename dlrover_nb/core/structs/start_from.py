@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.redaction import BareRepr
 
-@dataclass(frozen=True, slots=True)
-class StartFrom:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StartFrom(BareRepr):
     """The checkpoint that a job begins from.
 
     Parameters

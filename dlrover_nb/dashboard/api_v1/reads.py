@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlrover_nb.core.client.bare_snapshot import bare_snapshot
 from dlrover_nb.core.why import question_of, reply_to
 from dlrover_nb.dashboard.api_v1 import answers, bodies, queries
 from dlrover_nb.dashboard.api_v1.call import Call, Result
@@ -32,7 +33,7 @@ def jobs(call: Call) -> Result:
 
 def snapshot(call: Call) -> Result:
     """Return a job's state; its version is what ``If-Match`` of a decision names."""
-    told = call.job().snapshot()
+    told = bare_snapshot(call.job().snapshot())
     return Result(told, told.version)
 
 
@@ -45,13 +46,13 @@ def series(call: Call) -> Result:
 
 def proposals(call: Call) -> Result:
     """Return all proposals of a job."""
-    told = call.job().snapshot()
+    told = bare_snapshot(call.job().snapshot())
     return Result(answers.ProposalsAnswer(told.version, told.proposals), told.version)
 
 
 def mitigations(call: Call) -> Result:
     """Return all actions against stragglers of a job, with the slow nodes and the errors of nodes."""
-    told = call.job().snapshot()
+    told = bare_snapshot(call.job().snapshot())
     answer = answers.MitigationsAnswer(told.version, told.mitigations, told.stragglers, told.node_errors)
     return Result(answer, told.version)
 
@@ -65,7 +66,7 @@ def why(call: Call) -> Result:
     """Return the answers to questions about a proposal, or about the plan that runs."""
     asked, job = call.asked(queries.WhyQuery), call.job()
     question = question_of(asked.question) if asked.question else None
-    return Result(reply_to(job.explain(asked.proposal or None), job.snapshot(), question))
+    return Result(reply_to(job.explain(asked.proposal or None), bare_snapshot(job.snapshot()), question))
 
 
 def logs(call: Call) -> Result:

@@ -86,3 +86,9 @@ def test_an_exception_for_lack_of_memory_is_told_and_not_counted(tmp_path: Path)
 def test_nothing_is_said_about_the_log_of_a_node_that_has_none(tmp_path: Path) -> None:
     told = ending(NodeExited("ps-9", "evicted"), NodeLogs(tmp_path), job="ads", at_s=AT_S)
     assert told == Ending("evicted", None)
+
+
+def test_a_secret_of_the_job_is_in_no_reason(tmp_path: Path) -> None:
+    logs = NodeLogs(tmp_path, secrets=("pl4nt3d-variable",))
+    exited = NodeExited(NODE, "exit code 1: the hub refused pl4nt3d-variable", failed=True)
+    assert ending(exited, logs, job="ads", at_s=AT_S).why == "exit code 1: the hub refused ***redacted***"

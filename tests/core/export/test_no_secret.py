@@ -36,7 +36,11 @@ LEAKY = replace(
     data=DataSpec(DataFormat.PARQUET, f"s3://KEY:{SECRET}@bucket/day1.parquet"),
     checkpoint_url=f"s3://KEY:{SECRET}@bucket/run?token={SECRET}",
     kubernetes=KubernetesSpec(
-        env=VARIABLES, env_secrets=("storage",), code_url=f"gs://u:{SECRET}@code/here?key={SECRET}"
+        env=VARIABLES,
+        env_secrets=("storage",),
+        code_url=f"gs://u:{SECRET}@code/here?key={SECRET}",
+        annotations=(f"example.org/api-token={SECRET}", f"example.org/feed=https://ada:{SECRET}@host/x"),
+        labels=(f"webhook-secret={SECRET}", "team=ads"),
     ),
 )
 
@@ -48,6 +52,10 @@ def _leaky(foreign: ExternalSpec) -> JobSpec:
             f"--data=https://ada:{SECRET}@host/x",
             f"https://host/y?password={SECRET}",
             f"--api-key={SECRET}",
+            "--token",
+            SECRET,
+            "-p",
+            SECRET,
         )
         return replace(role, command=words, env=VARIABLES)
 
@@ -78,6 +86,8 @@ def test_no_secret_leaves_in_any_export(kind: str, job: JobSpec) -> None:
         "HF_TOKEN",
         "FEED",
         "GREETING",
+        "example.org/api-token in kubernetes.annotations",
+        "webhook-secret in kubernetes.labels",
     ):
         assert what in left
 
@@ -116,7 +126,11 @@ def test_an_elasticjob_that_runs_has_the_command_and_the_variables_of_its_user(k
     assert len(values) == len(main["env"]), "each variable once"
     assert {*VARIABLES} <= {f"{name}={value}" for name, value in values.items()}
     assert main["command"] == [word.replace("$(", "$$(") for word in job.foreign.worker.command]
-    assert SECRET not in str(made["metadata"])
+    ours = {
+        key: note for key, note in made["metadata"]["annotations"].items() if key.startswith("dlrover-nb/")
+    }
+    assert ours, "beside those of the user"
+    assert SECRET not in str(ours)
 
 
 @for_each("kind", WRITTEN)

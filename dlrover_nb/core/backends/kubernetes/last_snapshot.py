@@ -8,9 +8,9 @@ may read ConfigMaps than Secrets, so it holds no secret; whoever reads them may 
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.client.bare_snapshot import bare_snapshot
 from dlrover_nb.core.client.calls import Lines
 from dlrover_nb.core.codec import with_texts
 from dlrover_nb.core.driver.finished_job import (
@@ -24,7 +24,7 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.parts import end_name, labels
 from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.capacity import Capacity
-from dlrover_nb.core.structs.secrets import for_storage, secret_values
+from dlrover_nb.core.structs.secrets import secret_values
 from dlrover_nb.core.structs.shards import ShardCounts
 from dlrover_nb.core.structs.snapshot import JobSnapshot
 
@@ -86,7 +86,7 @@ def end_document(
     name = snapshot.spec.name
     kept = with_texts(Lines(lines), Redactor(secret_values(snapshot.spec)).within).lines
     packed = {
-        KEY: pack_snapshot(_without_secrets(snapshot), most_bytes=MOST_BYTES),
+        KEY: pack_snapshot(bare_snapshot(snapshot), most_bytes=MOST_BYTES),
         LOGS_KEY: pack_lines(kept, most_bytes=MOST_LOG_BYTES),
     }
     return {
@@ -95,11 +95,6 @@ def end_document(
         "metadata": {"name": end_name(name), "namespace": namespace, "labels": labels(name, run)},
         "binaryData": {key: base64.b64encode(data).decode() for key, data in packed.items()},
     }
-
-
-def _without_secrets(snapshot: JobSnapshot) -> JobSnapshot:
-    redactor = Redactor(secret_values(snapshot.spec))
-    return with_texts(replace(snapshot, spec=for_storage(snapshot.spec)), redactor.within)
 
 
 def end_of(document: Mapping[str, Any]) -> JobSnapshot:
