@@ -3,7 +3,7 @@
 The provider is described by its discovery document; its keys are fetched again when a token names one that is
 not known, at most every few seconds. What a token says counts after all checks alone: the signature by an
 asymmetric key of the provider (never ``none``, never a shared secret), issuer, audience, expiry and nonce. A
-flow belongs to the browser that began it (by a cookie) and ends with its first answer, right or wrong.
+flow lies in a cookie of the browser that began it, signed, and ends with its first answer, right or wrong.
 
 Who somebody is, is the claim ``sub`` unless the settings name another one: names and addresses of mail may be
 changed by people, or given to others. An address of mail counts only when the provider has verified it.
@@ -28,7 +28,7 @@ import httpx
 import msgspec
 from joserfc import jwt
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import KeySet, OctKey
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotAllowedError, NotFoundError, shown
 from dlrover_nb.core.yamltext import load_documents
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 TIMEOUT_S = 10.0
 FLOW_S = 600.0  # from the beginning of a sign-in to its end
-MOST_FLOWS = 10_000
+MOST_USED = 10_000  # states that are remembered
+MOST_WANTED = 1024  # letters of an address to lead to: a browser keeps cookies of 4 KiB
+_OWN = "HS256"  # of our own signature
 LEEWAY_S = 60.0  # between the provider's clock and ours
 KEYS_S = 5.0  # between two looks at the provider's keys
 
@@ -117,38 +119,51 @@ def read_oidc(path: str) -> tuple[OidcSettings, str]:
 class Flow:
     """A sign-in that has begun: what its answer must fit, and where it leads."""
 
+    state: str
     nonce: str
     verifier: str
-    browser: str
     wanted: str
     redirect_uri: str
     at_s: float
 
 
 class Flows:
-    """Sign-ins that have begun, by their state; bounded, the oldest are forgotten first. For one thread."""
+    """Sign-ins that have begun. Each is kept by its browser, signed; here are the states that were used.
+
+    A list of them was rejected: it must be bounded, and ten thousand requests, which need no account, would
+    push the sign-ins of others out. Only an answer with the cookie of its flow makes an entry among the used
+    states, of which the oldest are forgotten first: the provider redeems no code twice anyway. The key is of
+    one process, so a flow does not outlive it. For one thread.
+    """
 
     def __init__(self) -> None:
-        self._flows: OrderedDict[str, Flow] = OrderedDict()
+        self._key = OctKey.import_key(secrets.token_bytes(32))
+        self._used: OrderedDict[str, None] = OrderedDict()
 
-    def begin(self, browser: str, wanted: str, redirect_uri: str, at_s: float) -> tuple[str, Flow]:
-        """Return a new flow of a browser with its state."""
+    def begin(self, wanted: str, redirect_uri: str, at_s: float) -> tuple[Flow, str]:
+        """Return a new flow, and the text that its browser brings again."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        self._flows[state] = flow = Flow(nonce, verifier, browser, wanted, redirect_uri, at_s)
-        while len(self._flows) > MOST_FLOWS:
-            self._flows.popitem(last=False)
-        return state, flow
+        wanted = wanted if len(wanted) <= MOST_WANTED else "/"
+        flow = Flow(state, nonce, verifier, wanted, redirect_uri, at_s)
+        return flow, jwt.encode({"alg": _OWN}, msgspec.to_builtins(flow), self._key)
 
-    def take(self, state: str, browser: str, at_s: float) -> Flow:
-        """Return the flow of a state, once; `NotAllowedError` where there is none of this browser."""
-        flow = self._flows.pop(state, None)
-        if (
-            flow is None
-            or at_s - flow.at_s > FLOW_S
-            or not hmac.compare_digest(flow.browser.encode(), browser.encode())
-        ):
+    def take(self, state: str, kept: str, at_s: float) -> Flow:
+        """Return the flow of a state, once, from what its browser kept; `NotAllowedError` if they differ."""
+        flow = self._signed(kept)
+        is_of_it = flow is not None and hmac.compare_digest(flow.state.encode(), state.encode())
+        if flow is None or not is_of_it or at_s - flow.at_s > FLOW_S or state in self._used:
             raise NotAllowedError("this sign-in was not begun here, or too long ago; begin it again")
+        self._used[state] = None
+        while len(self._used) > MOST_USED:
+            self._used.popitem(last=False)
         return flow
+
+    def _signed(self, kept: str) -> Flow | None:
+        """Return the flow in a text that was signed here; None: it was not."""
+        try:
+            return msgspec.convert(jwt.decode(kept, self._key, algorithms=[_OWN]).claims, Flow)
+        except (JoseError, ValueError):  # msgspec's are values too
+            return None
 
 
 class Provider:
@@ -169,7 +184,7 @@ class Provider:
         self._keys: KeySet | None = None
         self._keys_s = -KEYS_S
 
-    def start_url(self, state: str, flow: Flow) -> str:
+    def start_url(self, flow: Flow) -> str:
         """Return where a browser goes to sign in."""
         challenge = base64.urlsafe_b64encode(hashlib.sha256(flow.verifier.encode()).digest()).rstrip(b"=")
         query = {
@@ -177,7 +192,7 @@ class Provider:
             "client_id": self.settings.client_id,
             "redirect_uri": flow.redirect_uri,
             "scope": " ".join(self.settings.scopes),
-            "state": state,
+            "state": flow.state,
             "nonce": flow.nonce,
             "code_challenge": challenge.decode(),
             "code_challenge_method": "S256",

@@ -9,7 +9,7 @@ or has changed.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
@@ -42,6 +42,17 @@ class Cookie:
     name: str
     is_secure: bool
     path: str = "/"
+    lasts_s: int | None = None  # None: for as long as the browser runs
+
+    def named(self, name: str, lasts_s: int) -> Cookie:
+        """Return one of a further name, for a while."""
+        return replace(self, name=f"{self.name}-{name}", lasts_s=lasts_s)
+
+    def all_named(self, request: HTTPServerRequest) -> tuple[str, ...]:
+        """Return the further names of those that a request has."""
+        first, last = f"{self.name}-", self._name_at(request).removeprefix(self.name)
+        own = (name for name in request.cookies if name.startswith(first) and name.endswith(last))
+        return tuple(rest for name in own if (rest := name.removeprefix(first).removesuffix(last)))
 
     def of(self, request: HTTPServerRequest) -> str:
         """Return its value in a request; empty: it is not there."""
@@ -49,9 +60,17 @@ class Cookie:
         return "" if found is None else found.value
 
     def set(self, handler: RequestHandler, value: str) -> None:
-        """Give it to a browser: for as long as that runs, never to a script, never to another site's form."""
+        """Give it to a browser: never to a script, never to another site's form."""
         name = self._name_at(handler.request)
-        handler.set_cookie(name, value, path=self.path, secure=self.is_secure, httponly=True, samesite="Lax")
+        handler.set_cookie(
+            name,
+            value,
+            path=self.path,
+            secure=self.is_secure,
+            httponly=True,
+            samesite="Lax",
+            max_age=self.lasts_s,
+        )
 
     def clear(self, handler: RequestHandler) -> None:
         """Take it away from a browser."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-import secrets
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
@@ -16,22 +16,28 @@ from dlrover_nb.dashboard.door import Door
 from dlrover_nb.dashboard.handlers import OwnHandler, own_address, own_path
 from dlrover_nb.dashboard.shell import plain_html
 from dlrover_nb.dashboard.sign_in.by_oidc import PAGE
+from dlrover_nb.dashboard.sign_in.oidc import FLOW_S
 from dlrover_nb.widgets.blocks import escape
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.sign_in.by_oidc import OidcSignIn
     from dlrover_nb.dashboard.sign_in.sessions import Cookie
 
+MOST_OF_BROWSER = 8  # sign-ins of one browser that wait for the provider
 logger = logging.getLogger(__name__)
 
 
 class _OfProvider(OwnHandler):
     """What its handlers share."""
 
-    def initialize(self, sign_in: OidcSignIn, form_cookie: Cookie) -> None:
-        """Take the sign-in, and the cookie that tells browsers apart which have not signed in yet."""
-        self._sign_in, self._cookie = sign_in, form_cookie
+    def initialize(self, sign_in: OidcSignIn, flow_cookie: Cookie) -> None:
+        """Take the sign-in, and the cookie of a flow: each has its own, so that two tabs do not mix."""
+        self._sign_in, self._cookie = sign_in, flow_cookie
         self.door: Door = self.settings.get("door") or Door(sign_in)
+
+    def _of_state(self, state: str) -> Cookie:
+        """Return the cookie of a flow."""
+        return self._cookie.named(hashlib.sha256(state.encode()).hexdigest()[:16], int(FLOW_S))
 
     def prepare(self) -> None:
         """Refuse a request to another host's name."""
@@ -54,15 +60,16 @@ class OidcStart(_OfProvider):
 
     async def get(self) -> None:
         """Begin a flow of this browser, and send it there."""
-        browser = secrets.token_urlsafe(32)
         wanted, way = own_path(self.get_query_argument("next", "/")), self._sign_in
-        state, flow = way.flows.begin(browser, wanted, own_address(self, f"{PAGE}/back"), time.monotonic())
+        flow, kept = way.flows.begin(wanted, own_address(self, f"{PAGE}/back"), time.monotonic())
         try:
             loop = asyncio.get_running_loop()
-            url = await loop.run_in_executor(None, way.provider.start_url, state, flow)
+            url = await loop.run_in_executor(None, way.provider.start_url, flow)
         except BackendError as error:
             raise HTTPError(503, "%s", error) from error
-        self._cookie.set(self, browser)
+        for name in self._cookie.all_named(self.request)[MOST_OF_BROWSER - 1 :]:
+            self._cookie.named(name, 0).clear(self)
+        self._of_state(flow.state).set(self, kept)
         self.redirect(url)
 
 
@@ -74,7 +81,8 @@ class OidcBack(_OfProvider):
         way, loop = self._sign_in, asyncio.get_running_loop()
         try:
             state = self.get_query_argument("state", "")
-            flow = way.flows.take(state, self._cookie.of(self.request), time.monotonic())
+            cookie = self._of_state(state)
+            flow = way.flows.take(state, cookie.of(self.request), time.monotonic())
             self._check_answer()
             code = self.get_query_argument("code", "")
             secret, name = await loop.run_in_executor(None, way.finish, code, flow)
@@ -85,7 +93,7 @@ class OidcBack(_OfProvider):
             raise HTTPError(503, "%s", error) from error
         await loop.run_in_executor(None, way.sessions.end, way.sessions.cookie.of(self.request))
         way.sessions.cookie.set(self, secret)
-        self._cookie.clear(self)
+        cookie.clear(self)
         logger.info("%s signed in by the provider", name)
         self.redirect(self.root + flow.wanted)
 

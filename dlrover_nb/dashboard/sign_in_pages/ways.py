@@ -74,7 +74,7 @@ def _by_oidc(settings: ServeSettings, team: Team) -> Way:
     provider = Provider(*read_oidc(settings.oidc))
     sessions, store = sessions_of(settings, team)
     sign_in = OidcSignIn(provider, settings.groups, sessions)
-    own = {"sign_in": sign_in, "form_cookie": cookie_of(settings, "form")}
+    own = {"sign_in": sign_in, "flow_cookie": cookie_of(settings, "flow")}
     pages = ((PAGE, OidcPage, own), (f"{PAGE}/go", OidcStart, own), (f"{PAGE}/back", OidcBack, own))
     issuer = urlsplit(provider.settings.issuer)
     return Way(

@@ -6,17 +6,17 @@ import json
 from types import SimpleNamespace
 
 import httpx
+import msgspec
 import pytest
 from cases import for_each
 from joserfc import jwt
-from joserfc.jwk import KeySet, RSAKey
+from joserfc.jwk import KeySet, OctKey, RSAKey
 from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotAllowedError
 from dlrover_nb.dashboard.sign_in.oidc import (
     FLOW_S,
     LEEWAY_S,
-    MOST_FLOWS,
     Flows,
     OidcSettings,
     Provider,
@@ -97,20 +97,50 @@ def test_only_the_keys_of_the_provider_sign_its_tokens():
 
 def test_a_flow_is_of_one_browser_and_ends_with_its_first_answer():
     flows = Flows()
-    state, flow = flows.begin("browser", "/", "uri", 0.0)
-    assert flow.nonce != flow.verifier != state
+    flow, kept = flows.begin("/jobs", "uri", 0.0)
+    assert len({flow.nonce, flow.verifier, flow.state}) == 3
+    other, of_other = flows.begin("/", "uri", 0.0)
+    for state, text in ((flow.state, of_other), (other.state, kept), ("", kept), (flow.state, "")):
+        with pytest.raises(NotAllowedError):
+            flows.take(state, text, 1.0)
+    assert flows.take(flow.state, kept, 1.0) == flow
     with pytest.raises(NotAllowedError):
-        flows.take(state, "another", 1.0)
+        flows.take(flow.state, kept, 1.0)
+    assert flows.take(other.state, of_other, 1.0) == other, "two tabs at once"
+    late, of_late = flows.begin("/", "uri", 0.0)
     with pytest.raises(NotAllowedError):
-        flows.take(state, "browser", 1.0)
-    state, flow = flows.begin("browser", "/", "uri", 0.0)
-    assert flows.take(state, "browser", 1.0) == flow
-    state, _ = flows.begin("browser", "/", "uri", 0.0)
-    with pytest.raises(NotAllowedError):
-        flows.take(state, "browser", FLOW_S + 1)
-    for _ in range(MOST_FLOWS + 10):
-        flows.begin("browser", "/", "uri", 0.0)
-    assert len(flows._flows) == MOST_FLOWS
+        flows.take(late.state, of_late, FLOW_S + 1)
+
+
+def test_no_flow_that_another_key_signed_is_believed():
+    flow, kept = Flows().begin("/", "uri", 0.0)
+    claims = msgspec.to_builtins(flow)
+    bare = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
+    body = kept.split(".")[1]
+    forged = [
+        kept,
+        f"{bare}.{body}.",
+        f"{kept[:-4]}AAAA",
+        jwt.encode({"alg": "HS256"}, claims, OctKey.generate_key(256)),
+    ]
+    for text in forged:
+        with pytest.raises(NotAllowedError):
+            Flows().take(flow.state, text, 1.0)
+
+
+def test_ten_thousand_sign_ins_that_nobody_ends_push_none_out():
+    flows = Flows()
+    flow, kept = flows.begin("/jobs", "uri", 0.0)
+    for _ in range(10_010):
+        flows.begin("/", "uri", 0.0)
+    assert not flows._used
+    assert flows.take(flow.state, kept, 1.0) == flow
+
+
+def test_a_flow_fits_into_a_cookie():
+    for wanted in ("/jobs?" + "a" * 1000, "/jobs?" + "a" * 20_000):
+        _, kept = Flows().begin(wanted, f"https://{'h' * 250}/prefix/sign-in/back", 0.0)
+        assert len(kept) < 3500
 
 
 def test_an_address_of_mail_counts_when_it_is_verified():

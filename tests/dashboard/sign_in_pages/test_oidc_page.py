@@ -17,6 +17,7 @@ from waiting import LIMIT_S
 from dlrover_nb.core.structs.people import AccessRole, Grant
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import oidc
+from dlrover_nb.dashboard.sign_in_pages.oidc import MOST_OF_BROWSER
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
 
 VERSION = "9.5.1"
@@ -92,6 +93,15 @@ def at_provider(client, name, wanted="/jobs"):
     action = re.search(r'action="([^"]+)"', page.text)[1]
     page = client.post(action, data={"prompt": "login", "login": name, "password": "x"})
     return re.search(r'action="([^"]+)"', page.text)[1]
+
+
+def answered(client, page, port):
+    """Answer each form of the provider; return the page that this leads to."""
+    while page.url.port == port:
+        login = 'name="login"' in page.text
+        data = {"prompt": "login", "login": "ada", "password": "x"} if login else {"prompt": "consent"}
+        page = client.post(re.search(r'action="([^"]+)"', page.text)[1], data=data)
+    return page
 
 
 def signed_in(client, name, wanted="/jobs"):
@@ -179,6 +189,19 @@ def test_the_answer_of_another_browser_signs_nobody_in(module, guarded, client):
     with provided(module, guarded[1], guarded[0]):
         answer, _ = back(client, at_provider(client, "ada"), cookies=False)
         assert answer.status_code == 403
+
+
+@pytest.mark.more
+def test_two_tabs_may_sign_in_at_once_and_nothing_stays_of_them(module, guarded, client):
+    with provided(module, guarded[1], guarded[0]):
+        begun = [client.get(f"sign-in/go?next={wanted}") for wanted in ("/jobs", "/history")]
+        pages = [answered(client, page, guarded[1]) for page in begun]
+        assert [page.url.path for page in pages] == ["/jobs", "/history"]
+        assert not [name for name in client.cookies if "flow" in name]
+        for _ in range(MOST_OF_BROWSER + 3):
+            set_cookie = client.get("sign-in/go", follow_redirects=False).headers["Set-Cookie"]
+        assert all(word in set_cookie for word in ("HttpOnly", "SameSite=Lax", "Max-Age=600"))
+        assert len([name for name in client.cookies if "flow" in name]) == MOST_OF_BROWSER
 
 
 def test_without_the_provider_people_are_told_so(guarded, client):
