@@ -136,7 +136,7 @@ class SoakJob:
         self.folder: Path = self.handle.link.folder
 
     def look(self) -> JobSnapshot | None:
-        """Return the job's state; a killed master is started again by that. None: no answer."""
+        """Return the job's state; a master that is away is started by that. None: no answer."""
         if self.is_master_stopped:
             return None
         try:

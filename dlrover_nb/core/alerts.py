@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.stragglers import Straggler
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
+RESTART_TOLD_S = 12 * HOUR_S  # of a master at night: who reads it in the morning looks for the cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tup
         _host(snapshot, rules),
         _proposal(snapshot, rules),
         _damage(snapshot),
+        _restart(snapshot),
         _blocked(snapshot),
         _failed(snapshot),
     )
@@ -105,6 +107,7 @@ OF_A_RUNNING_JOB = (
     AlertKind.HOST,
     AlertKind.PROPOSAL,
     AlertKind.DAMAGE,
+    AlertKind.MASTER_RESTARTED,
     AlertKind.BLOCKED,
 )
 
@@ -309,6 +312,15 @@ def _damage(snapshot: JobSnapshot) -> Finding:
     """Return what is said of damaged files: as long as the master runs that found them."""
     is_bad = bool(snapshot.damage)
     return Finding(AlertKind.DAMAGE, is_bad, not is_bad, text=snapshot.damage)
+
+
+def _restart(snapshot: JobSnapshot) -> Finding:
+    """Return what is said for some hours of a master that replaces one that ended."""
+    kind, restart = AlertKind.MASTER_RESTARTED, snapshot.restart
+    if restart is None:
+        return Finding(kind, is_bad=False, is_good=True)
+    is_bad = snapshot.at_s - restart.at_s < RESTART_TOLD_S
+    return Finding(kind, is_bad, not is_bad, text=restart.words, subject=f"{restart.at_s:.3f}")
 
 
 def _blocked(snapshot: JobSnapshot) -> Finding:

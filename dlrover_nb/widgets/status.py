@@ -145,6 +145,8 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         facts.insert(4, ("pinned", str(snapshot.pins)))
     if snapshot.began_from is not None:
         facts.append(("began from", str(snapshot.began_from)))
+    if snapshot.restart is not None:
+        facts.append(("restarted", f"{units.clock(snapshot.restart.at_s)}: {snapshot.restart.words}"))
     facts += [("damaged", words) for words in filter(None, [snapshot.damage])]
     if snapshot.n_dropped_message:
         facts.append(("dropped", f"{snapshot.n_dropped_message:,} messages could not be understood"))

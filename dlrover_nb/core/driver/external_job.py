@@ -20,7 +20,7 @@ from dlrover_nb.core.driver.external_actions import ExternalActions, StatePersis
 from dlrover_nb.core.driver.external_inputs import ExternalInputs, StepReports
 from dlrover_nb.core.driver.external_logs import ExternalLogs
 from dlrover_nb.core.driver.loop import JobLoop, opened
-from dlrover_nb.core.driver.parts import Parts
+from dlrover_nb.core.driver.parts import Parts, restart_of
 from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.service_queue import ServiceQueue
 from dlrover_nb.core.external import NO_FEATURES, ExternalAction, ExternalMaster, planned
@@ -77,6 +77,8 @@ class Surroundings:
         Columns of its data, where they are known.
     on_origin
         Called with the encoding of rows and the checkpoint that the job begins from, before any node starts.
+    how_ended
+        How the master before this one ended, as in `MasterRestart`; empty: nothing is known of one.
     """
 
     folder: Path
@@ -89,6 +91,7 @@ class Surroundings:
     calls: ServiceQueue = field(default_factory=ServiceQueue)
     features: FeatureSpec = NO_FEATURES
     on_origin: Callable[[FeatureSpec, Manifest], None] = lambda _features, _origin: None
+    how_ended: str = ""
 
 
 Composed: TypeAlias = tuple[ExternalMaster, ExternalLogs, ExternalInputs]
@@ -188,7 +191,8 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         backend.adopt({node.id: (node.cpu, node.memory_mib) for node in living})
         backend.set_master_endpoint(around.url)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
-        parts = replace(parts, damage=recorded.losses)
+        restart = restart_of(around.how_ended, clock.now_s())
+        parts = replace(parts, damage=recorded.losses, restart=restart)
         backend.follow_logs(logs.read_ns)
         return opened(parts, _submitted(parts), lambda at_s: master.resume(saved.record, at_s), held)
 

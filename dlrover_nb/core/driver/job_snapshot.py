@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import ResourcePlan
     from dlrover_nb.core.structs.samples import NodeSample
     from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
-    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
+    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, MasterRestart
     from dlrover_nb.core.structs.start_from import BeganFrom
 
 FRESH_S = 3.0  # an older report does not count as present,
@@ -138,6 +138,7 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
     folder: str = "",
     began_from: BeganFrom | None = None,
     damage: str = "",
+    restart: MasterRestart | None = None,
 ) -> JobSnapshot:
     """Return the snapshot at `at_s`; `loss` is the last known one."""
     view, nodes = controller.view(), master.nodes
@@ -194,5 +195,6 @@ def build_snapshot(  # noqa: PLR0913 - several sources, all by keyword
         stop=view.stop,
         host=view.host,
         damage=damage,
+        restart=restart,
         budget=view.budget,
     )

@@ -370,6 +370,7 @@ class JobLoop(Generic[ActionT]):
             folder=str(self._parts.folder),
             began_from=self._parts.began_from,
             damage=self._parts.damage,
+            restart=self._parts.restart,
         )
         if isinstance(self._backend, PlacingBackend):
             wishes = self._backend.host_wishes()
@@ -436,9 +437,9 @@ def opened(
         orders += parts.master.set_target(plan, parts.clock.now_s())
     if (choice := parts.recorded.controller.acting) is not None:  # as above
         orders += begun(choice, parts.master.mitigate, parts.clock.now_s())
-    if parts.damage:
-        logger.warning("job %s: %s", parts.spec.name, parts.damage)
-        orders += (Emit(PhaseChanged(parts.clock.now_s(), parts.master.phase, parts.damage)),)
+    for words in filter(None, ("" if parts.restart is None else parts.restart.words, parts.damage)):
+        logger.warning("job %s: %s", parts.spec.name, words)
+        orders += (Emit(PhaseChanged(parts.clock.now_s(), parts.master.phase, words)),)
     if why := parts.recorded.controller.ending:  # as above
         orders += parts.master.stop(STOPPED_BY, why, parts.clock.now_s())
     parts.persistence.begin()

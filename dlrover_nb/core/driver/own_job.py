@@ -21,7 +21,7 @@ from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitte
 from dlrover_nb.core.driver.loop import JobLoop, opened
 from dlrover_nb.core.driver.own_actions import OwnActions, WriteAheadPersistence
 from dlrover_nb.core.driver.own_inputs import WireInputs
-from dlrover_nb.core.driver.parts import Parts
+from dlrover_nb.core.driver.parts import Parts, restart_of
 from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import CheckpointError
@@ -91,6 +91,8 @@ class RunSetup:
         Binds the socket that nodes connect to.
     in_threads
         Whether disks are written in threads of their own, so that the loop waits for none.
+    how_ended
+        How the master before this one ended, as in `MasterRestart`; empty: nothing is known of one.
     """
 
     backend: Backend
@@ -101,6 +103,7 @@ class RunSetup:
     namespace: str = ""
     bind: Callable[[str, Path, JobKeys], MasterSocket] = MasterSocket
     in_threads: bool = True
+    how_ended: str = ""
 
     @property
     def cluster(self) -> str:
@@ -213,7 +216,9 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         _adopt(record, setup.backend, logs, socket.endpoint)
         run = _Run(job, capacity, master, socket, recorded, logs)
         parts = replace(
-            _parts(run, setup, held), damage="; ".join(filter(None, (way.words, recorded.losses)))
+            _parts(run, setup, held),
+            damage="; ".join(filter(None, (way.words, recorded.losses))),
+            restart=restart_of(setup.how_ended, setup.clock.now_s()),
         )
         traits = traits_of(job.spec, job.features, folder, cluster=setup.cluster)
         plan = InitialPlan(job.spec, traits, None, "")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dlrover_nb.core.driver.job_snapshot import Run
+from dlrover_nb.core.structs.snapshot import MasterRestart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,6 +155,8 @@ class Parts(Generic[ActionT]):
         The checkpoint that the job has begun from; None: untrained parameters.
     damage
         What was wrong with files that this master read, and what that cost; empty: nothing.
+    restart
+        How the master came to continue the job; None: it has begun it, or that is not told.
     """
 
     spec: JobSpec
@@ -169,3 +172,9 @@ class Parts(Generic[ActionT]):
     clock: Clock
     began_from: BeganFrom | None = None
     damage: str = ""
+    restart: MasterRestart | None = None
+
+
+def restart_of(how_ended: str, at_s: float) -> MasterRestart | None:
+    """Return what is told of a master that continues a job; None where nothing is known of the one before."""
+    return MasterRestart(at_s, how_ended) if how_ended else None

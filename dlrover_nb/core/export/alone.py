@@ -3,7 +3,7 @@
 Our nodes find each other through their master and its keys, not through ``TF_CONFIG`` or ``MASTER_ADDR``,
 and no export holds keys. So a TFJob, PyTorchJob or JobSet of our own job has one replica, in which the job
 runs as local processes (`backends.local`): the command line submits its job file, makes the keys, and waits
-for the end; meanwhile it restarts a master that was killed. A Ray in the pod was rejected: the image of a
+for the end; a killed master is started again there too. A Ray in the pod was rejected: the image of a
 job's pods has none, and it took 2 GiB and most of a core beside the nodes. The pod requests all of the plan
 together, so a queue admits or refuses the job as a whole; it needs a machine of that size. To run on several
 machines, export to `pods`.

@@ -22,6 +22,7 @@ class AlertKind(StrEnum):
     BLOCKED = "rows wait for a decision"
     SECOND_PERSON = "second person wanted"
     MASTER_LOST = "master lost"
+    MASTER_RESTARTED = "master was started again"
     FAILED = "job failed"
     DAMAGE = "files are damaged"
 

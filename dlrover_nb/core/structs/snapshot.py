@@ -232,6 +232,19 @@ class SeriesChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class MasterRestart:
+    """A master continues the job since `at_s`; `how_ended` are the words after "the one before it"."""
+
+    at_s: float
+    how_ended: str
+
+    @property
+    def words(self) -> str:
+        """Return it for people; what trains has not changed by it."""
+        return f"the job's master was started again; the one before it {self.how_ended}"
+
+
+@dataclass(frozen=True, slots=True)
 class JobSnapshot:
     """The state of a job at one moment."""
 
@@ -291,6 +304,9 @@ class JobSnapshot:
     quota: QueueQuota | None = None  # of its queue in the cluster, which admits nodes; None: it has none
     damage: str = ""  # what was wrong with files of its run, and what that cost; empty: nothing
     budget: BudgetOutlook | None = None  # what is spent of its total budget; None: it has none
+    restart: MasterRestart | None = (
+        None  # of its master; None: it is the first, or of a cluster that tells none
+    )
 
     @property
     def ran(self) -> ResourcePlan | None:

@@ -2,6 +2,7 @@
 
 Without jobs no process runs: there is no head and no daemon. A job is found by the run folders below the
 user's state folder, so any process of the same user finds it, and it outlives the client that submitted it.
+A killed master is started again (`master_supervisor`), so a job without a living master may still go on.
 Jobs share the machine: a plan fits when the machine could hold it, and `LocalBackend.room` leaves out what
 the nodes of other jobs hold now.
 """
@@ -24,11 +25,14 @@ from dlrover_nb.core.backends.local.backend import LocalBackend, machine
 from dlrover_nb.core.backends.local.link import LocalLink, start_master
 from dlrover_nb.core.backends.local.load import local_load
 from dlrover_nb.core.backends.local.record import (
+    LOG,
     SUBMISSION,
     Submission,
+    end_supervisor,
     has_ended,
     read_master,
     read_submission,
+    read_supervisor,
     write_submission,
 )
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
@@ -227,7 +231,7 @@ class LocalCluster(OfThisAccount):
         running = {  # also those whose master is too busy to answer at once
             name: folder
             for name, folder in _newest_runs().items()
-            if name not in over and _is_alive(folder) and not has_ended(folder)
+            if name not in over and _goes_on(folder) and not has_ended(folder)
         }
         if running and not force:
             raise InvalidValueError(
@@ -302,6 +306,12 @@ def _is_alive(folder: Path) -> bool:
     return record is not None and record.is_alive
 
 
+def _goes_on(folder: Path) -> bool:
+    """Whether a job has a master, or gets one without a client."""
+    supervisor = read_supervisor(folder)
+    return _is_alive(folder) or (supervisor is not None and supervisor.is_alive)
+
+
 def _summary(name: str, folder: Path) -> JobSummary | None:
     try:
         return LocalLink(name, folder, limit_s=SUMMARY_LIMIT_S).summary()
@@ -312,9 +322,19 @@ def _summary(name: str, folder: Path) -> JobSummary | None:
 
 def _without_answer(name: str, folder: Path) -> JobSummary:
     """Return the line of a job whose master does not answer, or was killed."""
-    why = "its master does not answer" if _is_alive(folder) else f"its master was killed; attach {name}"
+    why = "its master does not answer" if _is_alive(folder) else _why_without(name, folder)
     began_s = folder.stat().st_mtime
     return JobSummary(name, JobPhase.STARTING, "", began_s, None, 0.0, 0.0, None, live=False, message=why)
+
+
+def _why_without(name: str, folder: Path) -> str:
+    """Return why a job has no master now, and what to do."""
+    supervisor = read_supervisor(folder)
+    if supervisor is None or not supervisor.words:
+        return f"its master was killed; attach {name}"
+    if supervisor.is_alive:
+        return supervisor.words
+    return f"{supervisor.words}; see {folder / LOG}, and attach {name} to try once more"
 
 
 def _end_nodes(folder: Path) -> None:
@@ -330,9 +350,10 @@ def _end_nodes(folder: Path) -> None:
 
 
 def _end_master(folder: Path) -> None:
-    """End the master of an ended job, which only answers calls."""
+    """End the master of an ended job, which only answers calls, or what would start a killed one again."""
     record = read_master(folder)
     if record is None or not record.is_alive:
+        end_supervisor(folder)
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(record.pid, signal.SIGTERM)

@@ -1,6 +1,6 @@
 """Client link to the master of a local job: HTTP on loopback, to the port in the run folder.
 
-A killed master is restarted by the client that notices it, and resumes the job; no supervisor process exists.
+A killed master is started again by its supervisor; where that was killed too, by the client that notices it.
 Before each request the client checks that the process in `master.json` is the one that wrote it: otherwise
 the token could be sent to another program that got its port.
 """
@@ -17,7 +17,16 @@ from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.backends.local.record import LOG, PROGRESS, read_end, read_master
+from dlrover_nb.core.backends.local import master_supervisor
+from dlrover_nb.core.backends.local.record import (
+    LOG,
+    PROGRESS,
+    START_LOCK,
+    end_supervisor,
+    read_end,
+    read_master,
+    read_supervisor,
+)
 from dlrover_nb.core.client.calls import CALLS, ONCE
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
@@ -117,7 +126,10 @@ class _NoAnswerError(BackendError):
 
 
 def start_master(job: str, folder: Path) -> MasterRecord:
-    """Start the master of a run folder, or return the running one; safe for concurrent clients.
+    """Start the master of a run folder with its supervisor, or return the running one.
+
+    It is safe for concurrent clients, and beside a supervisor that is about to start the master: that is
+    ended, as a client does not want to wait for it.
 
     Raises
     ------
@@ -130,11 +142,14 @@ def start_master(job: str, folder: Path) -> MasterRecord:
         record = read_master(folder)
         if record is not None and record.is_alive:
             return record
-        pid = spawn([sys.executable, "-m", MODULE, str(folder)], folder / LOG, os.environ)
+        end_supervisor(folder)
+        supervisor = [sys.executable, "-I", "-S", master_supervisor.__file__, str(folder)]
+        pid = spawn([*supervisor, sys.executable, "-m", MODULE, str(folder)], folder / LOG, os.environ)
         return _await_record(job, folder, pid)
 
 
 def _await_record(job: str, folder: Path, pid: int) -> MasterRecord:
+    """Return the address of the master that a supervisor starts for the first time."""
     started_at_s, told = start_time(pid), ""
     end_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end_s:
@@ -142,9 +157,11 @@ def _await_record(job: str, folder: Path, pid: int) -> MasterRecord:
             told, end_s = what, time.monotonic() + START_LIMIT_S
             tell(f"the master of job {job}, which {what}")
         record = read_master(folder)
-        if record is not None and record.pid == pid:
+        if record is not None and record.is_alive:
             return record
-        if not is_alive(pid, started_at_s):
+        supervisor = read_supervisor(folder)
+        has_ended = supervisor is not None and supervisor.pid == pid and bool(supervisor.words)
+        if has_ended or not is_alive(pid, started_at_s):  # it may try again, but this client asks now
             raise _why_not_started(job, folder)
         time.sleep(POLL_S)
     raise BackendError(
@@ -175,6 +192,6 @@ def _why_not_started(job: str, folder: Path) -> errors.DlroverError:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    with (folder / "start.lock").open("w") as file:
+    with (folder / START_LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

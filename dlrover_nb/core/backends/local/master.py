@@ -1,6 +1,7 @@
-"""The master of a local job: ``python -m dlrover_nb.core.backends.local.master RUN_FOLDER``.
+"""The master of a local job: ``python -m dlrover_nb.core.backends.local.master RUN_FOLDER [HOW_IT_ENDED]``.
 
-A process of its own per job, started by the client that submits and detached from it. It drives the job,
+A process of its own per job, started by the client that submits and detached from it, below a supervisor
+that starts it again and says how the one before ended. It drives the job,
 answers calls over HTTP on loopback, writes the last snapshot when the job has ended, and answers for a while
 longer, so that views read the last telemetry. Restarted in the run folder of an unfinished job, it resumes
 the job with the nodes that still run.
@@ -20,10 +21,12 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
+from dlrover_nb.core.backends.local.master_supervisor import DAMAGED, TERMINATED
 from dlrover_nb.core.backends.local.record import (
     PROGRESS,
     MasterRecord,
@@ -36,7 +39,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
-from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
@@ -55,18 +58,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TERMINATED = 128 + signal.SIGTERM
+NOT_KNOWN = "ended together with its supervisor or with the machine, and a client asked for it"
 LINGER_S = 300.0  # to keep answering after the job's end
 
 
-def driver_of(folder: Path, service: MasterService, server: ThreadedServer) -> OwnJob | ExternalJob:
+def driver_of(
+    folder: Path, service: MasterService, server: ThreadedServer, how_ended: str = NOT_KNOWN
+) -> OwnJob | ExternalJob:
     """Return the loop of the job in a run folder: a new one, or one that resumes it.
 
-    The programs of an external job report to `service`, which `server` serves.
+    Parameters
+    ----------
+    service, server
+        Where the programs of an external job report, and what serves that.
+    how_ended
+        How the master before this one ended, if there was one.
     """
     submission = read_submission(folder)
     if submission.spec.foreign is not None:
-        return _programs_driver(folder, submission, service, server)
+        return _programs_driver(folder, submission, service, server, how_ended)
     backend = LocalBackend(folder, cpus=submission.cpus, outlive=True, keeps_spare=True)
     if not (folder / JOB).exists():
         backend.prepare(submission.spec.plan.worker)
@@ -77,11 +87,11 @@ def driver_of(folder: Path, service: MasterService, server: ThreadedServer) -> O
     if not (folder / JOB).exists():
         return own_job.begin(submission.spec, submission.features, setup)
     with _told_progress(folder) as on_progress:
-        return own_job.resume(setup, on_progress=on_progress)
+        return own_job.resume(replace(setup, how_ended=how_ended), on_progress=on_progress)
 
 
 def _programs_driver(
-    folder: Path, submission: Submission, service: MasterService, server: ThreadedServer
+    folder: Path, submission: Submission, service: MasterService, server: ThreadedServer, how_ended: str
 ) -> ExternalJob:
     # few jobs are external, and their masters' modules are many
     from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415 - see above
@@ -112,7 +122,7 @@ def _programs_driver(
         )
         service.take_calls(token, around.calls)
         if (folder / JOB).exists():
-            return external_job.resume(backend, around)
+            return external_job.resume(backend, replace(around, how_ended=how_ended))
         return external_job.begin(submission.spec, backend, around)
 
 
@@ -131,7 +141,7 @@ def _told_progress(folder: Path) -> Iterator[Callable[[str], None]]:
         progress.unlink(missing_ok=True)
 
 
-def run(folder: Path) -> int:
+def run(folder: Path, how_ended: str = NOT_KNOWN) -> int:
     """Drive the job of a run folder to its end, and answer calls; return the exit code."""
     may_leave = threading.Event()
 
@@ -147,7 +157,7 @@ def run(folder: Path) -> int:
     service = MasterService(access := secrets.token_hex(32), BY_TOKEN_ALONE)
     server = ThreadedServer(service)
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    driver = driver_of(folder, service, server)
+    driver = driver_of(folder, service, server, how_ended)
     driver.start()
     signal.signal(signal.SIGTERM, leave)
     service.serve(driver)
@@ -166,10 +176,10 @@ def main() -> int:
     collect_rarely()
     log_lines()
     try:
-        return run(Path(sys.argv[1]))
+        return run(Path(sys.argv[1]), *sys.argv[2:])
     except DlroverError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")  # `link.start_master` reads it
-        return 1
+        return DAMAGED if isinstance(error, CheckpointError) else 1
 
 
 if __name__ == "__main__":

@@ -1,15 +1,22 @@
 """Files in the run folder of a local job by which clients find its master.
 
 The folder is closed to other users. `submission.json` holds what a client submits, `master.json` the address
-of the running master and its token, `end.bin` the last snapshot of a job that has ended.
+of the running master and its token, `supervisor.json` what starts that again when it is killed
+(`master_supervisor`), `end.bin` the last snapshot of a job that has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
 import os
+import signal
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.backends.local import master_supervisor
 from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.driver.detached import is_alive
 from dlrover_nb.core.driver.finished_job import pack_snapshot, unpack_snapshot
@@ -21,12 +28,16 @@ from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - decoded by its 
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import IO
 
     from dlrover_nb.core.structs.snapshot import JobSnapshot
 
-SUBMISSION, MASTER, END, LOG = "submission.json", "master.json", "end.bin", "master.log"
+SUBMISSION, LOG = "submission.json", "master.log"
+MASTER, END, START_LOCK = master_supervisor.MASTER, master_supervisor.END, master_supervisor.START_LOCK
+SUPERVISOR = master_supervisor.SUPERVISOR
 PROGRESS = "master.progress"  # what a master does that continues the job, in words; not there otherwise
 MOST_BYTES = 64 << 20  # of a last snapshot
+LEAVE_LIMIT_S = 5.0  # of a supervisor without a master, or with one that is just starting
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,56 @@ class MasterRecord:
     def is_alive(self) -> bool:
         """Whether that process still runs."""
         return is_alive(self.pid, self.started_at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorRecord:
+    """What starts a job's master again.
+
+    Parameters
+    ----------
+    pid
+        Its process.
+    is_alive
+        Whether that runs.
+    words
+        Why there is no master, and what follows; empty: there is one, or nothing is known.
+    """
+
+    pid: int
+    is_alive: bool
+    words: str = ""
+
+
+def read_supervisor(folder: Path) -> SupervisorRecord | None:
+    """Return what starts a run's master again, alive or not; None: there has been none."""
+    try:
+        with (folder / SUPERVISOR).open("rb") as file:
+            is_alive = _is_locked(file)
+            text = json.loads(file.read())
+        is_known = is_alive or not text["is_waiting"]  # one that was killed starts nothing again
+        return SupervisorRecord(int(text["pid"]), is_alive, str(text["words"]) if is_known else "")
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def end_supervisor(folder: Path) -> None:
+    """End what would start a run's master again, and the master that it is just starting."""
+    end_s, number = time.monotonic() + LEAVE_LIMIT_S, signal.SIGTERM
+    while (supervisor := read_supervisor(folder)) is not None and supervisor.is_alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(supervisor.pid, number)
+        if time.monotonic() > end_s:
+            number = signal.SIGKILL  # it was stopped
+        time.sleep(0.02)
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -14,13 +14,22 @@ from dataclasses import replace
 import psutil
 import pytest
 from cluster_conformance import PLAN, ClusterConformance
+from kill_master import kill_for_good
 from link_conformance import LinkConformance
 from waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.backends.local import link
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.backends.local.link import LocalLink
-from dlrover_nb.core.backends.local.record import MASTER, PROGRESS, SUBMISSION, read_end, read_master
+from dlrover_nb.core.backends.local.record import (
+    MASTER,
+    PROGRESS,
+    SUBMISSION,
+    SUPERVISOR,
+    read_end,
+    read_master,
+    read_supervisor,
+)
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
@@ -96,7 +105,7 @@ def test_another_process_finds_a_job_and_its_end_leaves_the_job_alone(running):
 def test_who_lacks_the_token_learns_nothing_and_only_the_owner_reads_it(running):
     folder = running.link.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for name in (MASTER, SUBMISSION):
+    for name in (MASTER, SUBMISSION, SUPERVISOR):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
     record = read_master(folder)
     assert record.access not in repr(record)
@@ -110,22 +119,21 @@ def test_who_lacks_the_token_learns_nothing_and_only_the_owner_reads_it(running)
 
 
 @pytest.mark.more
-def test_a_killed_master_is_started_again_by_the_next_call_and_keeps_the_nodes(running, local):
-    nodes, killed = node_pids(running), read_master(running.link.folder)
-    os.kill(killed.pid, signal.SIGKILL)
-    until(lambda: not killed.is_alive, what="its end")
+def test_a_master_killed_with_its_supervisor_is_started_by_the_next_call_and_keeps_the_nodes(running, local):
+    nodes = node_pids(running)
+    killed = kill_for_good(running.link.folder)
     assert [summary.live for summary in local.jobs() if summary.name == "quick"] == [False]
     assert running.snapshot().phase is JobPhase.TRAINING
     assert read_master(running.link.folder).pid != killed.pid
+    assert read_supervisor(running.link.folder).is_alive
+    assert running.snapshot().restart.how_ended.startswith("ended together with its supervisor")
     assert node_pids(running) == nodes
 
 
 @pytest.mark.release
 def test_who_waits_for_a_master_that_reads_a_long_journal_is_told_how_far_it_is(running):
     folder, nodes, told = running.link.folder, node_pids(running), []
-    killed = read_master(folder)
-    os.kill(killed.pid, signal.SIGKILL)
-    until(lambda: not killed.is_alive, what="its end")
+    kill_for_good(folder)
     newest = segments(folder)[-1]
     last = [line for line in newest.events.read_bytes().splitlines() if line.startswith(b'["Ticked')][-1]
     with newest.events.open("ab") as journal:
@@ -199,8 +207,7 @@ def test_a_job_that_cannot_be_continued_is_deleted_by_force_with_its_nodes(local
     handle = local.submit(replace(SPEC, name="broken"))
     trains(handle)
     folder, pids = handle.link.folder, node_pids(handle)
-    os.kill(read_master(folder).pid, signal.SIGKILL)
-    until(lambda: not read_master(folder).is_alive, what="its end")
+    kill_for_good(folder)
     for name in (JOB, SUBMISSION):
         (folder / name).write_text("a disk lost this")
     with pytest.raises(BackendError, match="delete broken --force"):

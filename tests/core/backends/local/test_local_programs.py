@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import threading
 from pathlib import Path
 
 import pytest
+from kill_master import kill_for_good
 from programs_conformance import PYTHON, TRAINER, ProgramsConformance
 from status_server_played import status_server
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase
@@ -50,6 +48,4 @@ class TestLocalPrograms(ProgramsConformance):
         assert handle.snapshot().phase is JobPhase.SUCCEEDED
 
     def kill_master(self, handle):
-        master = read_master(Path(handle.snapshot().folder))
-        os.kill(master.pid, signal.SIGKILL)
-        until(lambda: not master.is_alive, what="the end of the master")
+        kill_for_good(Path(handle.snapshot().folder))

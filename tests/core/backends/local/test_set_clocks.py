@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import struct
 import subprocess
 import sys
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster_conformance import PLAN
+from kill_master import kill_for_good
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local.record import read_master
@@ -110,9 +109,7 @@ def test_a_job_goes_on_whatever_its_masters_clock_is_set_to(local, wall) -> None
         known = newest()
         until(lambda known=known: goes_on(known), what="a checkpoint")
     for step_s in (-2 * HOUR_S, DAY_S):
-        master, known = read_master(folder), newest()
-        os.kill(master.pid, signal.SIGKILL)
-        until(lambda master=master: not master.is_alive, what="its end")
+        known, master = newest(), kill_for_good(folder)
         wall.set(step_s)  # between two masters
         until(lambda known=known: goes_on(known), what="a checkpoint")
         assert read_master(folder).pid != master.pid

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster_conformance import PLAN
+from kill_master import kill_for_good
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local.record import read_end, read_master
@@ -87,9 +86,7 @@ def trains(handle: JobHandle, after: int = 0) -> dict[str, int | None]:
 
 
 def kill(handle: JobHandle) -> None:
-    master = read_master(handle.link.folder)
-    os.kill(master.pid, signal.SIGKILL)
-    until(lambda: not master.is_alive, what="its end")
+    kill_for_good(handle.link.folder)
 
 
 def fill(disk: Path) -> Path:
