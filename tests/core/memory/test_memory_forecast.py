@@ -257,3 +257,21 @@ def test_whatever_is_reported_the_answer_is_finite_and_in_order(x, y, limit, lef
         assert 0 <= found.oom_probability <= 1
     if found.to_limit:
         assert 0 <= found.to_limit.low <= found.to_limit.mid <= found.to_limit.high
+
+
+def test_a_report_tells_of_the_next_one_as_far_as_neighbours_agree():
+    """White and correlated reports of one deviation: only the second tell what comes next."""
+    rng = np.random.default_rng(11)
+    white, slow = rng.normal(0, 5, 600), np.convolve(rng.normal(0, 1, 700), 0.6 ** np.arange(40))[50:650]
+    soon = {}
+    for name, rest in (("white", white), ("slow", slow * white.std() / slow.std())):
+        found = ahead(300 + rest, spans=1 + 1 / 600)
+        soon[name] = found.at_end.high - found.at_end.low
+    assert soon["slow"] < 0.9 * soon["white"]
+
+
+@for_each("limit", [299, 300, 301])
+def test_memory_at_its_limit_is_full_however_few_reports_there_are(limit):
+    found = ahead([300.0, 300.0], limit=limit)
+    assert found.law == "as now"
+    assert (found.to_limit is None) == (limit > 300)

@@ -163,3 +163,13 @@ def test_work_counts_in_seconds_at_the_present_speed_and_time_where_none_is_know
     assert course.work_s.tolist() == [0, 5, 10, 15, 20, 25, 25, 25]
     assert course.begin == 4
     assert work_course(reports, 0.0, 0.0).work_s.tolist() == [10.0 * i for i in range(8)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(lasted_s=st.floats(20, LASTING_S - 1), pace=st.floats(0.2, 5), part=st.floats(0.5, 2))
+def test_a_steep_climb_counts_by_its_own_pace_where_no_law_knows_when_it_is_full(lasted_s, pace, part):
+    course = climb(lasted_s)
+    course = replace(course, memory_mib=100 + pace * course.work_s)
+    now_mib = LIMIT_MIB - part * LEFT * pace * lasted_s  # `part` of what counts, at its pace
+    found = after([(lasted_s, line(1.0, None, now_mib=now_mib))], course=course)
+    assert abs(part - 1) < 0.05 or (found.course is Course.FILLS) == (part < 1)
