@@ -193,6 +193,18 @@ def test_a_job_that_goes_on_uses_the_columns_as_the_job_before(tmp_path: Path) -
     )
 
 
+def test_a_job_that_goes_on_needs_no_names_of_columns(tmp_path: Path) -> None:
+    path = written(tmp_path, "csv", seat=RNG.integers(0, 50, N), day=pd.date_range("2024", periods=N))
+    before = data_of(path, categorical=["seat"], numeric=["day"])
+    trained = make_features(before, ModelSpec())
+    features = make_features(data_of(path), ModelSpec(), trained=trained)
+    assert (features.numeric, features.categorical) == (trained.numeric, trained.categorical)
+    other = make_features(data_of(path, types={"seat": "number"}), ModelSpec(), trained=trained)
+    (number, ids) = differences(Trained(ModelSpec(), before, trained), ModelSpec(), other)
+    assert "number columns are new: seat" in number
+    assert "id columns these are not here: seat" in ids
+
+
 def test_a_record_of_an_earlier_release_guesses_nothing_and_is_submitted_again_so(tmp_path: Path) -> None:
     path = written(tmp_path, "csv", user_id=RNG.integers(0, 50, N))
     new = JobSpec("ads", data=data_of(path))

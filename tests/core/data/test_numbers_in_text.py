@@ -165,6 +165,19 @@ def test_a_job_that_goes_on_reads_its_text_as_the_job_before(tmp_path: Path) -> 
         make_features(after, MODEL, trained=trained.features)
 
 
+def test_the_form_is_of_the_rows_and_not_of_the_parameters(tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "plain.csv", index=False)
+    before = DataSpec(DataFormat.CSV, str(tmp_path / "plain.csv"), holdout=0.0, types=("zip=category",))
+    trained = Trained(MODEL, before, make_features(before, MODEL))
+    after = DataSpec(DataFormat.CSV, str(written(tmp_path)), holdout=0.0, **KEYS)
+    features = make_features(after, MODEL, trained=trained.features)
+    assert differences(trained, MODEL, features) == ()
+    batch = ShardReader(after, encoded_as(trained, features)).read(0, N)
+    want = ShardReader(before, trained.features).read(0, N)
+    assert np.array_equal(batch.dense, want.dense)
+    assert np.array_equal(batch.ids, want.ids)
+
+
 @for_each(
     ("cells", "keys", "row"),
     [
