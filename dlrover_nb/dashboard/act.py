@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.people import Person
     from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.dashboard.team import Team
 
     Form = Mapping[str, str]
@@ -229,11 +230,14 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
     ----------
     find
         Returns the job as the person who asks.
+    form
+        What `command_of` takes, and as ``began`` of which job it is, so that none is meant for one before it.
     """
     handle: JobHandle | None = None
     words = f"{form.get('action', '')} {form.get('proposal', '')}".strip() or "the command"
     try:
         handle = find()
+        _check_same_job(form, handle)
         command = command_of(form, now=handle.snapshot() if action_of(form) in _NEED_JOB else None)
         words = command.words
         made = handle.run(command)
@@ -241,6 +245,34 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
         return refused(error, words, form, handle)
     said = f" as {made.id}" if made is not None else ""
     return Ended(Fate.DONE, f"{_head(words)} of job {form['job']} is done{said}.")
+
+
+class _OtherJobError(StaleDecisionError):
+    """A form was made for an earlier job of that name."""
+
+
+def _check_same_job(form: Form, handle: JobHandle) -> None:
+    """Refuse a form that was made for an earlier job of that name, whose ids and versions were counted alike.
+
+    A master that does not answer is no reason to refuse: its job may be stopped all the same.
+    """
+    shown_at = form.get("began", "")
+    if not shown_at:
+        return
+    try:
+        snapshot = handle.with_short_timeout.snapshot()
+    except BackendError:
+        return
+    if shown_at != began(snapshot):
+        raise _OtherJobError(
+            f"the page was made for an earlier job of that name, and {snapshot.spec.name} was started anew "
+            f"at {units.clock(snapshot.started_at_s)}"
+        )
+
+
+def began(job: JobSnapshot | JobSummary) -> str:
+    """Return by what a form knows its job among those that have its name one after the other."""
+    return repr(job.started_at_s)
 
 
 def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | None) -> Ended:
@@ -252,7 +284,8 @@ def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | Non
         case NotAllowedError():
             return Ended(Fate.NOT_ALLOWED, f"Not allowed, and nothing was changed: {_sentence(text)}")
         case StaleDecisionError():
-            who = _who_answered(handle, form.get("proposal", ""))
+            is_other = isinstance(error, _OtherJobError)  # whose proposals are others too
+            who = "" if is_other else _who_answered(handle, form.get("proposal", ""))
             told = f"{_head(words)} of job {job} was not done, since the job has changed: "
             return Ended(
                 Fate.STALE, f"{told}{who}{_sentence(text)} Look at what stands now, and decide on that."

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
+from dataclasses import replace
+from html import unescape
 
 import builders as b
 import pytest
+from cases import for_each
 from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, Client, csrf_of, running
 from team_clusters import MastersCluster, master_of, masters_team
 
@@ -15,6 +19,7 @@ from dlrover_nb.dashboard.act import PLAN_FIELDS
 from dlrover_nb.dashboard.flash import take_flash
 
 HOSTILE = "<script>alert('x')</script>"
+FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 
 
 @pytest.fixture
@@ -75,6 +80,33 @@ def test_a_viewer_who_forges_a_form_is_refused_and_it_is_on_record(server, team,
     assert "Not allowed" in told(team, VIEWER, answer)
     assert not master.asked
     assert stages(team) == [("vera", Action.ACCEPT, Stage.REFUSED)]
+
+
+@for_each("page", ["job?cluster=a&name=ads", "confirm?cluster=a&name=ads&action=stop", "approve/a~ads~p2"])
+def test_a_page_of_an_earlier_job_of_that_name_decides_nothing_about_the_next_one(server, team, master, page):
+    """Its ids and versions are counted alike, and to stop a job has none."""
+    html = Client(server.url, ADMIN.name).get(page).text
+    forms = [dict(FIELD.findall(form)) for form in html.split("<form")[1:] if 'name="key"' in form]
+    assert forms
+    master.state = replace(master.state, started_at_s=master.state.started_at_s + 100.0)
+    for form in forms:
+        for action in ("accept", "stop", "finish", "mode"):
+            answer = send(server, ADMIN, **{"proposal": "p2", "mode": "auto"} | form | {"action": action})
+            words = told(team, ADMIN, answer)
+            assert "the page was made for an earlier job of that name, and ads was started anew at" in words
+            assert "Look at what stands now" in words
+    assert not master.asked
+    assert not master.state.phase.is_final
+
+
+def test_proposals_of_earlier_jobs_are_not_accepted_together(server, team, master):
+    html = Client(server.url, OPERATOR.name).get("proposals").text
+    (pick,) = re.findall(r'name="pick" value="([^"]*)"', html)
+    master.state = replace(master.state, started_at_s=master.state.started_at_s + 100.0)
+    form = {"csrf": csrf_of(OPERATOR.name), "pick": unescape(pick), "action": "accept", "key": "k1"}
+    answer = Client(server.url, OPERATOR.name).post_form("batch", form)
+    assert "the page was made for an earlier job of that name" in told(team, OPERATOR, answer)
+    assert not master.asked
 
 
 def test_nobody_who_is_not_signed_in_and_no_form_of_another_page_gets_anywhere(server, team, master):

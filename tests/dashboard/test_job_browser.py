@@ -129,8 +129,11 @@ def test_the_live_part_comes_back_by_itself_after_a_restart_and_what_was_typed_s
     address = page.url
     server.stop()
     until(lambda: page.locator("#stale").is_visible())
+    answer = page.get_by_role("form", name="Answer p2", include_hidden=True)
+    assert answer.evaluate("form => form.inert"), "nothing is decided on an old page"
     server.start()
     until(lambda: page.locator("#stale").is_hidden())
+    assert not answer.evaluate("form => form.inert")
     button = live(page).get_by_role("button", name="Accept p2")
     button.wait_for()
     with master.lock:

@@ -1,4 +1,4 @@
-// Follows a stream of server-sent events, and says on the page when it is old.
+// Follows a stream of server-sent events, and says on the page when it is old; then no command can be sent from it.
 
 const STALE_MS = 5000; // a second between two events, a few for a busy server
 const AGAIN_MS = 3000;
@@ -35,12 +35,13 @@ export function follow(url, take, told) {
     const age = Date.now() - heardMs;
     const why = isOut
       ? "the server was started again and does not know this browser; open the address that it printed"
-      : "the server does not answer; this page goes on by itself when it does";
+      : "the server does not answer; nothing can be decided here until it does, and then this page goes on by itself";
     const text = age > STALE_MS
       ? `stale ${Math.round(age / 1000)} s: ${why}`
       : error && `The cluster does not answer: ${error}`;
     if (told.textContent !== text) told.textContent = text;
     told.hidden = !text;
+    for (const form of document.querySelectorAll("form[action$='/do']")) form.inert = age > STALE_MS;
   };
   open();
   setInterval(show, 1000);
