@@ -63,7 +63,8 @@ class BatchNorms:
 
     def __init__(self, module: nn.Module) -> None:
         named = [(name, each) for name, each in module.named_modules() if _keeps_statistics(each)]
-        weighted = [(layer, _weight(name, layer.momentum)) for name, layer in named]
+        of = type(module).__name__
+        weighted = [(layer, _weight(f"{name} of {of}", layer.momentum)) for name, layer in named]
         self._norms = [layer for layer, _ in weighted]
         self._layers = [(layer, weight) for layer, weight in weighted if weight]  # 0: averages stay as built
         self.buffers: list[torch.Tensor] = [

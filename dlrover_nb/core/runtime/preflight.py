@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 N_TRIED = 64  # rows of a tried batch
+LEAST_NORMED = 16  # rows of a batch whose variance is known within some 40 %
+_NOISY = (
+    "batch normalization takes mean and variance of each worker's own batch, and {n_row} rows give noisy "
+    "ones; use batches of {least} rows or more, or LayerNorm"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +177,7 @@ def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> tuple[JobSpec,
     sizes = {min(n, N_TRIED) for n in (spec.batch_size, features.n_train % spec.batch_size) if n}
     checked = check(load(spec.model.code, folder), columns, sorted(sizes, reverse=True))
     model = replace(spec.model, n_dense=checked.n_dense, averages=checked.averages)
-    return replace(spec, model=model), checked.warnings
+    n_row = spec.batch_of(spec.plan.worker.count)
+    is_noisy = checked.averages and n_row < LEAST_NORMED
+    noisy = (_NOISY.format(n_row=n_row, least=LEAST_NORMED),) if is_noisy else ()
+    return replace(spec, model=model), (*checked.warnings, *noisy)

@@ -196,6 +196,14 @@ def shares(learns: Learner, numbers: Floats) -> Floats:
     return learns.shares.copy()
 
 
+def test_a_share_is_that_of_the_batch_whatever_was_pulled() -> None:
+    (_, numbers, _), *_ = batches(1)
+    learns = learner(Numbers)
+    for pulled in (FIRST, np.float32([7, -8, 90, 1000])):
+        learns.values[-4:] = pulled
+        np.testing.assert_allclose(shares(learns, numbers), 0.1 * means(numbers), rtol=1e-4)
+
+
 def test_a_layer_that_is_called_twice_counts_as_one_batch_later_calls_more() -> None:
     (_, numbers, _), *_ = batches(1)
     calls = means(numbers), means(numbers + 1)
@@ -237,7 +245,7 @@ def test_an_average_without_a_fixed_weight_is_refused() -> None:
         MOMENTUM = None  # type: ignore[assignment]
 
     with pytest.raises(
-        InvalidValueError, match=r"momentum of batch normalization norm must .* got None; set"
+        InvalidValueError, match=r"momentum of batch normalization norm of Cumul.* must .* got None; set"
     ):
         BatchNorms(Cumulative(COLUMNS))
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.preflight import pack_code, validate_job, validate_packed_job
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job import Averages, DataFormat, DataSpec, JobSpec, ModelSpec
 
 SPEC = JobSpec("try")
 
@@ -71,6 +71,26 @@ def test_the_short_last_batch_is_tried_too():
         InvalidValueError, match="Batchwise on 1 sample rows failed: ValueError: Expected more"
     ):
         validate_job(spec, model=Batchwise, data=rows(101))
+
+
+class Normed(Net):
+    def __init__(self, columns):
+        super().__init__(columns)
+        self.norm = nn.BatchNorm1d(columns.n_numeric)
+
+    def forward(self, embedded, dense):
+        return super().forward(embedded, self.norm(dense))
+
+
+def test_running_statistics_are_told_to_the_parameter_servers_and_small_batches_to_the_user():
+    spec = replace(SPEC, batch_size=10, data=replace(SPEC.data, holdout=0.0))
+    prepared = validate_job(spec, model=Normed, data=rows(101))  # the last batch is a single row
+    model = prepared.spec.model
+    assert (model.n_dense, model.averages, model.n_average) == (2 + 2 + 2, (Averages(2, 0.1),), 2)
+    (warning,) = [each for each in prepared.schema.warnings if "normalization" in each]
+    assert "10 rows give noisy ones; use batches of 16 rows or more" in warning
+    larger = validate_job(replace(spec, batch_size=16), model=Normed, data=rows(101))
+    assert not any("normalization" in each for each in larger.schema.warnings)
 
 
 def test_installed_code_is_imported_and_tried():
