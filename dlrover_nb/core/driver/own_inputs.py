@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from socket import gethostname
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.driver.endings import ending
+from dlrover_nb.core.runtime.cpu_waits import SilentProcess, SilentWaits, cpu_pressure
 from dlrover_nb.core.runtime.flash import free_memory
 from dlrover_nb.core.structs.messages import LinesWritten
 
@@ -48,6 +50,7 @@ class WireInputs:
         self._job, self._folder = job, folder
         self._master, self._socket, self._logs, self._clock = master, socket, logs, clock
         self._told, self.wake = told, socket.wake
+        self._waits, self._host = SilentWaits(), gethostname()
 
     @property
     def n_dropped(self) -> int:
@@ -73,9 +76,11 @@ class WireInputs:
                 orders += self._master.on_message(sender, message, self._clock.now_s(), arrays)
         return [*orders, *self._told()]
 
-    def observe(self, _at_s: float) -> tuple[Order, ...]:
-        """Do nothing: the nodes report themselves."""
-        return ()
+    def observe(self, at_s: float) -> tuple[Order, ...]:
+        """Read of silent nodes on this host whether that gives them processors; all else nodes report."""
+        here = [each for each in self._master.silent_nodes(at_s) if each.host == self._host]
+        waits = self._waits.read(SilentProcess(each.id, each.pid, each.since_s) for each in here)
+        return self._master.on_waits(waits, cpu_pressure(), at_s) if waits else ()
 
     def on_exit(self, exited: NodeExited, at_s: float) -> tuple[Order, ...]:
         """Report a node's exit to the master, with the error in its log."""

@@ -104,7 +104,7 @@ class Agent:
         self._report_at_s: float | None = None  # None: not before Hello
         self._hello: Hello | None = None
         self._must_say_hello = False
-        self._n_step, self._doing = 0, ""
+        self._n_step, self._doing, self._late_s = 0, "", 0.0
         self._starvation: tuple[int, Starvation] | None = None  # since a step that did not end in time
         self._without_master_s = GONE_AFTER_HEARTBEATS * config.spec.heartbeat_timeout_s
         self._lock = threading.RLock()  # of the socket to the master, its connection and what is unsent
@@ -173,8 +173,9 @@ class Agent:
                     f"a thousand messages wait for the job master at {self._master}, which does not read them"
                 )
 
-    def _beat(self) -> None:
+    def _beat(self, late_s: float) -> None:
         """Send a heartbeat while the report of the main thread is overdue; for the thread of heartbeats."""
+        self._late_s = max(self._late_s, late_s)
         with self._lock, contextlib.suppress(BackendError):
             is_due = (
                 self._report_at_s is not None and self._clock.now_s() > self._report_at_s + REPORT_EVERY_S
@@ -183,7 +184,9 @@ class Agent:
                 return
             starved_s = self._starved_s()
             if self._disconnected_since_s is None:
-                self._send_now(encode(Alive(self._config.node, self._n_step, self._doing, starved_s), ()))
+                late_s, self._late_s = self._late_s, 0.0
+                alive = Alive(self._config.node, self._n_step, self._doing, starved_s, late_s)
+                self._send_now(encode(alive, ()))
 
     def _starved_s(self) -> float:
         """Return for how long the step at hand got no processor, counted from its first late heartbeat."""
@@ -257,7 +260,8 @@ class Agent:
             sample = replace(sample, memory_mib=memory_mib, copy_mib=copy_mib, machine=machine)
             report = self.describe(sample)
             n_dropped = report.n_dropped + self._decoder.n_dropped
-            self.send(replace(report, n_dropped=n_dropped, doing=self._doing))
+            late_s, self._late_s = self._late_s, 0.0
+            self.send(replace(report, n_dropped=n_dropped, doing=self._doing, late_s=late_s))
             self.send_output()
         if now_s >= self._check_master_at_s:
             self._check_master_at_s = now_s + CHECK_MASTER_EVERY_S

@@ -12,6 +12,9 @@ On a virtual machine the hypervisor may run other guests where a thread seems to
 lost to others too: the process loses of it what it had of the machine's processor time.
 
 Both counters are read wherever Linux shows them, also in a container; elsewhere nothing is known.
+
+A process that gets no processor at all cannot say so. Another one on its host can, as the kernel shows the
+waits of all processes of a user (`SilentWaits`). Those of a stopped or hung process do not grow.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ import psutil
 from dlrover_nb.core.runtime.limits import ROOT, own_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+PROC, PRESSURE = Path("/proc"), Path("/proc/pressure/cpu")
 TASKS = Path("/proc/self/task")
 _NS = 1e-9
 _US = 1e-6
@@ -126,6 +130,56 @@ class Starvation:
         if self._began_ns is None or (now_ns := _read_waits(self._tasks)) is None:
             return 0.0
         return max(ns - self._began_ns.get(thread, 0) for thread, ns in now_ns.items()) * _NS
+
+
+def own_wait_s(path: Path = PROC / "thread-self" / "schedstat") -> float:
+    """Return how long the calling thread waited for processors so far; 0 where the kernel does not tell."""
+    try:
+        return int(path.read_text().split()[1]) * _NS
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+class SilentProcess(NamedTuple):
+    """A process of this host that should have sent something, and the time of its last word."""
+
+    name: str
+    pid: int
+    since_s: float
+
+
+class SilentWaits:
+    """Counts from outside for how long silent processes of this host could run and got no processor.
+
+    Parameters
+    ----------
+    proc
+        Where the kernel shows processes.
+    """
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._counted: dict[SilentProcess, Starvation] = {}
+
+    def read(self, silent: Iterable[SilentProcess]) -> dict[str, float]:
+        """Return the waits of each in seconds, counted from when it was first read after its last word."""
+        self._counted = {
+            each: self._counted.get(each) or Starvation(self._proc / str(each.pid) / "task")
+            for each in silent
+        }
+        return {each.name: waits.longest_s for each, waits in self._counted.items()}
+
+
+def cpu_pressure(path: Path = PRESSURE) -> float | None:
+    """Return the share of the last 10 s in which some process of this host waited for a processor (PSI).
+
+    None where the kernel does not tell.
+    """
+    try:
+        fields = dict(word.split("=") for word in path.read_text().splitlines()[0].split()[1:])
+        return float(fields["avg10"]) / 100
+    except (OSError, ValueError, LookupError):
+        return None
 
 
 def _read_waits(tasks: Path) -> Mapping[str, int] | None:

@@ -5,6 +5,10 @@ slow disk, a share of a core, a step of seconds), this thread says that the proc
 main thread is: a counter of its pieces. So the master tells three nodes apart: a stopped process, which is
 silent; a hung main thread, whose counter stands still; and a slow one, whose counter moves. A heartbeat that
 only says "alive" was rejected: it would keep a hung node for ever.
+
+This thread needs a processor too. It tells for how long it got none when it was due: a host that lets it wait
+so long may do it again, and a silence proves nothing there. The mere lateness was rejected as a measure: a
+stopped process, and a main thread that keeps the interpreter's lock, make it late too.
 """
 
 from __future__ import annotations
@@ -12,14 +16,19 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.runtime.cpu_waits import own_wait_s
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class HeartbeatThread:
-    """Calls `beat` every `every_s` seconds, from `start` to `stop`."""
+    """Calls `beat` every `every_s` seconds, from `start` to `stop`.
 
-    def __init__(self, beat: Callable[[], None], every_s: float) -> None:
+    It is given for how many seconds this thread waited for a processor since the call before.
+    """
+
+    def __init__(self, beat: Callable[[float], None], every_s: float) -> None:
         self._beat, self._every_s = beat, every_s
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -36,5 +45,7 @@ class HeartbeatThread:
             self._thread.join()
 
     def _run(self) -> None:
+        waited_s = own_wait_s()
         while not self._ends.wait(self._every_s):
-            self._beat()
+            before_s, waited_s = waited_s, own_wait_s()
+            self._beat(waited_s - before_s)

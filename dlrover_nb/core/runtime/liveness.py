@@ -5,7 +5,7 @@ All limits of time are defined here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.runtime import (
     checkpoint_coordinator,
@@ -47,6 +47,9 @@ DISK_LIMIT_S = 300.0  # to save all parts; to load without progress; for one pie
 SWITCH_LIMIT_S = 60.0  # for the last parameters of a move
 PLAN_LIMIT_S = 120.0  # without any node coming a step further
 STARVED_LIMIT_S = 300.0  # that a node may get no processor, beside the usual limit
+SILENT_S = 3.0  # without a word, though each node speaks every second: its host is asked for the reason
+LATE_PART = 0.25  # of the heartbeat's limit: a heartbeat that had to wait so long tells what its host is like
+LATE_FOR_S = 300.0  # that it does
 RESIZE_LIMIT_S = 60.0  # for one node to get another size in place; the backend gives up before
 STOP_LIMIT_S = 20.0
 ROOM_PATIENCE_S = 5.0  # that capacity which was just released takes to reach a new node
@@ -59,6 +62,9 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
     A PS that loads its part is progress of the plan, however long it takes.
     """
     node.last_message_s = at_s
+    if isinstance(message, Alive | Report):
+        _note_late(state, node, message.late_s, at_s)
+    node.waited_s = 0.0
     if isinstance(message, Alive):
         has_progressed, node.n_step, node.doing = message.n_step != node.n_step, message.n_step, message.doing
         _note_starved(state, node, 0.0 if has_progressed else message.starved_s, at_s)
@@ -187,8 +193,9 @@ def _emit_loss(state: JobState, text: str, at_s: float) -> None:
 
 def _note_starved(state: JobState, node: Node, starved_s: float, at_s: float) -> None:
     """Record how long a node got no processor; say so once, when it would be given up without this."""
-    before_s, node.starved_s = node.starved_s, starved_s
     limit_s, stuck_s = state.spec.heartbeat_timeout_s, at_s - node.progressed_s
+    starved_s = min(starved_s, stuck_s)  # it may count from before a report
+    before_s, node.starved_s = node.starved_s, starved_s
     is_news = before_s < limit_s / 2 <= starved_s
     if is_news and not state.is_ended:
         where = f" on {node.machine or node.host}" if node.machine or node.host else ""
@@ -197,6 +204,94 @@ def _note_starved(state: JobState, node: Node, starved_s: float, at_s: float) ->
             f"as other work{where} has them or its cores are few; it is given more time",
             at_s,
         )
+
+
+class SilentNode(NamedTuple):
+    """A node without a word since `since_s`: its process on its host."""
+
+    id: str
+    host: str
+    pid: int
+    since_s: float
+
+
+def silent_nodes(state: JobState, at_s: float) -> tuple[SilentNode, ...]:
+    """Return the nodes that have missed some heartbeats, also those that shall reconnect to a new master."""
+    return tuple(
+        SilentNode(node.id, node.host, node.pid, _last_word_s(node))
+        for node in state.roster.nodes
+        if (node.is_up or node.is_adopted) and node.pid is not None and at_s > _last_word_s(node) + SILENT_S
+    )
+
+
+def record_waits(state: JobState, waits: Mapping[str, float], pressure: float | None, at_s: float) -> None:
+    """Record for how long silent nodes of one host got no processor; say so, before they would be lost.
+
+    Parameters
+    ----------
+    waits
+        Seconds by node. Those of a stopped, hung or dead process do not grow.
+    pressure
+        Share of the last seconds in which processes of the host waited for processors; None: not known.
+    """
+    nodes, limit_s = [each for each in state.roster.nodes if each.id in waits], state.spec.heartbeat_timeout_s
+    for node in nodes:
+        node.waited_s = waits[node.id]
+    starved = [node for node in nodes if node.waited_s >= limit_s / 2]
+    if not starved:
+        return
+    worst = max(starved, key=lambda node: node.waited_s)
+    told = "" if pressure is None else f", where some process waits for one {pressure:.0%} of the time"
+    figures = (
+        f"{', '.join(node.id for node in starved)} got no processor for {worst.waited_s:.0f} of the "
+        f"{at_s - _last_word_s(worst):.0f} s since the last word{told}"
+    )
+    _tell_busy(state, worst, figures, STARVED_LIMIT_S, at_s)
+
+
+def _note_late(state: JobState, node: Node, late_s: float, at_s: float) -> None:
+    """Record that a heartbeat had to wait for a processor, and say so."""
+    if late_s >= state.spec.heartbeat_timeout_s * LATE_PART:
+        node.late_s, node.late_at_s = late_s, at_s
+        figures = f"the heartbeat of {node.id} had to wait for a processor for {late_s:.0f} s"
+        _tell_busy(state, node, figures, _patience_s(state, node, at_s), at_s)
+
+
+def _tell_busy(state: JobState, node: Node, figures: str, patience_s: float, at_s: float) -> None:
+    """Say that the host of a node is too busy, unless that was said a while ago."""
+    limit_s, beside = state.spec.heartbeat_timeout_s, _beside(state, node)
+    if state.is_ended or any(at_s <= each.busy_told_s + LATE_FOR_S for each in beside):
+        return
+    node.busy_told_s = at_s
+    host = f"host {node.machine or node.host}" if node.machine or node.host else "the host"
+    state.note(
+        f"{host} is too busy for its nodes to answer in time: {figures}; "
+        f"they get up to {limit_s + patience_s:.0f} s instead of {limit_s:g} s",
+        at_s,
+    )
+
+
+def _beside(state: JobState, node: Node) -> list[Node]:
+    """Return the nodes of the host of a node, itself among them."""
+    return [each for each in state.roster.nodes if each.machine == node.machine]
+
+
+def _late_before(state: JobState, node: Node, at_s: float) -> float:
+    """Return for how long a heartbeat from the host of a node had to wait of late; 0: none had to."""
+    return max(
+        (each.late_s for each in _beside(state, node) if at_s <= each.late_at_s + LATE_FOR_S), default=0.0
+    )
+
+
+def _patience_s(state: JobState, node: Node, at_s: float) -> float:
+    """Return how much more time a node gets as its host is busy: its waits, or twice one of late."""
+    waited_s = max(node.waited_s, node.starved_s)
+    return min(max(waited_s, 2 * _late_before(state, node, at_s)), STARVED_LIMIT_S)
+
+
+def _last_word_s(node: Node) -> float:
+    """Return since when a node is silent; of one that shall reconnect, since it was asked to."""
+    return node.asked_s if node.is_adopted else node.last_message_s
 
 
 def _excuse_absence(state: JobState, at_s: float) -> None:
@@ -305,23 +400,32 @@ def _needs(nodes: Sequence[Node]) -> str:
 
 def _overdue(state: JobState, node: Node, at_s: float) -> str:
     """Return why a node counts as lost; empty: it does not."""
-    if node.is_adopted:
-        is_gone = at_s > node.asked_s + state.spec.heartbeat_timeout_s
-        return "it did not reconnect to the master" if is_gone else ""
-    if not node.is_up:
+    if not (node.is_up or node.is_adopted):
         is_late = at_s > node.asked_s + START_LIMIT_S
         return f"it did not start within {START_LIMIT_S:g} s" if is_late else ""
-    silence_s = at_s - node.last_message_s
-    if silence_s > state.spec.heartbeat_timeout_s:
-        return f"it sent no report for {silence_s:.0f} s"
+    late_s = at_s - _last_word_s(node) - state.spec.heartbeat_timeout_s
+    if late_s > 0 and late_s > _patience_s(state, node, at_s):
+        return _why_silent(node, at_s)
+    if node.is_adopted:
+        return ""
     return _hung(state, node, at_s) or _late(state, node, at_s)
+
+
+def _why_silent(node: Node, at_s: float) -> str:
+    waited = f", and got no processor for {node.waited_s:.0f} s of it" if node.waited_s >= 1 else ""
+    if node.is_adopted:
+        return f"it did not reconnect to the master{waited and f' for {at_s - node.asked_s:.0f} s'}{waited}"
+    return f"it sent no report for {at_s - node.last_message_s:.0f} s{waited}"
 
 
 def _late(state: JobState, node: Node, at_s: float) -> str:
     """Return what a worker that works has not done in time; empty: nothing."""
-    if node.is_draining and node.role is Role.WORKER and at_s > node.since_s + DRAIN_LIMIT_S:
+    is_draining = node.is_draining and node.role is Role.WORKER
+    drains_s, pauses_s = at_s - node.since_s - DRAIN_LIMIT_S, at_s - state.stage_since_s - PAUSE_LIMIT_S
+    if is_draining and drains_s > 0 and drains_s > _patience_s(state, node, at_s):
         return f"it did not finish its shard within {DRAIN_LIMIT_S:g} s"
-    if state.stage is Stage.PAUSING and node.is_training and at_s > state.stage_since_s + PAUSE_LIMIT_S:
+    is_pausing = state.stage is Stage.PAUSING and node.is_training
+    if is_pausing and pauses_s > 0 and pauses_s > _patience_s(state, node, at_s):
         return f"it did not pause within {PAUSE_LIMIT_S:g} s"
     return ""
 
@@ -331,7 +435,7 @@ def _hung(state: JobState, node: Node, at_s: float) -> str:
     stuck_s, limit_s = at_s - node.progressed_s, state.spec.heartbeat_timeout_s
     if node.doing:
         limit_s = max(limit_s, DISK_LIMIT_S)
-    if stuck_s <= limit_s + min(node.starved_s, STARVED_LIMIT_S):
+    if stuck_s <= limit_s or stuck_s <= limit_s + _patience_s(state, node, at_s):
         return ""
     while_ = f" while it {node.doing}" if node.doing else ""
     starved = f", and got no processor for {node.starved_s:.0f} s of it" if node.starved_s >= 1 else ""

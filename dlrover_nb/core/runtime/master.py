@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.models.score_sums import ScoreSums
+    from dlrover_nb.core.runtime.liveness import SilentNode
     from dlrover_nb.core.runtime.state import RestorableCheckpoint
     from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.capacity import Capacity, Need, NodeLimits
@@ -353,6 +354,15 @@ class JobMaster:
     def checkpoint_failed(self, number: int, why: str, at_s: float) -> tuple[Order, ...]:
         """Record that a checkpoint could not be written."""
         checkpoint_coordinator.on_failed(self._state, number, why, at_s)
+        return self._settle(at_s)
+
+    def silent_nodes(self, at_s: float) -> tuple[SilentNode, ...]:
+        """Return the nodes that have missed some heartbeats."""
+        return liveness.silent_nodes(self._state, at_s)
+
+    def on_waits(self, waits: Mapping[str, float], pressure: float | None, at_s: float) -> tuple[Order, ...]:
+        """Take for how long silent nodes of one host got no processor; see `liveness.record_waits`."""
+        liveness.record_waits(self._state, waits, pressure, at_s)
         return self._settle(at_s)
 
     def tick(self, at_s: float) -> tuple[Order, ...]:

@@ -56,6 +56,10 @@ class Node:
     memory_enforced: bool = False
     progressed_s: float = 0.0  # when its main thread was last seen to work
     starved_s: float = 0.0  # since then, that it could run and got no processor
+    waited_s: float = 0.0  # since its last message, that its host gave it no processor
+    busy_told_s: float = float("-inf")  # when it was said that its host is too busy
+    late_s: float = 0.0  # that a heartbeat of it last waited for a processor, where that was long
+    late_at_s: float = float("-inf")
     n_step: int = -1  # of its last heartbeat
     doing: str = ""  # long work that it announced; empty: none
     must_drop: bool = False  # its shard was returned by a rollback

@@ -48,6 +48,7 @@ class Report:
     rounds of this PS (BSP, SSP): the master repeats a lost Forget for one that was given up. `doing` names
     long work of the node, of which a piece may take longer than a heartbeat; empty: none. A PS `is_leaving`
     when it got SIGTERM: it serves on, for as long as its cluster lets it. `load` comes every ten seconds.
+    `late_s` is how long its thread of heartbeats had to wait for a processor, since the message before.
     """
 
     sample: NodeSample
@@ -58,19 +59,22 @@ class Report:
     doing: str = ""
     is_leaving: bool = False
     load: BucketLoad | None = None
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
     """Heartbeat of a node whose report is overdue: its main thread has done `n_step` pieces of work.
 
-    `starved_s` is for how long one of its threads could run since then and did not get a processor.
+    `starved_s` is for how long one of its threads could run since then and did not get a processor;
+    `late_s` is as in `Report`.
     """
 
     node: str
     n_step: int
     doing: str = ""
     starved_s: float = 0.0
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
