@@ -49,6 +49,8 @@ class Choice:
         What was decided by names and values.
     numbers, inherited
         How numbers are written in text, and how they were where the first parameters come from.
+    is_of_trained
+        Whether the columns are those that the first parameters were trained with.
     """
 
     numeric: tuple[str, ...]
@@ -57,6 +59,7 @@ class Choice:
     guesses: tuple[Guess, ...] = ()
     numbers: WrittenNumbers = PLAIN
     inherited: Mapping[str, WrittenNumbers | None] | None = None
+    is_of_trained: bool = False
 
     def form(self, name: str) -> WrittenNumbers | None:
         """Return how numbers of a column are written where they are text."""
@@ -97,6 +100,7 @@ def choose(source: Source, data: DataSpec, trained: FeatureSpec | None = None) -
         guesses,
         data.numbers,
         None if trained is None else {column.name: column.form for column in trained.numeric},
+        bool(of_trained) and not _names_all(data),
     )
     choice = _as_written(source, data, choice, trained)
     _check_use(data, choice, kinds)
@@ -159,6 +163,7 @@ def _as_written(source: Source, data: DataSpec, choice: Choice, trained: Feature
     guessed = {each.column for each in choice.guesses}
     ids = {name for name in choice.categorical if trained or name in types or name in guessed}
     local = {n for n in choice.numeric if not _is_plain(choice.form(n)) or is_text(was.get(n, pa.null()))}
+    local |= {name for name, kind in types.items() if kind is ColumnType.NUMBER}  # also what a sample lacks
     source.read_as_text({*ids, *(name for name in local if is_number(source.types[name]))})
     if data.numbers.is_plain or _names_all(data):
         return choice

@@ -173,8 +173,8 @@ class DelimitedSource:
             if fields[column] == value:
                 raise InvalidValueError(
                     f"line {line} of {self._path}: column {name!r} holds {'times' if is_time else 'numbers'} "
-                    f"in the rows that its type was taken from, got {value[:40]!r}; repair the line, or name "
-                    "the column in categorical"
+                    f"in the rows that its type was taken from, got {value[:40]!r}; repair the line, or "
+                    "give the column a type in data.types: category (ids), or number, which reads ? or 5% too"
                 )
 
 

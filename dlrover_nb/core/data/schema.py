@@ -76,8 +76,10 @@ def describe(taken: Taken, data: DataSpec) -> DataSchema:
     uses |= {c.name: Use.CATEGORICAL for c in features.categorical} | {data.label: Use.LABEL}
     ordered = sorted(columns, key=lambda column: uses[column.name] is not Use.LABEL)
     positive = float(labels.mean()) if len(labels) else float("nan")
-    named = {data.label, *data.numeric, *data.categorical, *column_types(data.types)}
-    judged = [_judged(c, uses[c.name], source.n_row, data.numbers) for c in ordered if c.name not in named]
+    decided = {data.label, *data.numeric, *data.categorical, *column_types(data.types)}
+    if taken.choice.is_of_trained:
+        decided = set(uses)
+    judged = [_judged(c, uses[c.name], source.n_row, data.numbers) for c in ordered if c.name not in decided]
     doubts = [each for each in judged if each is not None]
     return DataSchema(
         columns=tuple(_described(column, uses[column.name]) for column in ordered),
@@ -95,6 +97,7 @@ def describe(taken: Taken, data: DataSpec) -> DataSchema:
             *map(_long_text, filter(_is_long, columns)),
             *_left_out(source, data),
             *_not_named(source, data),
+            *_not_trained(source, data, tuple(uses), is_of_trained=taken.choice.is_of_trained),
         ),
         suggested=_suggested(doubts, data),
         guesses=tuple(each.followed for each in taken.choice.guesses),
@@ -168,7 +171,7 @@ def _not_named(source: Source, data: DataSpec) -> tuple[str, ...]:
     if bool(data.numeric) == bool(data.categorical):
         return ()
     used = {data.label, *data.numeric, *data.categorical, *data.exclude}
-    left = [name for name, kind in source.kinds.items() if kind is not Kind.OTHER and name not in used]
+    left = [name for name in _usable(source) if name not in used]
     if not left:
         return ()
     key = "numeric" if data.numeric else "categorical"
@@ -176,6 +179,21 @@ def _not_named(source: Source, data: DataSpec) -> tuple[str, ...]:
     alone = typed((*data.numeric, *data.categorical)[0], kind)
     text = f"{_columns(left)} not used: {key} names all columns to use; {alone} types a column and leaves "
     return (f"{text}the others as they are",)
+
+
+def _not_trained(
+    source: Source, data: DataSpec, used: tuple[str, ...], *, is_of_trained: bool
+) -> tuple[str, ...]:
+    """Say which columns are not used because the job before did not."""
+    left = [name for name in _usable(source) if is_of_trained and name not in {*used, *data.exclude}]
+    if not left:
+        return ()
+    text = f"{_columns(left)} not used: the parameters that the job begins with were trained without"
+    return (f"{text}; exclude them, or leave start_from out",)
+
+
+def _usable(source: Source) -> list[str]:
+    return [name for name, kind in source.kinds.items() if kind is not Kind.OTHER]
 
 
 def _columns(names: list[str]) -> str:

@@ -199,6 +199,12 @@ def test_a_job_that_goes_on_needs_no_names_of_columns(tmp_path: Path) -> None:
     trained = make_features(before, ModelSpec())
     features = make_features(data_of(path), ModelSpec(), trained=trained)
     assert (features.numeric, features.categorical) == (trained.numeric, trained.categorical)
+    (warning,) = take_data(data_of(path), ModelSpec(), trained=trained)[1].warnings
+    assert (
+        "columns 'age', 'site' not used: the parameters that the job begins with were trained without"
+        in warning
+    )
+    assert take_data(data_of(path, exclude=["age", "site"]), ModelSpec(), trained=trained)[1].warnings == ()
     other = make_features(data_of(path, types={"seat": "number"}), ModelSpec(), trained=trained)
     (number, ids) = differences(Trained(ModelSpec(), before, trained), ModelSpec(), other)
     assert "number columns are new: seat" in number

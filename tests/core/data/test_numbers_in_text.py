@@ -16,6 +16,7 @@ from dlrover_nb.core.client.trained_model import TrainedModel
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.encode import encode_inputs
 from dlrover_nb.core.data.number_text import forms_of, numbers_of
+from dlrover_nb.core.data.records import STRIDE
 from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
@@ -197,6 +198,32 @@ def test_a_cell_that_contradicts_the_form_is_refused_with_its_row(
         InvalidValueError, match=rf"column 'price' must .* got '{cells[row]}' in row {row}; .*ids"
     ):
         take_data(DataSpec(DataFormat.CSV, str(path), **keys), ModelSpec())
+
+
+def test_a_mark_behind_the_sample_is_read_where_the_column_is_named_a_number(tmp_path: Path) -> None:
+    cells = [str(i) for i in range(200 * STRIDE)]
+    at = 100 * STRIDE - 7
+    cells[at] = "?"
+    path = tmp_path / "rows.csv"
+    path.write_text("label,x\n" + "".join(f"{i % 2},{cell}\n" for i, cell in enumerate(cells)))
+    data = DataSpec(DataFormat.CSV, str(path))
+    reader = ShardReader(data, make_features(data, MODEL))
+    with pytest.raises(InvalidValueError, match=r"'x' holds numbers .*got '\?'; .* in data.types: .* number"):
+        reader.read(at, at + 1)
+    typed = replace(data, types=("x=number",))
+    dense = ShardReader(typed, make_features(typed, MODEL)).read(at - 1, at + 2).dense
+    want = reader.read(at - 2000, at - 1999).dense
+    assert (abs(dense[[0, 2]] - want) < 0.1).all()
+    assert dense[1] == 0
+
+
+def test_hexadecimal_ids_of_a_text_file_are_ids_once_they_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("label,x,a\n" + "".join(f"{i % 2},{hex(i)},{i}\n" for i in range(40)))
+    with pytest.raises(InvalidValueError, match=r"'x' holds numbers .*got '0x0'; .* category"):
+        take_data(DataSpec(DataFormat.CSV, str(path), guess=True), MODEL)
+    features = make_features(DataSpec(DataFormat.CSV, str(path), types=("x=category",), guess=True), MODEL)
+    assert [c.name for c in features.categorical] == ["x"]
 
 
 def test_the_encoding_of_an_earlier_release_takes_no_other_texts_for_numbers() -> None:
