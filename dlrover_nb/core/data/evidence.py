@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from dlrover_nb.core.data.columns import value_type
 from dlrover_nb.core.data.kinds import is_text
 from dlrover_nb.core.data.number_text import forms_of, is_mark
+from dlrover_nb.core.data.trained_types import MOST_EXACT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -183,6 +184,11 @@ class ColumnValues:
             return low in {0, 1} and high == low + n_row - 1 and n_row > 1
         is_counted = bool((np.diff(self._numbers) == 1).all())
         return low >= 0 and (is_counted or n_row / 2 < high <= n_row)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether whole numbers are too large for each to be a float of its own."""
+        return self.whole is not None and max(map(abs, self.whole)) >= MOST_EXACT
 
     @property
     def is_ever_new(self) -> bool:

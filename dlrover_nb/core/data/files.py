@@ -27,6 +27,7 @@ from dlrover_nb.core.data.listing import name_of
 from dlrover_nb.core.data.partitions import partitions, values_of, with_partitions
 from dlrover_nb.core.data.remote import RemoteFile
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.column_types import column_types
 from dlrover_nb.core.structs.datafiles import TEXT
 from dlrover_nb.core.structs.file_rows import FileRows
 
@@ -173,7 +174,8 @@ class FilesSource:
             if isinstance(opened.source, DelimitedSource):
                 texts.append(opened.source)
         wanted = self._wanted()
-        folders = [dict.fromkeys(each, pa.string()) for each in partitions(names, wanted or ())]
+        named = (*(wanted or ()), *column_types(self._data.types))
+        folders = [dict.fromkeys(each, pa.string()) for each in partitions(names, named)]
         types = [{**own, **more, **own} for own, more in zip(types, folders, strict=True)]
         check_same(names, [self._without_excluded(each) for each in types], wanted)
         if len(texts) == len(names):

@@ -101,6 +101,9 @@ def question(column: ColumnValues, use: Use, n_row: int | None) -> Guess | None:
     """Return what a column may be, where that is too uncertain to be done unasked."""
     if use is not Use.NUMERIC or guess(column, use, n_row) is not None or not column.n_there:
         return None
+    if column.is_rounded:
+        reason = "holds whole numbers from 2^53 on, as ids have them"
+        return Guess(column.name, Use.CATEGORICAL, reason, "rounded as numbers", ColumnType.NUMBER)
     if not column.is_ever_new:
         return None
     if column.is_permutation(n_row):

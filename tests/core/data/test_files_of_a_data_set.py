@@ -284,6 +284,9 @@ def test_columns_in_the_names_of_folders_are_columns(tmp_path: Path, ending: str
     assert "country" not in open_source(spec(one)).kinds, "a column of one value is none, unless it is named"
     read = open_source(spec(one, categorical=["country"])).read(2, 4, ["country", "price"])
     assert read.column("country").to_pylist() == ["de", "de"]
+    features = make_features(spec(one, types=["country=category", "year=number"]), MODEL)
+    assert "country" in [column.name for column in features.categorical]
+    assert "year" in [column.name for column in features.numeric]
 
 
 def test_a_folder_of_rows_without_a_value_and_a_file_outside_are_told(tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ def test_columns_rows_nulls_and_label_are_those_of_the_data(tmp_path: Path) -> N
         ("itemID", RNG.integers(0, 50, N).astype(float), "'itemID' looks like ids", "categorical"),
         ("zip", RNG.integers(0, 99999, N), "'zip' looks like ids", "categorical"),
         ("seat", RNG.permutation(10 * N)[:N], "looks like ids, another in nearly every row", "categorical"),
+        (
+            "u",
+            2**60 + RNG.integers(0, 9, N),
+            "'u' holds whole numbers from 2^53 on, as ids have",
+            "categorical",
+        ),
         ("rank", RNG.permutation(N), "'rank' holds each number up to that of the rows once, taken as", None),
         (
             "user",
