@@ -63,7 +63,7 @@ SUBMIT_FLAGS: FlagTable = (
         "--types",
         "data.types",
         columns,
-        "A=TYPE,…",
+        "A=TYPE,B=TYPE",
         "types of single columns: number, category or time; all others stay as they are",
     ),
     ("--separator", "data.separator", str, "MARK", "between fields of a CSV file; default: found in it"),
