@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.exchange import ChunkTaken
 from dlrover_nb.core.runtime.flash.buffer import nothing
 from dlrover_nb.core.runtime.migration_source import MigrationSource, Sizes
@@ -136,7 +136,7 @@ class PsMigration:
         Raises
         ------
         WireError
-            When its move is over.
+            When its move is over, or its rows cannot be of this table: nothing of it was taken.
         """
         if chunk.move == self._completed:  # the answer was lost
             return ChunkTaken(chunk.move, chunk.sequence)
@@ -149,8 +149,11 @@ class PsMigration:
             self._receiving = chunk.move
         must_wait = self._is_untidy and self._end is None and len(part.ids) > 0
         if chunk.sequence == self._sequences.get(chunk.source, 0) + 1 and not must_wait:
+            try:
+                self._absorb(chunk, part)
+            except CheckpointError as error:
+                raise WireError(f"chunk {chunk.sequence} of {chunk.source} is refused: {error}") from error
             self._sequences[chunk.source] = chunk.sequence
-            self._absorb(chunk, part)
         return ChunkTaken(chunk.move, self._sequences.get(chunk.source, 0))
 
     def acknowledge(self, endpoint: str, answer: ChunkTaken, at_s: float) -> None:

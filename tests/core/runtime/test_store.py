@@ -470,3 +470,21 @@ def test_a_checkpoint_of_another_model_is_refused():
         sgd.load(part, everything)
     with pytest.raises(CheckpointError, match="each dense parameter"):
         sgd.load(StorePart(part.ids[:0], part.table[:0, :4], 0, part.dense), everything)
+
+
+@models
+@pytest.mark.parametrize("row", [1, 500])  # that it has, and a new one
+def test_a_part_that_repeats_a_row_is_refused_before_any_row_changes(model, row):
+    store = make(model)
+    store.push(*step(1)[:2])
+    store.create_rows(np.array([row]) if row == 1 else np.array([], np.int64))
+    before = store.export()
+    ids, table, dense = (each.copy() for each in (before.ids, before.table, before.dense))
+    repeated = StorePart(np.array([row, 2, row]), np.ones((3, table.shape[1]), np.float32), 0, dense)
+    with pytest.raises(CheckpointError, match=f"got {row} more than once"):
+        store.absorb(repeated)
+    with pytest.raises(CheckpointError, match=f"got {row} more than once"):
+        store.load(repeated, owned_buckets(even_bucket_owner(1), 0))
+    after = store.export()
+    for mine, theirs in zip((ids, table, dense), (after.ids, after.table, after.dense), strict=True):
+        np.testing.assert_array_equal(mine, theirs)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from ps_world import MODEL, N_DENSE, SIZES
 
+from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange import ChunkTaken, MoveChunk
 from dlrover_nb.core.runtime.ps_migration import TIDY_EVERY_S, PsMigration
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets, store
@@ -99,3 +100,18 @@ def test_a_move_that_is_cancelled_while_it_waits_is_never_begun(giver):
         assert giver.step() == []
     assert giver.n_row == N_ID // 2
     assert giver.migration.progress_report(giver.at_s) is None
+
+
+def test_a_chunk_that_repeats_a_row_is_refused_and_may_come_again(giver):
+    while giver.n_row > N_ID // 2:
+        giver.step()
+    giver.step()
+    values = np.full((3, MODEL.row_width), 7, np.float32)
+    ids = np.array([HIGH[0], HIGH[1], HIGH[0]], np.int64)
+    chunk = MoveChunk(3, "b", 1, 0, is_last=False)
+    with pytest.raises(WireError, match=f"chunk 1 of b is refused: .*got {HIGH[0]} more than once"):
+        giver.migration.receive(chunk, StorePart(ids, values, 0, np.empty((1, 0), np.float32)))
+    assert giver.n_row == N_ID // 2
+    whole = StorePart(ids[:2], values[:2], 0, np.empty((1, 0), np.float32))
+    assert giver.migration.receive(chunk, whole).sequence == 1
+    assert giver.n_row == N_ID // 2 + 2

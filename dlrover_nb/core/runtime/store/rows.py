@@ -145,7 +145,7 @@ class RowTable:
         """Raise `WireError` when an id comes twice: it would become several rows, or lose a step."""
         ordered = np.sort(ids)
         if len(repeated := ordered[1:][ordered[1:] == ordered[:-1]]):
-            raise WireError(f"expected each row once in a push, got {repeated[0]} more than once")
+            raise WireError(f"expected each row once, got {repeated[0]} more than once")
 
     def gather(self, ids: Ids, out: Floats) -> None:
         """Write the values of rows into `out`, float32 [n, width]; no row is created."""

@@ -368,9 +368,10 @@ class ParameterStore:
         try:
             for chunk in _chunks(len(part.ids)):
                 self._rows.check(part.ids[chunk])
+                self._rows.check_distinct(part.ids[chunk])  # one of another chunk replaces its row
                 between()
         except WireError as error:
-            raise CheckpointError(f"the checkpoint is of another table: {error}") from error
+            raise CheckpointError(f"the rows are of another table, or damaged: {error}") from error
 
 
 def _chunks(n: int) -> Iterator[slice]:
