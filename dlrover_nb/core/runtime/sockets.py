@@ -7,6 +7,9 @@ use TCP under CURVE with the one key pair of the job, which is both server and c
 it can neither send nor receive. ZeroMQ asks a ZAP handler about each client's key, one per context; ours has
 no state, because the socket's ZAP domain is the public key that it admits. That handler's thread ends with
 the context: close the sockets, then call `Context.term`.
+
+Whoever reaches a port can open connections and say nothing. Each costs a descriptor until it is closed, after
+`HANDSHAKE_MS`; ZeroMQ has no limit of their number, so that is bounded by time alone.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ HIGH_WATER = 1000  # messages queued per peer, each way
 MOST_FILES = 1 << 16  # that a process with a router may have open
 HEARTBEAT_MS = 5_000  # ZMTP's own heartbeat: detects a dead host without traffic
 HEARTBEAT_TIMEOUT_MS = 30_000
+HANDSHAKE_MS = 10_000  # for a client to show its key: a busy host takes some 100 ms
 _MAX_SEALED_BYTES = MAX_FRAMES * MAX_FRAME_BYTES  # a sealed message has all in one frame
 
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"  # the address required by ZeroMQ
@@ -81,6 +85,7 @@ def bind_router(context: Context, listen: str, path: Path, keys: JobKeys) -> tup
         raise InvalidValueError(f"listen must be ipc or tcp://ADDRESS, got {listen!r}")
     _allow_connections()
     socket = _new_socket(context, zmq.ROUTER, endpoint)
+    socket.handshake_ivl = HANDSHAKE_MS
     socket.router_handover = True  # a node that connects again under its name takes it over
     if is_between_hosts(endpoint):
         _guard(socket, context, keys)
@@ -127,6 +132,7 @@ def bind_plain_router(context: Context, listen: str, password: str) -> tuple[Soc
     endpoint = f"{without_port(listen)}:*"
     socket = _new_socket(context, zmq.ROUTER, endpoint)
     socket.maxmsgsize = _MAX_SEALED_BYTES
+    socket.handshake_ivl = HANDSHAKE_MS
     socket.router_handover = True
     socket.plain_server, socket.zap_domain = True, _domain_of(password.encode())
     socket.bind(endpoint)
