@@ -12,9 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core import pricing
-from dlrover_nb.core.structs.commands import AuditRow
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.actions import named
+from dlrover_nb.core.structs.commands import Action, AuditRow
+from dlrover_nb.core.structs.setting_checks import Settings, check_setting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dlrover_nb.core.structs.commands import Asker, Command, Stage
     from dlrover_nb.core.structs.decisions import Decision, Prediction
     from dlrover_nb.core.structs.job import JobSpec
@@ -80,13 +85,93 @@ def facts_of(
         cost_before_per_hour=pricing.cost_per_hour(snapshot.target, prices),
         currency=prices.currency,
         mitigation=_action_words(decision, snapshot),
-        refusal=refusal or _not_open(decision, snapshot),
+        refusal=refusal or refusal_of(command, snapshot),
     )
 
 
-def _not_open(decision: Decision | None, snapshot: JobSnapshot) -> str:
+def refusal_of(command: Command, snapshot: JobSnapshot) -> str:
+    """Return why a job's master would refuse a command, as far as its snapshot says; empty: it says nothing.
+
+    A plan is weighed by the master, which alone knows how it is reached. Stop and delete are never refused.
+    """
+    name = snapshot.spec.name
+    if snapshot.phase.is_final and command.action not in {Action.STOP, Action.DELETE}:
+        return f"job {name} must be running for this, but it has {snapshot.phase}"
+    if command.decision is not None:
+        return _not_decidable(command.decision, snapshot)
+    if command.shard is not None:
+        return _not_in_quarantine(command.shard.shard, snapshot)
+    if command.batches is not None:
+        return _not_there((node for node, _ in command.batches.sizes), snapshot)
+    return ""
+
+
+def _not_decidable(decision: Decision, snapshot: JobSnapshot) -> str:
+    if decision.undoes:
+        return _not_the_latest(decision, snapshot)
+    if decision.action is not None:
+        return _not_there(named(decision.action.action), snapshot)
+    return _not_open(decision, snapshot) or _not_settable(decision, snapshot)
+
+
+def _not_settable(decision: Decision, snapshot: JobSnapshot) -> str:
+    """Return why mode, pins or budget cannot become those of a decision."""
+    spec, budget = snapshot.spec, snapshot.budget
+    limit, spent = (None, 0.0) if budget is None else (budget.limit, budget.spent)
+    now = Settings(
+        spec.name, snapshot.mode, snapshot.pins, snapshot.target, spec.bounds, spec.prices, limit, spent
+    )
+
+    def room(plan: ResourcePlan) -> None:
+        from dlrover_nb.core.planner.feasibility import check_room  # noqa: PLC0415 - for pins alone
+
+        check_room(plan, snapshot.capacity, spec.bounds)
+
+    try:
+        check_setting(decision, now, room)
+    except DlroverError as error:
+        return str(error)
+    return ""
+
+
+def _not_the_latest(decision: Decision, snapshot: JobSnapshot) -> str:
+    """Return why a decision cannot be undone."""
+    latest = snapshot.undo.undoes if snapshot.undo is not None else ""
+    if decision.undoes == latest:
+        return ""
+    what = f"that is {latest}" if latest else "it has none"
+    return (
+        f"{decision.undoes} must be the latest change of job {snapshot.spec.name} to be undone, but {what}; "
+        "look at its decisions again"
+    )
+
+
+def _not_in_quarantine(shard: int, snapshot: JobSnapshot) -> str:
+    """Return why nothing can be decided about a shard."""
+    waiting = [each.shard for each in snapshot.quarantined]
+    if shard in waiting:
+        return ""
+    what = f"there are {', '.join(map(str, waiting))}" if waiting else "none is"
+    return (
+        f"shard {shard} of job {snapshot.spec.name} must be in quarantine for a decision, but {what}; "
+        "look at its shards again"
+    )
+
+
+def _not_there(nodes: Iterable[str], snapshot: JobSnapshot) -> str:
+    """Return why something cannot be done to nodes; empty: all are there."""
+    names = {node.id for node in snapshot.nodes}
+    if not (missing := sorted(set(nodes) - names)):
+        return ""
+    return (
+        f"{', '.join(missing)} must be among the nodes of job {snapshot.spec.name}, got "
+        f"{', '.join(sorted(names)) or 'none'}; name one of these"
+    )
+
+
+def _not_open(decision: Decision, snapshot: JobSnapshot) -> str:
     """Return why a decision cannot answer the id that it names; empty: that is open, or it names none."""
-    if decision is None or not decision.proposal:
+    if not decision.proposal:
         return ""
     ids = [each.id for each in (snapshot.open_proposal, snapshot.open_mitigation) if each is not None]
     if decision.proposal in ids:

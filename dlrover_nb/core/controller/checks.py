@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.external import Framework
 from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.setting_checks import Settings, check_setting
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.resources import ResourcePlan
 
+_SETTINGS = {Verdict.MODE, Verdict.PIN, Verdict.BUDGET}
 _STATUS = {
     Verdict.ACCEPT: ProposalStatus.ACCEPTED,
     Verdict.OVERRIDE: ProposalStatus.OVERRIDDEN,
@@ -53,6 +54,22 @@ class DecisionContext:
     def name(self) -> str:
         """The job's name."""
         return self.job.spec.name
+
+    @property
+    def settings(self) -> Settings:
+        """What the job is set to."""
+        spec = self.job.spec
+        return Settings(
+            self.name,
+            self.mode,
+            self.pins,
+            self.target,
+            spec.bounds,
+            spec.prices,
+            self.budget_total,
+            self.spent,
+            self.ending,
+        )
 
     @property
     def beside(self) -> ResourcePlan | None:
@@ -94,14 +111,10 @@ def check_decision(
         raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
     check_undo(decision, now.changes, now.name)
     check_version(decision, now.changes, now.name)
-    if decision.verdict is Verdict.MODE:
-        _check_mode(decision, now)
-        return
-    if decision.verdict is Verdict.PIN:
-        _check_pins(decision, now)
-        return
-    if decision.verdict is Verdict.BUDGET:
-        _check_budget(decision, now)
+    if decision.verdict in _SETTINGS:
+        check_setting(
+            decision, now.settings, lambda plan: check_room(plan, now.job.capacity, now.job.spec.bounds)
+        )
         return
     if decision.verdict is Verdict.MITIGATE or is_mitigation(decision.proposal):
         _check_mitigation(decision, now, actions, nodes)
@@ -154,58 +167,6 @@ def _check_ready(now: DecisionContext, what: str) -> None:
             else "is still starting; decide once it trains"
         )
         raise StaleDecisionError(f"job {now.name} must be training for {what}, but it {state}")
-
-
-def _check_mode(decision: Decision, now: DecisionContext) -> None:
-    if decision.mode is None:
-        raise InvalidValueError(
-            f"a decision on the mode needs one of {', '.join(Mode)}, got none; name the mode"
-        )
-    if decision.mode is now.mode:
-        raise InvalidValueError(
-            f"mode must differ from now, got {now.mode}, which job {now.name} already has"
-        )
-
-
-def _check_budget(decision: Decision, now: DecisionContext) -> None:
-    limit, prices = decision.budget_total, now.job.spec.prices
-    if now.ending:
-        raise StaleDecisionError(
-            f"job {now.name} must be running for another budget, but it is being stopped: {now.ending}"
-        )
-    if limit == now.budget_total:
-        already = "no limit" if limit is None else f"{limit:,.6g} {prices.currency}"
-        raise InvalidValueError(f"budget_total must differ from now, got {already}, as job {now.name} has it")
-    if limit is None:
-        return
-    if prices.per_hour(1.0, 1.0) is None:
-        raise InvalidValueError(
-            f"a total budget needs both prices of job {now.name}, and one is unknown; submit it with "
-            "prices.cpu_hour and prices.gib_hour"
-        )
-    if not (math.isfinite(limit) and limit > now.spent):
-        raise InvalidValueError(
-            f"budget_total must be more than job {now.name} has spent, {now.spent:,.4g} {prices.currency}, "
-            f"got {limit:,.6g}; set a higher one, or stop the job"
-        )
-
-
-def _check_pins(decision: Decision, now: DecisionContext) -> None:
-    if decision.pins is None:
-        raise InvalidValueError("a decision on pins needs them, got none; name what is fixed from now on")
-    if decision.pins == now.pins:
-        raise InvalidValueError(
-            f"pins must differ from now, got {decision.pins}, which job {now.name} already has pinned"
-        )
-    least = decision.pins.applied(_least(now))
-    check_room(least, now.job.capacity, now.job.spec.bounds)
-
-
-def _least(now: DecisionContext) -> ResourcePlan:
-    """Return the smallest plan: if it does not fit with the pins, none does."""
-    bounds, target = now.job.spec.bounds, now.target
-    smallest = Pins(workers=1, ps=1, worker_cpu=bounds.worker_cpus[0], ps_cpu=bounds.ps_cpus[0])
-    return smallest.applied(target)
 
 
 def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builders as b
 import pytest
 from builders import mitigation, plan, snapshot
 from masters import Master
@@ -170,7 +171,8 @@ def test_an_action_is_undone_as_any_change_is(job, audit):
 
 
 def test_a_rule_by_cost_asks_nothing_of_an_action_and_a_rule_by_action_does(audit, tmp_path):
-    handle = JobHandle("quick-start", Master(), user="ada")
+    nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
+    handle = JobHandle("quick-start", Master(b.snapshot(nodes=nodes)), user="ada")
     by_cost = CommandService(lambda: audit, lambda: 5.0, rules=Rules(over_cost_per_hour=0.0))
     assert handle.through(Entry.DASHBOARD, by_cost).mitigate(RESTART).id == "d2"
     requests = RequestStore(f"sqlite:///{tmp_path / 'team.db'}")
