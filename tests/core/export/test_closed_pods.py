@@ -1,7 +1,6 @@
 """Every pod of every export meets the standard ``restricted`` of Kubernetes' PodSecurity.
 
-The fields are those of https://kubernetes.io/docs/concepts/security/pod-security-standards/; a ``host_path`` of
-the user's own is left as it stands.
+A ``host_path`` of the user's own is left as it stands.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
+from restricted import VOLUMES, check_restricted
 
 from dlrover_nb.core.export import EXPORTERS
 
@@ -42,11 +42,6 @@ def pods_in(document: Any) -> Iterator[dict[str, Any]]:
             yield from pods_in(value)
 
 
-VOLUMES = {
-    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"
-}  # fmt: skip
-
-
 @for_each(("kind", "job"), CASES)
 def test_each_volume_but_a_users_host_path_is_of_a_kind_that_restricted_allows(kind: str, job: str) -> None:
     for pod in pods_in(EXPORTERS[kind](JOBS[job], PLAN, TOLD, OPTIONS)):
@@ -63,21 +58,7 @@ def test_each_pod_is_restricted(kind: str, job: str) -> None:
     pods = list(pods_in(EXPORTERS[kind](JOBS[job], PLAN, TOLD, OPTIONS)))
     assert pods
     for pod in pods:
-        context = pod["securityContext"]
-        assert context["runAsNonRoot"] is True
-        assert context["runAsUser"] > 0
-        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
-        assert not {"sysctls", "seLinuxOptions", "appArmorProfile", "windowsOptions"} & context.keys()
-        for container in (*pod["containers"], *pod.get("initContainers", ())):
-            own = container["securityContext"]
-            assert own["allowPrivilegeEscalation"] is False
-            assert own["capabilities"] == {"drop": ["ALL"]}
-            assert not own.get("privileged")
-            assert not {"procMount", "seLinuxOptions", "appArmorProfile", "windowsOptions"} & own.keys()
-            assert own.get("runAsUser", 1) > 0
-            assert own.get("runAsNonRoot", True)
-            assert all("hostPort" not in port for port in container.get("ports", ()))
+        check_restricted(pod)
 
 
 @for_each("kind", WITH_PODS)

@@ -27,6 +27,7 @@ _IMPERSONATED = re.compile(
     r'^(?P<kind>user|group)s "(?P<name>(?:[^"\\]|\\.)*)" is forbidden: .* cannot impersonate '
 )
 _OVER_QUOTA = re.compile(r"(?:exceeded|status unknown for) quota: (?P<quota>[^,]+)")  # of a new one
+_SECURITY = re.compile(r'violates PodSecurity "(?P<level>[^"]+)": (?P<fields>.*)')
 _NOT_REACHED = re.compile("error trying to reach service", re.IGNORECASE)
 _NO_ADDRESS = "address not allowed"  # said of a pod that runs while its status does not hold its address yet
 
@@ -292,6 +293,12 @@ def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiErro
         )
     if _OVER_QUOTA.search(status.message):
         return OverQuota, f"the quota of the namespace has no room to {asked}: {message}"
+    if security := _SECURITY.search(message):
+        return Refused, (
+            f"namespace {asked.namespace} takes only pods of the security standard {security['level']}, and "
+            f"this one has {security['fields']}; of our pods only a host_path in kubernetes.volumes "
+            "breaks it: mount a claim, or ask an administrator for the standard of the namespace"
+        )
     return Refused, f"a policy of the cluster does not allow to {asked}: {message}{_way_out(asked)}"
 
 
