@@ -117,7 +117,7 @@ def test_a_restart_from_a_snapshot_changes_nothing_that_follows(make_job):
     run_state_machine_as_test(
         RestartedLife,
         settings=settings(
-            max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 

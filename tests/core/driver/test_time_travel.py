@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.moment import HappeningKind, Moment
 
 SEEN = ("mode", "proposals", "decisions", "outcomes", "fit", "front", "memory", "story")
 ONCE = settings(
-    max_examples=8,
+    max_examples=4,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -39,7 +39,7 @@ from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 @pytest.mark.more
 @pytest.mark.parametrize("kind", WRITTEN)
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 @given(st.data(), small_plans, provenances, st.sampled_from([Options(), Options(auto_scale=True)]))
 def test_an_import_gives_back_what_was_exported(
     kind: str, data: st.DataObject, plan: ResourcePlan, told: Provenance, options: Options

@@ -25,7 +25,7 @@ from dlrover_nb.dashboard.api_v1.openapi import document
 from dlrover_nb.dashboard.api_v1.routes import ROUTES
 from dlrover_nb.dashboard.api_v1.tokens import Limits, Tokens
 
-N_EXAMPLE = 25  # of each route
+N_EXAMPLE = 12  # of each route
 TOLD = from_json(document(), dict)
 
 
