@@ -207,9 +207,8 @@ def test_the_filter_works_in_a_browser_and_stands_in_the_address(address, new_pa
     assert broken_rules(page, axe) == []
     assert not unnamed(page.locator("main").aria_snapshot())
     for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
         for width in (360, 1400):
-            narrow = new_page(width=width, height=1100)
-            narrow.emulate_media(color_scheme=scheme)
-            narrow.goto(f"{address}/decisions")
-            assert cut_off(narrow.locator("main")) == []
-            picture(narrow, f"decisions-{scheme}-{width}", full_page=True)
+            page.set_viewport_size({"width": width, "height": 1100})
+            assert cut_off(page.locator("main")) == []
+            picture(page, f"decisions-{scheme}-{width}", full_page=True)
