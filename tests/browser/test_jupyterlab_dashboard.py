@@ -2,7 +2,6 @@
 
 import re
 
-import psutil
 import pytest
 from chromium import outside
 from lab_notebook import Notebook
@@ -17,17 +16,7 @@ pytestmark = [
 
 def servers(lab):
     """Return the processes of a dashboard that this JupyterLab, or a kernel of it, has started."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if (
-                process.environ().get("XDG_STATE_HOME") == lab.environment["XDG_STATE_HOME"]
-                and "serve" in process.cmdline()
-            ):
-                found.append(process)
-        except psutil.Error:  # it ended meanwhile, or is not ours
-            continue
-    return found
+    return lab.family("serve")
 
 
 def test_the_tile_opens_the_dashboard_below_jupyterlabs_own_address(new_page, lab):

@@ -10,7 +10,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.more
+@pytest.mark.release  # of the helper alone, and each notebook of the other tests uses it
 def test_the_question_for_a_kernel_is_answered_and_the_next_cell_runs(new_page, lab):
     notebook = Notebook(new_page(), lab, {"one": "1 + 1", "two": "'the answer is', 6 * 7"})
     page = notebook.page
