@@ -7,7 +7,7 @@ do and when, is up to the world that plays them.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.copy_messages import Cut
 from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.shards import Purpose, Shard, SkippedBatch
+from dlrover_nb.core.structs.shards import MOST_HELD, Purpose, Shard, ShardProgress, SkippedBatch
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.orders import StartNode
@@ -48,7 +48,10 @@ class FakeNode:
     shard: Shard | None = None
     granted: deque[Shard] = field(default_factory=deque)
     n_done: int = 0
-    ps_epoch: int = -1
+    skipped: tuple[SkippedBatch, ...] = ()  # of its shard
+    released: deque[ShardProgress] = field(default_factory=lambda: deque(maxlen=2 * MOST_HELD))
+    left: m.Left | None = None  # said again until its master answers
+    ps_epoch: int = 0
     iter_s: float = 0.1
     is_alive: bool = True
     heard: list[m.ToNode] = field(default_factory=list)
@@ -59,8 +62,26 @@ class FakeNode:
     def id(self) -> str:
         return self.order.node
 
+    @property
+    def held(self) -> tuple[ShardProgress, ...]:
+        return () if self.shard is None else _progress(self.shard, self.n_done, self.skipped)
+
     def say(self, message: m.FromNode, *arrays: np.ndarray) -> None:
         self.outbox.append((message, arrays))
+
+    def hello(self, pid: int) -> m.Hello:
+        """Return what it says when it connects."""
+        is_ps = self.order.role is Role.PS
+        said = m.Hello(self.id, self.order.role, pid, "host", f"ipc://{self.id}", False)
+        if is_ps:
+            return replace(said, ps_epoch=self.ps_epoch)
+        held = [*self.held, *(each for shard in self.granted for each in _progress(shard, shard.offset))]
+        return replace(said, released=tuple(self.released), held=tuple(held))
+
+    def let_go(self) -> None:
+        """Hold its shard no longer."""
+        self.released.extend(self.held)
+        self.shard, self.n_done, self.skipped = None, 0, ()
 
 
 class PlayedNodes:
@@ -111,7 +132,7 @@ class PlayedNodes:
     def hello(self, name: str) -> None:
         node = self.nodes[name]
         node.has_come_up = True
-        node.say(m.Hello(name, node.order.role, 1, "host", f"ipc://{name}", False))
+        node.say(node.hello(1))
 
     def turn(self, name: str) -> bool:
         """Let a living node handle one order, or train one batch; whether it did anything."""
@@ -189,7 +210,8 @@ class PlayedNodes:
             case m.Pause():
                 node.is_paused = True
                 lease = node.shard.lease if node.shard else None
-                node.say(m.Paused(node.id, message.ps_epoch, lease, node.n_done, message.number))
+                paused = m.Paused(node.id, message.ps_epoch, lease, node.n_done, message.number)
+                node.say(replace(paused, released=tuple(node.released)))
             case m.Granted(shard):
                 node.granted.append(shard)
                 self.granted.append((node.id, shard))
@@ -198,7 +220,7 @@ class PlayedNodes:
             case m.Drain(at_once):
                 node.is_draining = True
                 if at_once:
-                    self._leave_at_once(node)
+                    self._leave(node)
             case Resize(cpu, memory_mib, is_ahead):
                 if not is_ahead:
                     self.applied[node.id] = cpu, memory_mib
@@ -206,10 +228,11 @@ class PlayedNodes:
             case m.Stop():
                 node.is_alive = False
 
-    def _leave_at_once(self, node: FakeNode) -> None:
+    def _leave(self, node: FakeNode) -> None:
+        """Leave, and say so until the master has heard it."""
         lease = node.shard.lease if node.shard is not None else None
-        node.say(m.Left(node.id, lease, node.n_done if node.shard else 0))
-        node.is_alive = node.is_draining = False
+        node.left = m.Left(node.id, lease, node.n_done if node.shard else 0, tuple(node.released))
+        node.say(node.left)
 
     def _begin_to_train(self, node: FakeNode, train: m.Train) -> None:
         if train == node.train and not node.granted:
@@ -218,9 +241,13 @@ class PlayedNodes:
         if train.drop_shard:
             node.shard, node.n_done, node.wants_shard = None, 0, True
             node.granted.clear()
+            node.released.clear()
 
     def _load(self, node: FakeNode, load: m.Load) -> None:
-        """Take the parameters from memory, else from the files, or none."""
+        """Take the parameters from memory, else from the files, or none; those that it has already it keeps."""
+        if node.ps_epoch == load.ps_epoch:
+            node.say(m.Loaded(node.id, load.ps_epoch))
+            return
         parts = [self._found(part) for part in load.parts]
         self.ps[node.id].migration.hold(None, None, load.ps_epoch)
         self.ps[node.id].epoch = -1
@@ -248,7 +275,7 @@ class PlayedNodes:
         return None
 
     def _work(self, node: FakeNode) -> bool:
-        if node.train is None or node.is_paused:
+        if node.train is None or node.is_paused or node.left is not None:
             return False
         if any(not self._serves(name, node.train.ps_epoch) for name in _names(node.train)):
             return False  # its PS does not answer, or serves others
@@ -259,8 +286,7 @@ class PlayedNodes:
 
     def _ask(self, node: FakeNode) -> bool:
         if node.is_draining:
-            node.say(m.Left(node.id))
-            node.is_alive, node.is_draining = False, False
+            self._leave(node)
             return True
         if node.granted:
             node.shard = node.granted.popleft()
@@ -268,11 +294,11 @@ class PlayedNodes:
                 node.say(m.StreamEnded(node.id, node.shard.lease, n_row))
                 node.shard, node.wants_shard = None, False
                 return True
-            node.n_done, node.wants_shard = node.shard.offset, True
+            node.n_done, node.wants_shard, node.skipped = node.shard.offset, True, ()
             return True
         if node.wants_shard or self.at_s > node.asked_at_s + ASK_AGAIN_S:
             node.wants_shard, node.asked_at_s = False, self.at_s
-            node.say(m.ShardAsked(node.id))
+            node.say(m.ShardAsked(node.id, (), tuple(node.released)))
             return True
         return False
 
@@ -289,7 +315,7 @@ class PlayedNodes:
     def _ask_early(self, node: FakeNode, shard: Shard) -> None:
         if node.wants_shard and not node.granted and not node.is_draining and 2 * node.n_done >= shard.end:
             node.wants_shard, node.asked_at_s = False, self.at_s
-            node.say(m.ShardAsked(node.id, (shard.lease,)))
+            node.say(m.ShardAsked(node.id, (shard.lease,), tuple(node.released)))
 
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
         start = shard.start + node.n_done
@@ -302,7 +328,8 @@ class PlayedNodes:
             self.kill(node.id)
             return
         if shard.lease.purpose is Purpose.TRAIN and self.broken.intersection(range(start, stop)):
-            node.say(m.BatchSkipped(node.id, shard.lease, self._skipped(shard, range(start, stop))))
+            node.skipped = (*node.skipped, self._skipped(shard, range(start, stop)))
+            node.say(m.BatchSkipped(node.id, shard.lease, node.skipped[-1]))
         elif shard.lease.purpose is Purpose.TRAIN and node.train:
             self._push(node.train, shard.epoch, range(start, stop))
         node.n_done = stop - shard.start
@@ -311,8 +338,8 @@ class PlayedNodes:
             return
         is_scored = shard.lease.purpose is Purpose.EVALUATE
         arrays = self._scores(shard) if is_scored else ()
+        node.let_go()
         node.say(m.ShardFinished(node.id, shard.lease), *arrays)
-        node.shard, node.n_done = None, 0
         node.wants_shard, node.asked_at_s = False, self.at_s
 
     def _scores(self, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
@@ -345,6 +372,8 @@ class PlayedNodes:
         )
         lease = node.shard.lease if node.shard else None
         node.say(m.Report(sample, lease, node.n_done, is_leaving=node.is_leaving))
+        if node.left is not None:
+            node.say(node.left)
 
     def evict(self, *names: str) -> None:
         """Send SIGTERM to PS that are up; others end by it."""
@@ -352,6 +381,12 @@ class PlayedNodes:
             assert self.nodes[name].order.role is Role.PS
             assert self.nodes[name].has_come_up
             self.nodes[name].is_leaving = True
+
+
+def _progress(shard: Shard, n_done: int, skipped: tuple[SkippedBatch, ...] = ()) -> tuple[ShardProgress, ...]:
+    """Return what is done of a training shard; nothing is of another."""
+    trains = shard.lease.purpose is Purpose.TRAIN
+    return (ShardProgress(shard.lease, n_done, skipped),) if trains else ()
 
 
 def _names(train: m.Train) -> list[str]:

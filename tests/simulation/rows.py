@@ -1,8 +1,8 @@
 """The auditor's own account of rows: which worker pushed which, and what of that the master was told.
 
 It knows nothing of shards, leases or grants. Each message of a worker about its rows speaks of all that it pushed before.
-So when a row is pushed a second time, the first time must have been one that the master was never told of, by a worker
-that it lost: anything else is a row trained twice.
+A message that is lost excuses nothing: its worker lives, and can say it again. So when a row is pushed a second time, the
+first time must have been by a worker that the master lost before it was told: anything else is a row trained twice.
 """
 
 from __future__ import annotations
@@ -32,10 +32,8 @@ class RowAccount:
     is_lost: Callable[[str], bool]
     wrong: list[str] = field(default_factory=list)
     n_excused: int = 0
-    n_lost_words: int = 0
     _n_pushed: Counter[str] = field(default_factory=Counter)
     _heard: dict[str, int] = field(default_factory=dict)
-    _unheard: dict[str, list[range]] = field(default_factory=dict)
     _kept: dict[int, dict[Row, tuple[str, int]]] = field(default_factory=dict)
     _by: dict[Row, tuple[str, int]] = field(default_factory=dict)
 
@@ -55,11 +53,6 @@ class RowAccount:
         """Note that the master was told of so many batches."""
         self._heard[worker] = max(n_pushed, self._heard.get(worker, 0))
 
-    def lose_messages(self, worker: str) -> None:
-        """Note that the master is not told of what was pushed until now, unless a later message says so."""
-        pushes = range(self._heard.get(worker, 0) + 1, self._n_pushed[worker] + 1)
-        self._unheard.setdefault(worker, []).append(pushes)
-
     def keep(self, checkpoint: int) -> None:
         """Note who has pushed what by the time of a checkpoint."""
         self._kept.setdefault(checkpoint, dict(self._by))
@@ -71,9 +64,7 @@ class RowAccount:
     def _judge(self, worker: str, row: Row) -> None:
         before, n_push = self._by[row]
         told = n_push <= self._heard.get(before, 0)
-        if any(n_push in pushes for pushes in self._unheard.get(before, ())):
-            self.n_lost_words += 1  # its message was lost with the link or the master
-        elif told:
+        if told:
             self.wrong.append(f"row {row} was trained again by {worker}, though {before} had told the master")
         elif before == worker:
             self.wrong.append(f"row {row} was trained twice by {worker}")

@@ -125,14 +125,16 @@ class CutLink(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResetLink(Event):
-    """What is on its way between a node and the master is lost."""
+    """A connection of a node to the master is dead, which both notice some seconds later."""
 
     role: Role
     place: int
+    seconds: float
 
     def happen(self, world: SimulatedWorld, audit: Audit) -> None:
         if name := _chosen(world, self.role, self.place):
-            world.reset_link(name)
+            world.cut_until_s[name] = world.elapsed_s + self.seconds
+            world.broken_links.add(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ class StallMaster(Event):
 
 @dataclass(frozen=True, slots=True)
 class KillMaster(Event):
-    """The master is killed, and another one goes on later.
+    """The master is killed, some time after it read its last message, and another one goes on later.
 
     `damage` is the seed of what the disk does meanwhile; None: nothing. `nodes_too` ends all nodes, as a host does that
     loses its power.
@@ -201,8 +203,10 @@ class KillMaster(Event):
     away_s: float
     damage: int | None = None
     nodes_too: bool = False
+    unread_s: float = 0.0
 
     def happen(self, world: SimulatedWorld, audit: Audit) -> None:
+        world.pass_alone(self.unread_s)
         world.crash()
         if self.nodes_too:
             world.lose_nodes()
@@ -361,11 +365,15 @@ def _for_s(rng: random.Random, heartbeat_s: float) -> float:
     return rng.choice([0.3, 0.8, 1.5, 3.0, 6.0]) * heartbeat_s
 
 
+def _dead_s(rng: random.Random, heartbeat_s: float) -> float:
+    """Return for how long a dead connection is not noticed: for less than a heartbeat, else its node is given up."""
+    return rng.choice([0.0, 0.1, 0.3, 0.6]) * heartbeat_s
+
+
 def _kill_master(rng: random.Random, at_s: float, heartbeat_s: float) -> KillMaster:
     damage_seed = rng.randrange(10**6) if rng.random() < 0.4 else None
-    return KillMaster(
-        at_s, rng.choice([0.0, 0.25, 1.0, heartbeat_s, 5 * heartbeat_s]), damage_seed, rng.random() < 0.15
-    )
+    away_s = rng.choice([0.0, 0.25, 1.0, heartbeat_s, 5 * heartbeat_s])
+    return KillMaster(at_s, away_s, damage_seed, rng.random() < 0.15, rng.choice([0.0, 0.25, 1.0]))
 
 
 def _client(rng: random.Random) -> tuple[str, float]:
@@ -379,7 +387,7 @@ KINDS: dict[Callable[[random.Random, float, float], Event], float] = {
     lambda rng, at_s, hb: BusyMachine(at_s, rng.choice([2.0, 4.0]) * hb): 1,
     lambda rng, at_s, _: Slow(at_s, rng.randrange(4), rng.choice([3.0, 10.0])): 1,
     lambda rng, at_s, hb: CutLink(at_s, _role(rng), rng.randrange(4), _for_s(rng, hb), rng.random() < 0.5): 3,
-    lambda rng, at_s, _: ResetLink(at_s, _role(rng), rng.randrange(4)): 2,
+    lambda rng, at_s, hb: ResetLink(at_s, _role(rng), rng.randrange(4), _dead_s(rng, hb)): 4,
     lambda rng, at_s, _: Evict(at_s, _role(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
     lambda rng, at_s, _: LoseHost(at_s, rng.randrange(2)): 1,
     lambda rng, at_s, _: FullDisk(at_s, rng.choice([0.5, 2.0, 8.0])): 1,

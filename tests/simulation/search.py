@@ -44,7 +44,7 @@ class Verdict:
     simulated_s: float
     kind: str = ""
     words: str = ""
-    n_repeated: tuple[int, int] = (0, 0)
+    n_repeated: int = 0
 
 
 @cache
@@ -88,8 +88,7 @@ def _played(case: Scenario, folder: Path) -> Verdict:
         end, kind, words = str(world.now.phase), type(error).__name__, f"{type(error).__name__}: {error}"
     finally:
         world.abandon()
-    n_repeated = world.account.n_excused, world.account.n_lost_words
-    return Verdict(case.seed, end, world.elapsed_s, kind, words, n_repeated)
+    return Verdict(case.seed, end, world.elapsed_s, kind, words, world.account.n_excused)
 
 
 def _play(case: Scenario, world: SimulatedWorld, audit: Audit) -> None:

@@ -1,7 +1,8 @@
 """The world of one simulated job: played nodes on hosts, links that fail as TCP does, and clocks that are set.
 
-A link delivers in order, or not at all: while it is cut, messages wait on both sides, and when it is reset, those on their
-way are lost and the node says Hello again. So nothing is doubled, and only messages of different nodes change places.
+A link delivers in order, or not at all: while it is cut, messages wait on both sides. When it is reset, some of those on
+their way had arrived and the others are lost; the node says Hello again, behind what it said before it noticed. So nothing
+is doubled, and only messages of different nodes change places.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 GONE_AFTER_HEARTBEATS = 4  # so long a node lives without its master
 SEEN_S = 5.0  # so old may be what a client acts on
 BATCH_S = 0.25
-SAY_ROWS = m.Report | m.ShardFinished | m.Paused | m.Left  # each acknowledges all that was pushed before it
+NOTICES_FIRST = 0.5  # share of nodes that notice the loss of a master before they say more
+SAY_ROWS = (
+    m.Hello | m.Report | m.ShardFinished | m.Paused | m.Left
+)  # each acknowledges all that was pushed before it
 
 
 class SimulatedWorld(FilesWorld):
@@ -62,6 +66,7 @@ class SimulatedWorld(FilesWorld):
         self.account = RowAccount(self._is_lost)
         self._orders_rng = random.Random(order_seed)
         self.cut_until_s: dict[str, float] = {}  # links between the master and nodes
+        self.broken_links: set[str] = set()  # cut ones that are reset when they are not cut any more
         self._late_orders: dict[str, deque[m.ToNode]] = {}
         self._apart_s: dict[str, float] = {}  # nodes without a master, since when
         self._notes: dict[
@@ -156,18 +161,27 @@ class SimulatedWorld(FilesWorld):
     def is_cut(self, name: str) -> bool:
         return self.cut_until_s.get(name, 0.0) > self.elapsed_s
 
-    def reset_link(self, name: str) -> None:
-        """Lose what is on its way between a node and the master; the node connects again."""
-        self.nodes[name].outbox.clear()
-        self.nodes[name].inbox.clear()
-        self._late_orders.pop(name, None)
-        self.account.lose_messages(name)
+    def _reset_link(self, name: str) -> None:
+        """Lose part of what is on its way between a node and the master; the node connects again."""
+        node, orders = self.nodes[name], self._late_orders.pop(name, deque())
+        for _ in range(self._orders_rng.randint(0, len(node.outbox))):
+            node.outbox.popleft()
+        n_arrived = self._orders_rng.randint(0, len(orders))
+        node.inbox.extend(list(orders)[:n_arrived])
         self.hello(name)
+
+    def _reset_broken_links(self) -> None:
+        for name in sorted(self.broken_links):
+            if not self.is_cut(name):
+                self.broken_links.remove(name)
+                if self.nodes[name].is_alive:
+                    self._reset_link(name)
 
     def messages(self, limit_s: float) -> Iterator[tuple[str, list[bytes]]]:
         end_s = self.at_s + limit_s
         while not self._has_message() and self.at_s < end_s:
             self._step(min(STEP_S, end_s - self.at_s))
+        self._reset_broken_links()
         for name, orders in list(self._late_orders.items()):
             if not self.is_cut(name):
                 self.nodes[name].inbox.extend(self._late_orders.pop(name) if orders else ())
@@ -182,7 +196,8 @@ class SimulatedWorld(FilesWorld):
                 yield node.id, [bytes(frame) for frame in encode(message, arrays)]
 
     def _has_message(self) -> bool:
-        return any(node.outbox and not self.is_cut(node.id) for node in self.nodes.values())
+        is_reset = any(not self.is_cut(name) for name in self.broken_links)
+        return is_reset or any(node.outbox and not self.is_cut(node.id) for node in self.nodes.values())
 
     def hear_order(self, node: str, order: m.ToNode) -> None:
         if self.is_cut(node) or self._late_orders.get(node):
@@ -239,7 +254,10 @@ class SimulatedWorld(FilesWorld):
         super()._copy(node, save)
 
     def _load(self, node: FakeNode, load: m.Load) -> None:
+        is_loaded = node.ps_epoch == load.ps_epoch
         super()._load(node, load)
+        if is_loaded:
+            return
         if load.index == 0:
             self._ps_epoch = load.ps_epoch
         if load.index == 0 and load.parts and node.ps_epoch == load.ps_epoch:
@@ -288,10 +306,8 @@ class SimulatedWorld(FilesWorld):
     # the master
 
     def crash(self) -> None:
-        for name, node in self.nodes.items():
-            if node.outbox:
-                self.account.lose_messages(name)
         self._late_orders.clear()
+        self.broken_links.clear()
         super().crash()
         self.master_is_up = False
 
@@ -301,5 +317,8 @@ class SimulatedWorld(FilesWorld):
         for name, node in self.nodes.items():
             if node.is_alive and node.has_come_up:
                 self.hello(name)
-                node.outbox.rotate(1)  # a node says Hello before what it could not send
+                if (
+                    self._orders_rng.random() < NOTICES_FIRST
+                ):  # a node says Hello before what it could not send
+                    node.outbox.rotate(1)
         self.start()

@@ -111,6 +111,7 @@ class Agent:
         self._heartbeat = HeartbeatThread(self._beat, REPORT_EVERY_S)
         self.obey: Callable[[ToNode], None] = _ignore
         self.describe: Callable[[NodeSample], Report] = Report
+        self.introduce: Callable[[Hello], Hello] = _unchanged  # adds what the master may not have heard
         self.apply_limits: Callable[[float, int], Enforced] = _advisory
         self.copies = ""  # endpoint at which this node sends copies of checkpoints
         self.keep_copy: Callable[[KeepCopy], None] = _ignore
@@ -337,7 +338,7 @@ class Agent:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._disconnected_since_s = None
                 if self._must_say_hello and self._hello is not None:
-                    self.send(self._hello)
+                    self.send(self.introduce(self._hello))
                 self._send_rest()
             else:
                 self._must_say_hello = True
@@ -366,6 +367,10 @@ def read_endpoint(path: str) -> str:
 
 def _advisory(_cpu: float, _memory_mib: int) -> Enforced:
     return Enforced(cpu=False, memory=False)
+
+
+def _unchanged(hello: Hello) -> Hello:
+    return hello
 
 
 def _ignore(_message: ToNode) -> None:

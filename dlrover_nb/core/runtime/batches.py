@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose, Shard, SkippedBatch
+from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose, Shard, ShardProgress, SkippedBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +56,8 @@ class ShardWork:
 
     Positions count rows in the order of training, from the beginning of the shard: `n_row_taken` went into
     batches, `n_row_done` of them are finished, for training those whose gradients the PS acknowledged. So the
-    size of the batches may change on the way. Scores of an evaluation shard gather in `scores`.
+    size of the batches may change on the way. Scores of an evaluation shard gather in `scores`, batches that
+    could not be trained in `skipped_batches`.
 
     Parameters
     ----------
@@ -72,12 +73,18 @@ class ShardWork:
         # Scores of a partly evaluated shard are lost with its worker, so an evaluation starts over.
         self.n_row_taken = self.n_row_done = min(shard.offset, shard.end) if self.trains else 0
         self.scores: list[NDArray[np.float32]] = []
+        self.skipped_batches: list[SkippedBatch] = []
         self._order = self._shuffled(seed) if self.trains else None
 
     @property
     def finished(self) -> bool:
         """Whether all rows are done."""
         return self.n_row_done >= self.shard.end
+
+    @property
+    def progress(self) -> ShardProgress:
+        """What is done of it, for the master."""
+        return ShardProgress(self.shard.lease, self.n_row_done, tuple(self.skipped_batches))
 
     @property
     def n_row_left(self) -> int:

@@ -68,6 +68,12 @@ def on_copy_kept(state: JobState, node: Node, message: CopyKept) -> None:
         state.checkpoints[at] = replace(kept, peers=tuple(peers))
 
 
+def on_connected_again(state: JobState, node: Node) -> None:
+    """Let a copy be ordered again that a node was told to keep: the order or its answer may be lost."""
+    if (made := state.copying) is not None:
+        made.pending = {index: name for index, name in made.pending.items() if name != node.id}
+
+
 def _newest_in_memory(state: JobState) -> RestorableCheckpoint | None:
     """Return the newest checkpoint, if each PS has its part in memory."""
     newest = state.checkpoints[-1] if state.checkpoints else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.runtime import (
     checkpoint_coordinator,
+    copy_coordinator,
     crash_loops,
     fencing,
     leaving,
@@ -81,12 +82,15 @@ def record_message(state: JobState, node: Node, message: FromNode, at_s: float) 
 
 def on_hello(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
     """Record that a node is up, and repeat what may have been lost with an earlier master or a connection."""
-    if node.is_up:  # it has connected again, and what was on its way is lost; limits of time end a move
+    if node.is_up:  # it has connected again, and what was on its way is lost
+        _repeat_orders(state, node)
+        node.resize_asked_s = None
+        copy_coordinator.on_connected_again(state, node)
         if node.role is Role.WORKER:
-            _repeat_orders(state, node)
             ps_group.repeat_order(state, node)
         else:
             checkpoint_coordinator.on_connected_again(state, node, at_s)
+            ps_group.repeat_load(state, node, hello)
         return
     if node.is_adopted:
         _repeat_orders(state, node)

@@ -141,7 +141,10 @@ def _end(state: JobState, old: PsGroup, new: PsGroup, node: Node) -> MoveEnd:
 
 
 def resend_outcome(state: JobState, node: Node) -> None:
-    """Send the outcome of a move again to a PS that survived the loss of a master."""
+    """Send the outcome of a move again to a PS that survived the loss of a master, or connected again.
+
+    A move of which it has said nothing begins anew: its order to send may be lost.
+    """
     move, group = state.move, state.group
     if state.stage is Stage.SWITCHING and move is not None and group is not None:
         if node.id in group.nodes or node.id in move.group.nodes:
@@ -149,6 +152,8 @@ def resend_outcome(state: JobState, node: Node) -> None:
     elif move is None:
         node.is_draining = False
         state.send(node, MoveCancel(state.n_group))
+    elif node.id in move.sources and node.id not in move.reports and not move.is_rebalance:
+        cancel_migration(state)
 
 
 def end_switching(state: JobState, at_s: float) -> None:

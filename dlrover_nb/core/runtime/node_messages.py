@@ -53,6 +53,7 @@ def handle_message(  # noqa: C901, PLR0912 - one flat branch per message
     """Handle one message of a living node."""
     match message:
         case Hello():
+            shard_requests.hear_again(state, node, message, at_s)
             liveness.on_hello(state, node, message, at_s)
         case (Alive() | Report() | ShardAsked() | ShardFinished() | BatchSkipped() | StreamEnded()
               | ShardReturned() | Paused()):  # fmt: skip

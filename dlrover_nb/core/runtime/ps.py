@@ -37,6 +37,7 @@ from dlrover_nb.core.structs.messages import (
     Copied,
     Forget,
     Forgotten,
+    Hello,
     Load,
     Loaded,
     MoveCancel,
@@ -115,7 +116,8 @@ class ParameterServer:
         self._copying: tuple[StoreCut, Save, Saved] | None = None  # with the answer for its file
         self._changed = ChangedRows()
         self._stopped = self.is_leaving = False
-        agent.obey, agent.describe = self._obey, self._describe
+        self._loaded = Loaded(config.node, 0)  # of the part that it serves; 0: of none
+        agent.obey, agent.describe, agent.introduce = self._obey, self._describe, self._introduce
         agent.watch(self._router)
         if self._sealed is not None:
             agent.watch(self._sealed.socket)
@@ -196,6 +198,9 @@ class ParameterServer:
         self._flash.give_way()
         self._agent.resize(order)
 
+    def _introduce(self, hello: Hello) -> Hello:
+        return replace(hello, ps_epoch=self._loaded.ps_epoch)
+
     def _describe(self, sample: NodeSample) -> Report:
         """Add the memory of parameters; leave out what is not its own.
 
@@ -244,12 +249,19 @@ class ParameterServer:
         self._serving.open(self._migration.store, epoch)
         _log.info("%s serves %d rows, epoch %d", self._name, self._migration.store.n_row, epoch)
         found = (filled.n_from_memory, filled.n_from_peers) if filled else (0, 0)
-        self._agent.send(Loaded(self._name, epoch, "", *found))
+        self._loaded = Loaded(self._name, epoch, "", *found)
+        self._agent.send(self._loaded)
 
     # checkpoints
 
     def _load(self, load: Load) -> None:
-        """Serve another part, or the same part under a new epoch; report a damaged one and go on."""
+        """Serve another part, or the same part under a new epoch; report a damaged one and go on.
+
+        A master repeats an order whose answer may be lost. To load twice would lose what was learnt since.
+        """
+        if load.ps_epoch == self._loaded.ps_epoch:
+            self._agent.send(self._loaded)
+            return
         self._serving.close()  # frees the memory before the new store takes its own
         if self._copying is not None:
             self._copying[0].stop()

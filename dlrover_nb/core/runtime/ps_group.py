@@ -44,7 +44,8 @@ from dlrover_nb.core.structs.resources import Role
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
-    from dlrover_nb.core.structs.messages import Loaded
+    from dlrover_nb.core.structs.checkpoints import PartSource
+    from dlrover_nb.core.structs.messages import Hello, Loaded
 
 
 def advance(state: JobState, at_s: float) -> None:
@@ -120,9 +121,22 @@ def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:
     state.bucket_owner = assign_buckets(state.bucket_owner, len(members))
     names, parts = tuple(node.id for node in members), peer_copies.sources(state, state.source)
     state.group = PsGroup(state.n_group, names, state.target.ps, state.bucket_owner)
-    for index, node in enumerate(members):
-        state.send(node, Load(state.n_group, index, len(members), state.bucket_owner, parts))
+    for node in members:
+        _send_load(state, state.group, node, parts)
     state.enter(Stage.LOADING, at_s)
+
+
+def _send_load(state: JobState, group: PsGroup, node: Node, parts: tuple[PartSource, ...]) -> None:
+    index = group.nodes.index(node.id)
+    state.send(node, Load(group.ps_epoch, index, len(group.nodes), group.bucket_owner, parts))
+
+
+def repeat_load(state: JobState, node: Node, hello: Hello) -> None:
+    """Order a PS again to load its part, as the order or its answer may be lost."""
+    if state.stage is not Stage.LOADING or state.group is None or hello.ps_epoch < 0:
+        return
+    if node in not_loaded(state):
+        _send_load(state, state.group, node, peer_copies.sources(state, state.source))
 
 
 # LOADING

@@ -5,6 +5,10 @@ previous shard (pyarrow and numpy release the interpreter lock), and the worker 
 has taken half of the current one. So no iteration waits for data or for the master at the end of a shard. The
 thread only reads: it has no access to sockets or parameters, and its errors are raised in the worker's own
 thread when the shard is used.
+
+What was done in the last shards is known for some time after they were let go, as the message that said so
+may be lost with a connection. A master lets a worker hold at most `MOST_HELD`, so no more than those can be
+news to it; as many again may be of grants that it took back meanwhile.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.batches import ShardWork
 from dlrover_nb.core.runtime.trainer import TakenBatch
-from dlrover_nb.core.structs.shards import MOST_HELD
+from dlrover_nb.core.structs.shards import MOST_HELD, Purpose, ShardProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.data import Batch
     from dlrover_nb.core.runtime.batches import BucketLayout
@@ -50,12 +54,24 @@ class ShardPrefetcher:
         self._coming: deque[tuple[Shard, Future[Batch]]] = deque()
         self.is_closing = False  # no new shard is begun
         self.ended: deque[tuple[Lease, int]] = deque()  # shards that a stream ended in, and their rows
+        self._released: deque[ShardProgress] = deque(maxlen=2 * MOST_HELD)
 
     @property
     def leases(self) -> tuple[Lease, ...]:
         """All leases, oldest first."""
         read = (work.shard.lease for work in self._works)
         return (*read, *(shard.lease for shard, _ in self._coming))
+
+    @property
+    def held(self) -> tuple[ShardProgress, ...]:
+        """What is done of the training shards that it has."""
+        read = tuple(work.progress for work in self._works if work.trains)
+        return (*read, *untouched(shard for shard, _ in self._coming))
+
+    @property
+    def released(self) -> tuple[ShardProgress, ...]:
+        """What was done of the last training shards that were let go, oldest first."""
+        return tuple(self._released)
 
     @property
     def is_reading(self) -> bool:
@@ -123,12 +139,15 @@ class ShardPrefetcher:
         return next((work for work in self._works if work.finished), None)
 
     def remove(self, work: ShardWork) -> None:
-        """Remove a finished shard."""
+        """Remove a shard that is finished or given back."""
         self._works.remove(work)
+        if work.trains:
+            self._released.append(work.progress)
 
     def clear(self) -> None:
         """Remove all shards."""
         self._works.clear()
+        self._released.clear()  # of grants that are void
         self.ended.clear()
         for _, future in self._coming:
             future.cancel()
@@ -168,6 +187,12 @@ def _read_all(
             future.set_result(read(shard.start, shard.stop))
         except Exception as error:  # noqa: BLE001 - raised again where the result is taken
             future.set_exception(error)
+
+
+def untouched(shards: Iterable[Shard]) -> tuple[ShardProgress, ...]:
+    """Return what is done of training shards that were granted and not read."""
+    training = (each for each in shards if each.lease.purpose is Purpose.TRAIN)
+    return tuple(ShardProgress(each.lease, each.offset) for each in training)
 
 
 def _first(work: ShardWork) -> int:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.roster import Node
     from dlrover_nb.core.runtime.state import JobState
     from dlrover_nb.core.sharding.ledger import ShardLedger
-    from dlrover_nb.core.structs.messages import Left
-    from dlrover_nb.core.structs.shards import Lease
+    from dlrover_nb.core.structs.messages import Hello, Left
+    from dlrover_nb.core.structs.shards import Lease, ShardProgress
 
     Arrays = Sequence[NDArray[np.generic]]
 
@@ -72,6 +72,7 @@ def handle_message(
         case Report():
             _on_report(state, node, message, at_s)
         case ShardAsked():
+            _note_released(state, node, message.released, at_s)
             _on_asked(state, node, message.holding, at_s)
         case ShardFinished(lease=lease):
             _on_finished(state, node, lease, at_s, arrays)
@@ -129,6 +130,34 @@ def _on_report(state: JobState, node: Node, report: Report, at_s: float) -> None
     is_steady = since_s is not None and at_s - sample.window_s >= since_s
     plan = state.target if is_steady else None
     state.orders.append(Emit(NodeReported(at_s, sample, plan)))
+
+
+def hear_again(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
+    """Note what a worker did, where the message that said so was lost with its connection or with a master.
+
+    One that holds what it may not train any more has not heard that it is to drop its shards.
+    """
+    _note_released(state, node, hello.released, at_s)
+    for each in hello.held:
+        if state.train.holds(node.id, each.lease):
+            _note_skipped(state, node, each, at_s)
+            if each.n_row_done:
+                node.has_worked |= state.train.progress(node.id, each.lease, each.n_row_done)
+        else:
+            node.must_drop = True
+
+
+def _note_released(state: JobState, node: Node, released: Sequence[ShardProgress], at_s: float) -> None:
+    """Let go of the shards that a worker has let go, if that was not heard yet."""
+    for each in released:
+        if state.train.holds(node.id, each.lease):
+            _note_skipped(state, node, each, at_s)
+            node.has_worked |= state.train.let_go(node.id, each.lease, each.n_row_done)
+
+
+def _note_skipped(state: JobState, node: Node, progress: ShardProgress, at_s: float) -> None:
+    for batch in progress.skipped:
+        skipped_batches.on_skipped(state, node, BatchSkipped(node.id, progress.lease, batch), at_s)
 
 
 def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float) -> None:
@@ -214,6 +243,9 @@ def _on_stream_ended(state: JobState, node: Node, ended: StreamEnded, at_s: floa
 
 def on_left(state: JobState, node: Node, left: Left, at_s: float) -> None:
     """Remove a drained worker; of a shard that it left unfinished others train the remaining rows."""
+    _note_released(state, node, left.released, at_s)
+    if state.roster.get(node.id) is not node:
+        return  # that has ended the job
     if left.lease is not None and left.n_row_done:
         node.has_worked |= _ledger(state, left.lease).progress(node.id, left.lease, left.n_row_done)
     state.stop_node(node, at_s)
@@ -222,10 +254,8 @@ def on_left(state: JobState, node: Node, left: Left, at_s: float) -> None:
 
 def _on_returned(state: JobState, node: Node, returned: ShardReturned) -> None:
     """Give the remaining rows of a shard to other workers, if there are any."""
-    ledger, lease = _ledger(state, returned.lease), returned.lease
-    if returned.n_row_done:
-        ledger.progress(node.id, lease, returned.n_row_done)
-    if ledger.give_back(node.id, lease):
+    lease = returned.lease
+    if state.train.let_go(node.id, lease, returned.n_row_done):
         node.returned = lease.shard
 
 
@@ -246,6 +276,7 @@ def _keep_scores(state: JobState, node: Node, lease: Lease, at_s: float, arrays:
 
 
 def _on_paused(state: JobState, node: Node, paused: Paused, at_s: float) -> None:
+    _note_released(state, node, paused.released, at_s)
     if paused.lease is not None:
         is_held = _ledger(state, paused.lease).progress(node.id, paused.lease, paused.n_row_done)
         node.must_drop = node.must_drop or not is_held

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.agent import LEAVING_ALONE_S, REPORT_EVERY_S
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError, PsClient
-from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
+from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.sockets import JobKeys
 from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
@@ -40,6 +41,7 @@ from dlrover_nb.core.structs.messages import (
     BatchSkipped,
     Drain,
     Granted,
+    Hello,
     Left,
     NoShard,
     Pause,
@@ -170,7 +172,8 @@ class Worker:
         self._prefetcher = ShardPrefetcher(trainer.read, seed=config.spec.seed)
         self._reads_since_s: float | None = None  # None: no shard is being read
         self._left = False
-        agent.obey, agent.describe, trainer.between = self._obey, self._describe, agent.tick
+        agent.obey, agent.describe, agent.introduce = self._obey, self._describe, self._introduce
+        trainer.between = agent.tick
 
     def run(self) -> None:
         """Work until the master orders a stop, the worker is drained, or it learns that it was given up."""
@@ -203,6 +206,7 @@ class Worker:
     def skip(self, work: ShardWork, batch: SkippedBatch) -> None:
         """Report a batch that was not trained."""
         _log.warning("%s skipped %s", self._config.node, batch)
+        work.skipped_batches.append(batch)
         self._agent.send(BatchSkipped(self._config.node, work.shard.lease, batch))
 
     def rewind(self) -> None:
@@ -267,7 +271,7 @@ class Worker:
         now_s = self._clock.now_s()
         if prefetcher.is_short and not orders.drained and now_s >= orders.ask_at_s:
             self._expect_answer()
-            self._agent.send(ShardAsked(self._config.node, prefetcher.leases))
+            self._agent.send(ShardAsked(self._config.node, prefetcher.leases, prefetcher.released))
         return POLL_EVERY_S if is_reading else max(0.0, orders.ask_at_s - now_s)
 
     def _expect_answer(self) -> None:
@@ -289,12 +293,19 @@ class Worker:
         self._agent.wait(timeout_s)
 
     def _leave(self) -> None:
-        """End here, with the exact position in the shard that is left unfinished, if any."""
+        """End here, with the exact position in the shard that is left unfinished, if any.
+
+        That is said until the master has heard it, or for as long as it may take another master to come.
+        """
         self._disconnect()
         self._left = True
         position = (None, 0) if self._orders.must_drop else self._prefetcher.position
+        left = Left(self._config.node, *position, self._prefetcher.released)
         _log.info("%s is drained and leaves", self._config.node)
-        self._agent.send(Left(self._config.node, *position))
+        end_s = self._clock.now_s() + LEAVING_ALONE_S
+        while not self._orders.stopped and self._clock.now_s() < end_s:
+            self._agent.send(left)
+            self._agent.wait(REPORT_EVERY_S)
 
     def _check_reading(self) -> None:
         """Fail when a shard cannot be read: the thread that reads it cannot be stopped."""
@@ -312,8 +323,9 @@ class Worker:
     def _pause(self, pause: Pause) -> None:
         self._follow(self._orders.train)
         self._orders.pause = None
-        position = self._prefetcher.position
-        self._agent.send(Paused(self._config.node, pause.ps_epoch, *position, number=pause.number))
+        position, released = self._prefetcher.position, self._prefetcher.released
+        paused = Paused(self._config.node, pause.ps_epoch, *position, number=pause.number, released=released)
+        self._agent.send(paused)
 
     def _follow(self, train: Train | None) -> None:
         """Disconnect from the previous PS, and drop shards that a rollback has returned."""
@@ -374,6 +386,11 @@ class Worker:
             self._client = None
             self._accounting.forget()  # unacknowledged work belongs to no iteration
         self._prefetcher.rewind()
+
+    def _introduce(self, hello: Hello) -> Hello:
+        """Add what was done in its shards: what it said of that may be lost with the connection."""
+        held = (*self._prefetcher.held, *untouched(self._orders.granted))
+        return replace(hello, released=self._prefetcher.released, held=held)
 
     def _describe(self, sample: NodeSample) -> Report:
         if self._client is not None:

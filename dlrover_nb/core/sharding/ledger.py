@@ -198,6 +198,19 @@ class ShardLedger:
         self._n_returned += len(shards)
         return len(shards)
 
+    def let_go(self, owner: str, lease: Lease, n_row_done: int) -> bool:
+        """Take back a shard of which its owner did `n_row_done` rows, maybe all; False where that is stale.
+
+        That is not counted as refused: owners say it more than once.
+        """
+        if not self.holds(owner, lease):
+            return False
+        if n_row_done >= self._holds[lease.shard].until:
+            return self.complete(owner, lease)
+        if n_row_done:
+            self.progress(owner, lease, n_row_done)
+        return self.give_back(owner, lease)
+
     def give_back(self, owner: str, lease: Lease) -> bool:
         """Take back one shard that its owner never received; False when the lease is stale."""
         if not self.holds(owner, lease):

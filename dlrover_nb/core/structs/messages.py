@@ -2,6 +2,28 @@
 
 Each message is one flat record; arrays are sent beside it in frames of their own. The data plane between
 worker and PS has its own few messages in `core.runtime.exchange`.
+
+A connection that is reset, or a master that is killed, loses what was on its way. What says it again:
+
+=================================================  ===================================================
+ShardFinished, ShardReturned, BatchSkipped         the worker: in Hello, ShardAsked, Paused and Left
+ShardAsked, Granted, NoShard, StreamEnded, scores  the worker asks again and names what it holds; what
+                                                   it does not hold is granted again
+Left                                               the worker, until Stop
+Train, Pause, Drain, Adjust, SetRate, Backups      the master, after Hello; Paused is said again
+Load, Loaded                                       the master, after Hello, while PS load
+MoveOut                                            after Hello the move begins anew (one of buckets alone
+                                                   is given up after a limit of time)
+MoveEnd, MoveCancel, Resize, KeepCopy              the master, after Hello; their answers come again
+Save, Cut, Copied, Saved                           after Hello the checkpoint is given up; the final one
+                                                   begins anew
+Forget, Forgotten                                  the master, at each tick
+Report, Alive, Moved                               the next one
+Stop, NodeFailed                                   the backend: it ends nodes and tells how they ended
+LinesWritten                                       nothing: lines are missing in the log that users see
+=================================================  ===================================================
+
+To number and acknowledge every message was rejected: most of them say a state, which the next one repeats.
 """
 
 from __future__ import annotations
@@ -17,7 +39,7 @@ from dlrover_nb.core.structs.questions import LogLine
 from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample
-from dlrover_nb.core.structs.shards import Lease, Shard, SkippedBatch
+from dlrover_nb.core.structs.shards import Lease, Shard, ShardProgress, SkippedBatch
 
 # node -> master
 
@@ -26,7 +48,10 @@ from dlrover_nb.core.structs.shards import Lease, Shard, SkippedBatch
 class Hello:
     """A node is up. `endpoint` is where a PS serves, `copies` where a node sends what it has in memory.
 
-    `machine` is what is lost at once: in a pod the machine under it, else its `host`.
+    `machine` is what is lost at once: in a pod the machine under it, else its `host`. A worker that connects
+    again tells what it did in the training shards that it holds, and in the last ones that it `released`.
+    A PS then tells the epoch that it serves (0: none yet), and answers at once an order to load that epoch.
+    -1: an earlier release, which would load it once more.
     """
 
     node: str
@@ -38,6 +63,9 @@ class Hello:
     memory_enforced: bool = False
     copies: str = ""
     machine: str = ""
+    released: tuple[ShardProgress, ...] = ()
+    held: tuple[ShardProgress, ...] = ()
+    ps_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +107,14 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class ShardAsked:
-    """A worker requests a shard beside those that it holds, before the current one ends."""
+    """A worker requests a shard beside those that it holds, before the current one ends.
+
+    `released` repeats what it said of the last ones: who does not hold a shard has not always lost it.
+    """
 
     node: str
     holding: tuple[Lease, ...] = ()
+    released: tuple[ShardProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +155,8 @@ class StreamEnded:
 class Paused:
     """The worker has paused; no request of it to a PS is pending.
 
-    `lease` is its current shard. It may hold the next one too, of which no row is done.
+    `lease` is its current shard. It may hold the next one too, of which no row is done. `released` as in
+    `ShardAsked`: a checkpoint holds rows and their account together.
     """
 
     node: str
@@ -131,6 +164,7 @@ class Paused:
     lease: Lease | None
     n_row_done: int
     number: int = 0  # of the pause that is answered
+    released: tuple[ShardProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +223,15 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A worker that was drained, by its master or by SIGTERM, ends; `lease` is a shard that it leaves."""
+    """A worker that was drained, by its master or by SIGTERM, ends; `lease` is a shard that it leaves.
+
+    It is repeated until the master answers with Stop.
+    """
 
     node: str
     lease: Lease | None = None
     n_row_done: int = 0
+    released: tuple[ShardProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,18 @@ class SkippedBatch:
         return f"{self.why}; the model gives no finite number for {rows}"
 
 
+@dataclass(frozen=True, slots=True)
+class ShardProgress:
+    """What a worker did in a training shard: its first `n_row_done` rows, some maybe in `skipped` batches.
+
+    Of one that it has let go, the other rows are to be trained by the next holder.
+    """
+
+    lease: Lease
+    n_row_done: int
+    skipped: tuple[SkippedBatch, ...] = ()
+
+
 class ShardAction(StrEnum):
     """Decision about a shard in quarantine."""
 

@@ -403,7 +403,7 @@ class DriverWorld(PlayedNodes):
             node.has_come_up, node.iter_s = True, node.iter_s or STEP_S
             self._pid_of[name] = next(self._pids)
             self._reported_at_s[name] = self.at_s
-        node.say(m.Hello(name, node.order.role, self._pid_of[name], "host", f"ipc://{name}", False))
+        node.say(node.hello(self._pid_of[name]))
 
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
         before, n_end = node.n_done, shard.end
@@ -429,6 +429,8 @@ class DriverWorld(PlayedNodes):
             lease = node.shard.lease if node.shard else None
             sample = self._sample(node, window_s)
             node.say(m.Report(sample, lease, node.n_done, is_leaving=node.is_leaving))
+            if node.left is not None:
+                node.say(node.left)
 
     def _sample(self, node: FakeNode, window_s: float) -> NodeSample:
         rows = self._trained.pop(node.id, [])

@@ -233,7 +233,7 @@ def test_a_worker_that_is_to_leave_at_once_says_at_which_row_others_go_on(single
         left = world.receive(Left)[0]
         assert (left.node, left.lease) == ("w0", SHARDS[0].lease)
         assert left.n_row_done == len(gate.losses) * SPEC.batch_size < 640
-        world.threads["w0"].join(LIMIT_S)
+        world.end("w0")
         assert not world.errors
         world.start("w1", Role.WORKER, rest.append)
         world.send("w1", train)

@@ -26,6 +26,7 @@ from dlrover_nb.core.structs.messages import (
 )
 from dlrover_nb.core.structs.pods import PodJob
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import ShardProgress
 from dlrover_nb.core.usercode import pack
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]
@@ -100,7 +101,10 @@ def test_nodes_train_in_pods_that_may_write_nowhere_and_follow_their_master(pods
     world.move_master()
     world.router_before.close(linger=0)
     pods.say_where(world.endpoint)
-    assert {world.receive(Hello)[0] for _ in NAMES} == set(hello.values())
+    again = {each.role: each for each in (world.receive(Hello)[0] for _ in NAMES)}
+    done = ShardProgress(shard(0).lease, shard(0).end)
+    assert again[Role.WORKER] == replace(hello[Role.WORKER], released=(done,))
+    assert again[Role.PS] == replace(hello[Role.PS], ps_epoch=1)
     world.send("worker-1", train)
     world.train("worker-1", [shard(1)])
     for name in NAMES.values():

@@ -211,7 +211,7 @@ def test_a_drained_worker_finishes_its_shard_and_leaves():
         gate.open()
         assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
         assert world.receive(Left)[0].node == "w0"
-        world.threads.pop("w0").join(LIMIT_S)
+        world.end("w0")
         assert len(gate.losses) == 10
         assert not world.errors
 
@@ -310,7 +310,7 @@ def test_a_pause_keeps_the_next_shard_and_a_drain_gives_it_back():
         world.send("w0", Drain())
         assert world.receive(ShardFinished)[0].lease == first.lease
         assert world.receive(Left)[0].node == "w0"
-        world.threads.pop("w0").join(LIMIT_S)
+        world.end("w0")
     assert len(gate.losses) == 60
 
 

@@ -30,16 +30,20 @@ from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.messages import (
+    Drain,
     Granted,
     Hello,
+    Left,
     Load,
     Loaded,
+    NoShard,
     Save,
     Saved,
     ShardAsked,
     ShardFinished,
 )
 from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import ShardProgress
 
 SHARDS = [shard(n) for n in (4, 0, 2)]
 
@@ -185,7 +189,9 @@ def test_nodes_greet_a_master_that_came_back_and_train_on_where_they_were(listen
         assert world.receive(ShardFinished)[0].lease == SHARDS[0].lease
         assert len(gate.losses) == 10
         world.replace_master()  # and with it the answer that the worker waits for
-        assert {world.receive(Hello)[0].node for _ in range(2)} == {"w0", "ps0"}
+        hello = {each.node: each for each in (world.receive(Hello)[0] for _ in range(2))}
+        assert hello["w0"].released == (ShardProgress(SHARDS[0].lease, SHARDS[0].end),)
+        assert hello["ps0"].ps_epoch == 1
         world.send("w0", train)
         world.train("w0", [SHARDS[1]])
         assert not world.errors
@@ -210,6 +216,33 @@ def test_nodes_follow_a_master_that_came_back_elsewhere_and_say_what_it_missed()
         world.send("w0", train)
         world.train("w0", [SHARDS[1]])
         assert not world.errors
+
+
+def test_a_worker_that_leaves_says_so_until_a_master_has_heard_it():
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        world.train("w0", [SHARDS[0]])
+        world.send("w0", NoShard(600.0))
+        world.send("w0", Drain())
+        left = world.receive(Left)[0]
+        assert left.released == (ShardProgress(SHARDS[0].lease, SHARDS[0].end),)
+        world.replace_master()  # which had not noted it
+        assert world.receive(Left)[0] == left
+        world.end("w0")
+        assert not world.errors
+
+
+def test_a_part_that_is_loaded_stays_when_the_order_is_repeated():
+    with World() as world:
+        train = world.start_ps(1)
+        world.start("w0", Role.WORKER)
+        world.send("w0", train)
+        world.train("w0", [SHARDS[0]])
+        (before,) = world.save(["ps0"])
+        world.send("ps0", Load(1, 0, 1, train.bucket_owner, ()))
+        assert world.receive(Loaded)[0] == Loaded("ps0", 1)
+        assert world.save(["ps0"]) == [before]
 
 
 def test_nodes_leave_a_master_that_was_replaced_though_it_lives_on():
