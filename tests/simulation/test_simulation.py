@@ -56,7 +56,7 @@ def test_a_seed_is_a_reproduction() -> None:
 
 def test_a_damaged_log_that_is_taken_for_a_torn_tail_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_file, "read_log", lambda data, start: LogContent(read_log(data, start).entries))
-    found = (verdict for verdict, _ in failures(range(10, 60), limit_s=600.0) if verdict.kind)
+    found = (verdict for verdict, _ in failures(range(30, 60), limit_s=600.0) if verdict.kind)
     assert next(found).kind == "rows were trained twice"
 
 

@@ -359,3 +359,24 @@ def test_training_and_the_manifest_wait_for_the_last_ps() -> None:
     assert not world.disk
     obey_one(world, "ps-1")
     assert world.disk.keys() == {1}
+
+
+def test_a_periodic_checkpoint_is_no_progress_of_a_plan_that_waits() -> None:
+    world = copied()
+    state = world.master._state
+    state.last_step_s = -1.0
+    world.writes_nothing = False
+    world.run_until(lambda: 1 in world.disk)
+    assert state.last_step_s == -1.0
+
+
+@pytest.mark.parametrize("is_final", [False, True])
+def test_only_a_final_checkpoint_that_could_not_be_written_is_named_at_the_end(*, is_final: bool) -> None:
+    world = copied()
+    state = world.master._state
+    if is_final:
+        world.writes_nothing = False
+        world.run_until(lambda: world.master.train_counts.finished, 3000)
+    world.fails_to_save, world.writes_nothing = "No space left on device", False
+    world.run_until(lambda: state.n_checkpoint_failed > 0)
+    assert bool(state.not_saved) is is_final
