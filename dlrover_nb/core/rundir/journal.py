@@ -9,8 +9,12 @@ job, and the only one of earlier releases, has no number and no snapshot. Reject
 which a job of one worker would make thousands.
 
 The journal must not stop training: a full disk is logged, the job continues, and later a new segment, whose
-snapshot has what was not written, makes the journal complete again. Nor must one line keep a master from
-resuming: each line has a checksum, and what a damaged disk changed costs that event alone and is said.
+snapshot has what was not written, makes the journal complete again: some seconds later, and at once with a
+decision, as its client is told that it was taken. To wait for a megabyte of events was rejected: a small job
+writes that in hours, and a master that is killed meanwhile would take decisions with it.
+
+Nor must one line keep a master from resuming: each line has a checksum, and what a damaged disk changed costs
+that event alone and is said.
 
 Reports, progress and ticks are not synced one by one: the next ones say nearly the same.
 """
@@ -24,6 +28,7 @@ import os
 import re
 import shutil
 import struct
+import sys
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,7 +36,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.files import replace_synced, sync
-from dlrover_nb.core.structs.events import Event, NodeReported, ProgressMade, Ticked
+from dlrover_nb.core.structs.events import Decided, Event, NodeReported, ProgressMade, Ticked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +49,7 @@ logger = logging.getLogger(__name__)
 JOURNAL = "journal.jsonl"
 SEGMENT_BYTES = 8 << 20
 EVENT_SHARE = 3  # times the bytes of its snapshot: of a thousand nodes, that takes the loop 100 ms
-RETRY_BYTES = SEGMENT_BYTES // 8  # of events that were not written, until writing is tried again
+RETRY_S = 5.0  # by the times of events, until writing is tried again; a snapshot costs up to 100 ms
 PROGRESS_BYTES = 1 << 20
 _NAME = re.compile(r"journal(?:-(\d{6,}))?\.(?:jsonl(?:\.gz)?|snapshot)")
 _HEAD = struct.Struct("<8sII")  # mark, length and CRC-32 of a snapshot
@@ -117,6 +122,7 @@ class Journal:
         self._has_failed = False
         self._n_byte = self._segment.n_byte
         self._due_byte = SEGMENT_BYTES
+        self._retry_at_s: float | None = None  # of a journal that has failed; None: from the next event on
 
     @property
     def segment(self) -> int:
@@ -142,6 +148,9 @@ class Journal:
         line = to_line(event)
         self._n_byte += len(line)
         if self._has_failed:
+            self._retry_at_s = self._retry_at_s or event.at_s + RETRY_S
+            if isinstance(event, Decided) or event.at_s >= self._retry_at_s:
+                self._due_byte = self._n_byte
             return
         try:
             if self._file is None:
@@ -188,7 +197,7 @@ class Journal:
                 self._segment.events,
                 error,
             )
-        self._has_failed, self._due_byte = True, self._n_byte + RETRY_BYTES
+        self._has_failed, self._due_byte, self._retry_at_s = True, sys.maxsize, None
 
     def close(self) -> None:
         """Close the file; on a full disk the unwritten last lines are dropped."""

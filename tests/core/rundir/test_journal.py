@@ -17,6 +17,7 @@ from dlrover_nb.core.errors import InvalidValueError, WireError
 from dlrover_nb.core.rundir import journal as rundir_journal
 from dlrover_nb.core.rundir.journal import (
     JOURNAL,
+    RETRY_S,
     Journal,
     compress,
     read_events,
@@ -24,7 +25,9 @@ from dlrover_nb.core.rundir.journal import (
     read_snapshot,
     segments,
 )
-from dlrover_nb.core.structs.events import NodeReported
+from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.events import Decided, NodeReported
+from dlrover_nb.core.structs.job import Mode
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
@@ -183,20 +186,24 @@ def test_a_last_line_that_was_torn_costs_itself_alone(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_could_not_be_written_is_whole_again_with_the_next_segment(
-    tmp_path: Path, monkeypatch, caplog
+    tmp_path: Path, caplog
 ) -> None:
-    monkeypatch.setattr(rundir_journal, "RETRY_BYTES", 2000)
     (tmp_path / JOURNAL).symlink_to("/dev/full")
     (tmp_path / "journal-000001.new").mkdir()
     journal = Journal(tmp_path)
-    for _ in range(2):
-        while not journal.is_due:
-            journal.append(_reported(1.0))
+    for began_s in (0.0, 100.0):
+        for at_s in (0.0, 1.0, RETRY_S):
+            assert not journal.is_due
+            journal.append(_reported(began_s + at_s))
+        journal.append(_reported(began_s + 1.0 + RETRY_S))
+        assert journal.is_due
         journal.begin_segment(b"not to be written")
         assert [segment.number for segment in segments(tmp_path)] == [0]
     (tmp_path / "journal-000001.new").rmdir()
-    while not journal.is_due:
-        journal.append(_reported(1.0))
+    journal.append(_reported(200.0))
+    assert not journal.is_due
+    journal.append(Decided(200.0, Decision(Verdict.MODE, "ada", 200.0, mode=Mode.AUTO)))
+    assert journal.is_due, "a client is told that it was taken"
     journal.begin_segment(b"all of it")
     journal.append(_reported(77.0))
     journal.close()
