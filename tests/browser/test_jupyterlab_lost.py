@@ -1,0 +1,146 @@
+"""A live view in JupyterLab whose page misses messages, on the line or asleep: it ends as a fresh view of the job."""
+
+import re
+import signal
+import time
+
+import psutil
+import pytest
+from chromium import picture
+from lab_notebook import Live, Notebook
+from waiting import LIMIT_S, until
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("default"),  # playwright's event loop warns of itself
+    pytest.mark.release,  # every loss is tried without a browser, by widgets/test_delivery.py
+]
+
+FROZEN_S = 120  # JupyterLab's server gives a silent page up after 90 s
+ACCEPTED_AFTER_S = 30
+CELLS = {
+    "load": "%load_ext dlrover_nb",
+    "connect": "%dlrover connect sim --machines 4 --speed 60",
+    "submit": """%%dlrover submit ads
+epochs: 100000
+plan:
+  worker: {count: 1, cpu: 1, memory_mib: 2048}
+  ps: {count: 1, cpu: 1, memory_mib: 2048}
+bounds: {max_workers: 4}""",
+    "watch": "%dlrover watch ads",
+    "accept": "%dlrover accept ads p1",
+    "accept later": f"""import threading
+job = %dlrover attach ads
+threading.Timer({ACCEPTED_AFTER_S}, job.accept, ["p1"]).start()""",
+    "stop": "%dlrover stop ads",
+    "afresh": "%dlrover watch ads",
+}
+IS_OLD = "() => Bokeh.documents.some(doc => doc.dlrover_link?.is_old())"
+GENERATION = """() => Math.max(...Bokeh.documents.flatMap(doc => [...doc._all_models.values()])
+  .map(model => model.dlrover_at?.[0] ?? 0))"""
+IS_OFF = "button => button.getRootNode().host.inert"
+# What each view on the page draws: the columns of every glyph that can be seen, by the title of its figure.
+DRAWN = """() => Bokeh.documents.filter(doc => doc.dlrover_link).map(doc => {
+  const columns = ({glyph, data_source: {data}}) => Object.entries(glyph.attributes)
+    .filter(([, spec]) => spec?.field in data).map(([name, spec]) => [name, Array.from(data[spec.field])])
+  const has_any = column => column.some(value => value !== '' && !Number.isNaN(value))
+  const figures = [...doc._all_models.values()].filter(model => model.type === 'Figure' && model.visible)
+  return figures.map(figure => [figure.title.text, figure.renderers.filter(each => each.visible && each.data_source)
+    .map(each => [each.glyph.type, columns(each)])
+    .filter(([, drawn]) => drawn.some(([name, column]) => /^y|top|high/.test(name) && has_any(column)))
+    .map(each => JSON.stringify(each)).sort()]).sort()
+})"""
+UNEQUAL = """() => Bokeh.documents.flatMap(doc => [...doc._all_models.values()])
+  .filter(model => model.type === 'ColumnDataSource').map(source => Object.values(source.data).map(each => each.length))
+  .filter(lengths => new Set(lengths).size > 1)"""
+
+
+class Line:
+    """What is between the page and JupyterLab's server; while it loses, what the kernel sends to views is lost."""
+
+    def __init__(self, page):
+        self.loses, self.n_lost = False, 0
+        page.route_web_socket(re.compile("/api/kernels/"), self._connect)
+
+    def _connect(self, page_end):
+        server_end = page_end.connect_to_server()
+
+        def carry(message):
+            raw = message if isinstance(message, bytes) else message.encode()
+            if self.loses and b"comm_msg" in raw:
+                self.n_lost += 1
+            else:
+                page_end.send(message)
+
+        server_end.on_message(carry)
+
+
+def begin(page, lab):
+    """Return a notebook and its live view, which has a proposal to accept."""
+    notebook = Notebook(page, lab, CELLS)
+    for name in ("load", "connect", "submit", "watch"):
+        notebook.run(name)
+    live = Live(notebook, "watch")
+    live.output.wait_for(timeout=LIMIT_S * 1000)
+    live.grows()
+    live.button("Accept p1").wait_for()
+    return notebook, live
+
+
+def becomes_whole(page, live):
+    """Wait until the view was sent whole, and shows what is over as such."""
+    until(lambda: page.evaluate(GENERATION) and not page.evaluate(IS_OLD), "the whole picture")
+    until(lambda: not live.button("Accept p1").count(), "a view in which the accepted proposal is over")
+    live.grows()
+    until(lambda: not live.output.get_by_text("This view is old").is_visible(), "a view that is up to date")
+
+
+def equals_a_fresh_view(page, notebook):
+    """Check that the view that missed messages and one that begins now draw the same of the job."""
+    notebook.run("stop")  # so that both come to rest
+    until(lambda: "stopped" in Live(notebook, "watch").head(), "the end in the view")
+    notebook.run("afresh")
+    Live(notebook, "afresh").output.wait_for(timeout=LIMIT_S * 1000)
+    until(lambda: is_drawn_twice(page), lambda: f"the same picture twice: {differences(page)}")
+    assert page.evaluate(UNEQUAL) == []
+
+
+def is_drawn_twice(page):
+    views = page.evaluate(DRAWN)
+    return len(views) == 2 and views[0] == views[1] and len(views[0]) >= 4
+
+
+def differences(page):
+    first, second = page.evaluate(DRAWN)
+    return [(a, b) for a, b in zip(first, second, strict=False) if a != b]
+
+
+def test_messages_lost_on_the_line_leave_no_wrong_picture(page, lab):
+    line = Line(page)
+    notebook, live = begin(page, lab)
+    line.loses = True
+    notebook.run("accept")
+    live.output.get_by_text("This view is old").wait_for()
+    assert line.n_lost
+    assert live.button("Accept p1").evaluate(IS_OFF)
+    picture(page, "lost-old")
+    line.loses = False
+    becomes_whole(page, live)
+    equals_a_fresh_view(page, notebook)
+    picture(page, "lost-mended", full_page=True)
+
+
+def test_a_browser_that_sleeps_for_two_minutes_wakes_to_no_wrong_picture(page, lab):
+    notebook, live = begin(page, lab)
+    notebook.run("accept later")
+    browser = [each for each in psutil.Process().children(recursive=True) if "chrom" in each.name()]
+    for each in browser:
+        each.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(FROZEN_S)
+    finally:
+        for each in browser:
+            each.send_signal(signal.SIGCONT)
+    becomes_whole(page, live)
+    equals_a_fresh_view(page, notebook)
+    picture(page, "frozen-mended", full_page=True)
