@@ -34,6 +34,7 @@ from dlrover_nb.core.structs.people import local_person
 from dlrover_nb.core.structs.secrets import check_complete, for_storage, secret_values, without_secrets
 from dlrover_nb.core.structs.start_from import StartFrom
 from dlrover_nb.dashboard.agent_tools import AgentTools
+from dlrover_nb.widgets.report import report_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,12 +145,13 @@ def test_no_program_and_no_agent_is_answered_with_a_secret(
     assert PLACEHOLDER in str(tools.job_status(name))
 
 
+@pytest.mark.more
 @for_each("place", JOBS)
 def test_no_view_and_no_report_holds_a_secret(place: str) -> None:
     snapshot = b.snapshot(spec=replace(JOBS[place], owner="ada"))
     view = StatusView(snapshot)
     shown = (view.view().text(), view.view().html(), repr(view), str(view.tables()))
-    for text in (*shown, submit_again(snapshot.spec)):
+    for text in (*shown, report_html(snapshot), submit_again(snapshot.spec)):
         assert SECRET not in text
     documents = EXPORTERS["pods"](snapshot.spec, b.NOW_PLAN, Provenance(), Options(with_secrets=True))
     imported = read_export(to_yaml(*documents))
