@@ -92,7 +92,7 @@ def _is_group(data: Mapping[object, object]) -> bool:
         return False
     lists = {"numeric", "categorical", "exclude", "types"}
     return all(
-        key == "path"
+        key in {"path", "sequences"}
         or isinstance(value, str | int | float)
         or (key in lists and _are_names(value))
         or (key == "types" and isinstance(value, Mapping) and _are_names([*value.values()]))

@@ -376,10 +376,23 @@ def _items(value: object, path: str) -> list[object]:
         return [*command_words(value)]
     if key in _PAIRS and isinstance(value, dict):
         return [f"{name}={_scalar(each, str, f'{path}.{name}')}" for name, each in value.items()]
+    if path == "data.sequences" and isinstance(value, dict):
+        return [_sequence(name, each, path) for name, each in value.items()]
     items = value if isinstance(value, list) else [value]
     if key == "command":
         check_command(items)
+    if path == "data.sequences":
+        return [{"column": each} if isinstance(each, str) else each for each in items]
     return items
+
+
+def _sequence(name: object, keys: object, path: str) -> dict[object, object]:
+    """Return the group of a sequence that is written as the keys of its column."""
+    if keys is not None and not isinstance(keys, dict):
+        raise InvalidValueError(
+            f"{path}.{name} must be a group such as {{length: 50}}, or nothing, got {named(keys)}"
+        )
+    return {"column": name, **(keys or {})}
 
 
 def _extensible(value: object, path: str) -> str:

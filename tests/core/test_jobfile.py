@@ -17,6 +17,7 @@ from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, job_from, known_keys, 
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.structs.bounds import Pins
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.features import SequenceSpec
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.prices import PriceTable
 from dlrover_nb.core.structs.resources import RolePlan
@@ -116,6 +117,19 @@ def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
         job_from({"name": "x", "data": {"path": str(tmp_path)}})
 
 
+def test_sequences_are_written_as_groups_by_their_column_or_as_names() -> None:
+    head = "name: x\ndata: {path: /a.csv, "
+    want = (SequenceSpec("h", 9, embedding_of="item"), SequenceSpec("tags"))
+    for text in (
+        "sequences: {h: {length: 9, embedding_of: item}, tags: null}}",
+        "sequences: [{column: h, length: 9, embedding_of: item}, tags]}",
+    ):
+        spec = parse_job(head + text)
+        assert spec.data.sequences == want
+        assert parse_job(dump_job(spec)) == spec
+    assert parse_job(head + "sequences: tags}").data.sequences == want[1:]
+
+
 def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
     text = "name: x\ndata: {format: parquet, path: 's3://bucket/day1'}"
     assert parse_job(text, base=Path("/jobs")).data.path == "s3://bucket/day1"
@@ -133,6 +147,10 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("? [a]\n: b", "malformed YAML in line 1, column 3"),
         ("name: 2001-99-99", "malformed YAML: month must be in 1..12"),
         ("[" * 5000, "malformed YAML: maximum recursion depth"),
+        ("name: x\ndata: {path: a.csv, sequences: {h: 5}}", "data.sequences.h must be a group such as"),
+        ("name: x\ndata: {path: a.csv, sequences: {h: {longth: 5}}}", "did you mean length"),
+        ("name: x\ndata: {path: a.csv, sequences: [h, h]}", "data: sequences name column 'h' twice"),
+        ("name: x\ndata: {path: a.csv, sequences: {h: {length: 0}}}", "data.sequences[0]: length must be"),
         ("name: x\ndata: {holdout: 1" + "0" * 400 + "}", "data.holdout must be a number"),
         ("- a\n- b", "a job file holds keys and values such as `name: my-job`, got a list"),
         ("mode: auto", "the job has no name; add `name: my-job`"),

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlrover_nb.core.data import ShardReader
-from dlrover_nb.core.data.encode import encode_inputs, labels_of
+from dlrover_nb.core.data.encode import PADDING, encode_inputs, labels_of
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.data.tables import as_table, one_row
 from dlrover_nb.core.data.trained_types import text_types
@@ -30,6 +30,7 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import JobFile, read_job
 from dlrover_nb.core.rundir.locate import run_folder
+from dlrover_nb.core.runtime.batches import with_padding
 from dlrover_nb.core.runtime.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
@@ -127,7 +128,9 @@ class TrainedModel:
         self.spec, self.features = spec, features
         self._store, self._folder = store, folder
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
-        self._learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
+        self._learner = Learner(
+            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder
+        )
         values, dense = self._learner.values, store.dense
         if len(values) != len(dense):
             raise CheckpointError(
@@ -193,7 +196,7 @@ class TrainedModel:
         if isinstance(rows, str | Path):
             yield from self._read(full_path(str(rows), Path.cwd()), columns)
             return
-        table = as_table(one_row(rows), columns)
+        table = as_table(one_row(rows, [column.name for column in features.sequences]), columns)
         _check_columns(columns, table.column_names)
         for start in range(0, table.num_rows, N_ROW_AT_ONCE):
             yield table.slice(start, N_ROW_AT_ONCE).select(columns)
@@ -217,8 +220,10 @@ class TrainedModel:
             yield source.read(start, min(start + N_ROW_AT_ONCE, source.n_row), columns)
 
     def _scores(self, ids: Ids, dense: Floats) -> Floats:
-        distinct, inverse = np.unique(ids, return_inverse=True)
-        return self._learner.scores(self._store.pull(distinct), inverse.ravel(), dense)
+        is_id = ids != PADDING
+        distinct, inverse = np.unique(ids[is_id], return_inverse=True)
+        places = with_padding(inverse, is_id, len(distinct))
+        return self._learner.scores(self._store.pull(distinct), places, dense)
 
 
 def write_scores(path: Path | str, scores: Floats, *, force: bool = False) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.data.source import Source
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec, SequenceSpec
     from dlrover_nb.core.structs.job import DataSpec
 
 N_SAMPLE_ROW = 20_000
+_BY_KIND = {
+    Kind.NUMERIC: Use.NUMERIC,
+    Kind.CATEGORICAL: Use.CATEGORICAL,
+    Kind.SEQUENCE: Use.SEQUENCE,
+}
 _NEARLY = 0.9  # of the texts of a column that are numbers: the others are mistakes in it
 _MOST_COMPARED, _MOST_LISTED = 1000, 50  # columns in a message about one that is not there
 
@@ -51,6 +56,8 @@ class Choice:
         How numbers are written in text, and how they were where the first parameters come from.
     is_of_trained
         Whether the columns are those that the first parameters were trained with.
+    sequences
+        How columns of ids are sequences, where keys or those parameters say so; other lists are by default.
     """
 
     numeric: tuple[str, ...]
@@ -60,6 +67,7 @@ class Choice:
     numbers: WrittenNumbers = PLAIN
     inherited: Mapping[str, WrittenNumbers | None] | None = None
     is_of_trained: bool = False
+    sequences: Mapping[str, SequenceSpec] = field(default_factory=dict)
 
     def form(self, name: str) -> WrittenNumbers | None:
         """Return how numbers of a column are written where they are text."""
@@ -83,14 +91,15 @@ def choose(source: Source, data: DataSpec, trained: FeatureSpec | None = None) -
         When a column cannot be used as requested.
     """
     kinds, types = source.kinds, column_types(data.types)
-    for column in (data.label, *data.numeric, *data.categorical, *data.exclude, *types):
+    for column in (data.label, *data.numeric, *data.ids, *data.exclude, *types):
         _check_there(column, kinds, data)
     _check_types(data, types)
+    _check_sequences(data, types)
     of_trained = {} if trained is None else _uses_of(trained, kinds)
     uses = _uses(data, kinds, types, of_trained)
     guesses: tuple[Guess, ...] = ()
     if data.guess and not _names_all(data) and not of_trained:
-        open_ones = [name for name in uses if name not in types]
+        open_ones = [name for name in uses if name not in {*types, *data.ids}]
         guesses = tuple(_guesses(source, {name: uses[name] for name in open_ones}))
         better = {each.column: each.use for each in guesses}
         uses = {name: use for name in uses if (use := better.get(name, uses[name])) is not None}
@@ -101,6 +110,7 @@ def choose(source: Source, data: DataSpec, trained: FeatureSpec | None = None) -
         data.numbers,
         None if trained is None else {column.name: column.form for column in trained.numeric},
         bool(of_trained) and not _names_all(data),
+        _sequences(data, types, trained),
     )
     choice = _as_written(source, data, choice, trained)
     _check_use(data, choice, kinds)
@@ -114,8 +124,16 @@ def _names_all(data: DataSpec) -> bool:
 def _uses_of(trained: FeatureSpec, kinds: Collection[str]) -> dict[str, Use]:
     """Return the uses of the columns that parameters were trained with; none where one is not there."""
     uses = dict.fromkeys((c.name for c in trained.numeric), Use.NUMERIC)
-    uses |= dict.fromkeys((c.name for c in trained.categorical), Use.CATEGORICAL)
+    uses |= {c.name: Use.SEQUENCE if c.sequence else Use.CATEGORICAL for c in trained.categorical}
     return uses if uses.keys() <= {*kinds} else {}  # what is missing is said where models are compared
+
+
+def _sequences(
+    data: DataSpec, types: Mapping[str, ColumnType], trained: FeatureSpec | None
+) -> dict[str, SequenceSpec]:
+    columns = () if trained is None else trained.categorical
+    inherited = {c.name: c.sequence for c in columns if c.sequence and c.name not in types}
+    return inherited | {each.column: each for each in data.sequences}
 
 
 def _uses(
@@ -123,14 +141,14 @@ def _uses(
 ) -> dict[str, Use]:
     """Return the columns to use by the keys, what was trained, and types."""
     if _names_all(data):
-        named = dict.fromkeys(data.numeric, Use.NUMERIC) | dict.fromkeys(data.categorical, Use.CATEGORICAL)
+        named = dict.fromkeys(data.numeric, Use.NUMERIC) | dict.fromkeys(data.ids, Use.CATEGORICAL)
         _check_once(data)
         return named
-    by_kind = {Kind.NUMERIC: Use.NUMERIC, Kind.CATEGORICAL: Use.CATEGORICAL}
-    uses = of_trained or {name: by_kind[kind] for name, kind in kinds.items() if kind in by_kind}
-    given = {
+    uses = of_trained or {name: _BY_KIND[kind] for name, kind in kinds.items() if kind in _BY_KIND}
+    of_keys = dict.fromkeys(data.ids, Use.CATEGORICAL) | {
         name: Use.CATEGORICAL if kind is ColumnType.CATEGORY else Use.NUMERIC for name, kind in types.items()
     }
+    given = {name: of_keys[name] for name in kinds if name in of_keys}
     left_out = {data.label, *data.exclude}
     return {name: use for name, use in {**uses, **given}.items() if name not in left_out}
 
@@ -147,7 +165,7 @@ def _guesses(source: Source, uses: Mapping[str, Use]) -> list[Guess]:
 def _by_use(uses: Mapping[str, Use]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (
         tuple(name for name, use in uses.items() if use is Use.NUMERIC),
-        tuple(name for name, use in uses.items() if use is Use.CATEGORICAL),
+        tuple(name for name, use in uses.items() if use is not Use.NUMERIC),
     )
 
 
@@ -167,6 +185,7 @@ def _as_written(source: Source, data: DataSpec, choice: Choice, trained: Feature
     source.read_as_text({*ids, *(name for name in local if is_number(source.types[name]))})
     if data.numbers.is_plain or _names_all(data):
         return choice
+    ids |= {*data.ids}
     texts = [name for name in choice.categorical if name not in ids and is_text(source.types[name])]
     sample = source.read(0, min(source.n_row, N_SAMPLE_ROW), texts)
     shares = {n: share_of_numbers(sample.column(n), data.numbers, signs=False) for n in texts}
@@ -200,10 +219,31 @@ def _check_types(data: DataSpec, types: Mapping[str, ColumnType]) -> None:
             raise InvalidValueError(
                 f"column {shown(name)} is {kind} in types, but named in {other}; leave it out of one of them"
             )
-        if _names_all(data) and name not in getattr(data, key):
+        if _names_all(data) and name not in (data.numeric if key == "numeric" else data.ids):
             raise InvalidValueError(
                 f"column {shown(name)} has a type, but numeric and categorical name all columns to use; name "
                 f"it in {key} too, or give others their types instead of these two keys"
+            )
+
+
+def _check_sequences(data: DataSpec, types: Mapping[str, ColumnType]) -> None:
+    for sequence in data.sequences:
+        name, other = sequence.column, sequence.embedding_of
+        if name == data.label:
+            raise InvalidValueError(f"the label {shown(name)} is named in sequences; leave it out there")
+        if name in data.exclude:
+            raise InvalidValueError(
+                f"column {shown(name)} is in sequences and in exclude; leave it out of one of them"
+            )
+        if name in types:
+            raise InvalidValueError(
+                f"column {shown(name)} is {types[name]} in types, but named in sequences; leave it out "
+                "of one of them"
+            )
+        if types.get(other, ColumnType.CATEGORY) is not ColumnType.CATEGORY:
+            raise InvalidValueError(
+                f"column {shown(other)} is {types[other]} in types, but the sequence {shown(name)} has its "
+                "embeddings, which only ids have; leave out its type, or embedding_of"
             )
 
 
@@ -223,7 +263,7 @@ def _listed(kinds: Mapping[str, Kind]) -> str:
 
 
 def _check_once(data: DataSpec) -> None:
-    twice, n = Counter((*data.numeric, *data.categorical, data.label)).most_common(1)[0]
+    twice, n = Counter((*data.numeric, *data.ids, data.label)).most_common(1)[0]
     if n > 1:
         raise InvalidValueError(
             f"column {shown(twice)} is named twice; use it once, and never the label as a feature"
@@ -239,10 +279,10 @@ def _check_use(data: DataSpec, choice: Choice, kinds: Mapping[str, Kind]) -> Non
             "name some in numeric or categorical"
         )
     for name in used:
-        if kinds[name] is Kind.OTHER:
+        if kinds[name] is Kind.OTHER and name not in choice.sequences:
             raise InvalidValueError(
-                f"column {shown(name)} holds lists or structures or no value, "
-                "expected numbers or text; exclude it"
+                f"column {shown(name)} holds structures, lists of fractions or no value, "
+                "expected numbers, text or lists of ids; exclude it"
             )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dlrover_nb.core.data.kinds import is_bytes, is_number, is_text
+from dlrover_nb.core.data.kinds import is_bytes, is_list, is_number, is_text, list_of
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ def common_types(
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """Return the type that holds values of both; None where there is none."""
     one, other = value_type(one), value_type(other)
+    if is_list(one) and is_list(other):
+        item = _common(one.value_type, other.value_type)
+        return None if item is None else list_of(item, one, other)
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):

@@ -5,6 +5,10 @@ every node, and later ids would have no row. The hash is implemented here, since
 to process and those of pandas or pyarrow may change with the next version, while the rows of a checkpoint
 must be found again. Missing is a value of its own. Values are read in the types of training before
 (`core.data.trained_types`).
+
+A sequence takes as many places of a row as it may have items, filled from the left with the newest of them,
+the newest last; what is left is padding. A missing item is left out, and a missing list is an empty one.
+Ragged arrays were rejected: rows are shuffled and cut into batches, and padding is never looked up.
 """
 
 from __future__ import annotations
@@ -19,20 +23,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dlrover_nb.core.data.columns import read_types
-from dlrover_nb.core.data.kinds import text_array
+from dlrover_nb.core.data.kinds import is_list, is_text, item_type, text_array
 from dlrover_nb.core.data.trained_types import check_plain, ids_as_trained, numbers_as_trained
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
+    from dlrover_nb.core.structs.features import (
+        CategoricalColumn,
+        FeatureSpec,
+        NumericColumn,
+        SequenceSpec,
+    )
 
 _Number = TypeVar("_Number", bound=np.generic)
 
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 MISSING = np.uint64(0x6D697373696E6721)  # hash of a missing value
+PADDING = -1  # where a sequence has no item
 _LONG = 1024  # bytes of a text: a longer one is hashed by its digest, as bytes one by one take 5 s for a MB
 _MIN_STD = 1e-6  # below it a column is constant, up to rounding
 
@@ -44,7 +54,8 @@ class Batch:
     Parameters
     ----------
     ids
-        int64 array of shape (n, n_categorical): rows of the one embedding table, or hashes of 63 bits.
+        int64 array of shape (n, n_slot): rows of the one embedding table, or hashes of 63 bits. A column has
+        one place of a row, a sequence as many as it may have items; `PADDING` where it has fewer.
     dense
         float32 array of shape (n, n_numeric), scaled.
     labels
@@ -78,9 +89,13 @@ def encode_inputs(
         When a column cannot be read in the type of training.
     """
     n, types = table.num_rows, read_types(features.trained_types or features.column_types)
-    ids = np.empty((n, len(features.categorical)), np.int64)
-    for i, column in enumerate(features.categorical):
-        ids[:, i] = ids_of(table.column(column.name), column, types.get(column.name))
+    ids = np.empty((n, sum(column.n_slot for column in features.categorical)), np.int64)
+    at = 0
+    for column in features.categorical:
+        trained = types.get(column.table)
+        encoded = _ids(table.column(column.name), column, None if trained is None else item_type(trained))
+        ids[:, at : at + column.n_slot] = encoded
+        at += column.n_slot
     dense = np.empty((n, len(features.numeric)), np.float32)
     for i, number in enumerate(features.numeric):
         values = numbers_as_trained(table.column(number.name), types.get(number.name), number, first_row)
@@ -115,6 +130,14 @@ def scaled(column: pa.ChunkedArray, scale: NumericColumn) -> NDArray[np.float64]
     return np.nan_to_num((squashed(column) - scale.mean) / scale.std, nan=0.0)
 
 
+def _ids(
+    values: pa.ChunkedArray, column: CategoricalColumn, trained: pa.DataType | None
+) -> NDArray[np.int64]:
+    if column.sequence is not None:
+        return sequence_ids(values, column, column.sequence, trained)
+    return ids_of(values, column, trained)[:, None]
+
+
 def ids_of(
     values: pa.ChunkedArray, column: CategoricalColumn, trained: pa.DataType | None = None
 ) -> NDArray[np.int64]:
@@ -124,10 +147,74 @@ def ids_of(
     """
     check_plain(values, trained, column.name)
     different, codes = distinct(values)
+    return _hashed_ids(hashes_of(different, column, trained), column)[codes]
+
+
+def _hashed_ids(hashes: NDArray[np.uint64], column: CategoricalColumn) -> NDArray[np.int64]:
+    if column.is_open:
+        return open_ids(hashes, column.table)
+    return (hashes % np.uint64(column.hash_size)).astype(np.int64) + column.offset
+
+
+def sequence_ids(
+    values: pa.ChunkedArray,
+    column: CategoricalColumn,
+    sequence: SequenceSpec,
+    trained: pa.DataType | None = None,
+) -> NDArray[np.int64]:
+    """Return the ids of the newest items of each row, of shape (n, length), and `PADDING` behind them.
+
+    `trained` is the type that the items had in training, if that is known.
+
+    Raises
+    ------
+    InvalidValueError
+        When the values are no lists, and no text that is one.
+    """
+    items, n_each = items_of(values, sequence)
+    check_plain(items, trained, column.name)
+    different, codes = distinct(items)
     hashes = hashes_of(different, column, trained)
-    if not column.is_open:
-        return (hashes % np.uint64(column.hash_size)).astype(np.int64)[codes] + column.offset
-    return open_ids(hashes, column.name)[codes]
+    is_there = hashes[codes] != MISSING
+    rows = np.repeat(np.arange(len(values)), n_each)[is_there]
+    return padded(rows, _hashed_ids(hashes, column)[codes][is_there], (len(values), sequence.length))
+
+
+def padded(rows: NDArray[np.int64], ids: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.int64]:
+    """Return the last ids of each row from the left on, and `PADDING` behind them.
+
+    Parameters
+    ----------
+    rows, ids
+        The row of each id, ascending, and the ids.
+    shape
+        Rows, and the most ids of one.
+    """
+    n_row, length = shape
+    counts = np.bincount(rows, minlength=n_row)
+    first = np.cumsum(counts) - np.minimum(counts, length)  # of the ids that each row has in the end
+    place = np.arange(len(ids)) - first[rows]
+    result = np.full(shape, PADDING, np.int64)
+    result[rows[place >= 0], place[place >= 0]] = ids[place >= 0]
+    return result
+
+
+def items_of(values: pa.ChunkedArray, sequence: SequenceSpec) -> tuple[pa.ChunkedArray, NDArray[np.int64]]:
+    """Return the items of all rows, one after the other, and how many each row has; raises as above."""
+    lists = _one_array(values)
+    if pa.types.is_dictionary(lists.type):
+        lists = lists.dictionary_decode()
+    if is_text(lists.type):
+        lists = pc.split_pattern(lists, sequence.separator)
+    if pa.types.is_null(lists.type):
+        lists = lists.cast(pa.list_(pa.null()))
+    if not is_list(lists.type):
+        raise InvalidValueError(
+            f"column {shown(sequence.column)} must hold lists of ids, or text with "
+            f"{shown(sequence.separator)} between them, got {lists.type}; give lists such as [17, 4]"
+        )
+    lengths = _integers(pc.list_value_length(lists), missing=0)
+    return pa.chunked_array([pc.list_flatten(lists)]), lengths
 
 
 def hashes_of(

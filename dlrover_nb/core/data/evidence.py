@@ -12,12 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dlrover_nb.core.data.columns import value_type
+from dlrover_nb.core.data.encode import items_of
 from dlrover_nb.core.data.kinds import is_text
 from dlrover_nb.core.data.number_text import forms_of, is_mark
 from dlrover_nb.core.data.trained_types import MOST_EXACT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from dlrover_nb.core.structs.features import SequenceSpec
 
 N_ENOUGH = 1000  # rows from which distinct values say something
 NEARLY = 0.95
@@ -37,6 +40,7 @@ _DATE = re.compile(
     r"(19|20)\d\d[-/]\d\d?([-/]\d\d?([T ].*)?)?|\d{1,2}[./-]\d{1,2}[./-]\d{4}.*|"
     rf"\d{{1,2}}[.]? ?{_MONTH} ?\d{{4}}.*|{_MONTH} \d{{1,2}},? \d{{4}}.*"
 )
+_LIST = re.compile(r"[^|\s]+(\|[^|\s]+)+")
 _PLAIN_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _EPOCH_S = (7.8e8, 2.2e9)  # 1994 to 2039
 _N_TEXT, _N_NUMBER = 20, 1000  # distinct values of a text column that are looked at, for dates and numbers
@@ -48,6 +52,7 @@ class ColumnValues:
 
     name: str
     values: pa.ChunkedArray
+    sequence: SequenceSpec | None = None
 
     @property
     def type(self) -> pa.DataType:
@@ -61,13 +66,16 @@ class ColumnValues:
 
     @cached_property
     def absent(self) -> int:
-        """Number of missing values."""
+        """Number of missing values; of a sequence, of empty lists."""
+        if self.sequence is not None:
+            return int((items_of(self.values, self.sequence)[1] == 0).sum())
         return int(pc.sum(pc.is_null(self.values, nan_is_null=True)).as_py() or 0)
 
     @cached_property
     def n_distinct(self) -> int:
-        """Number of distinct values."""
-        return len(pc.unique(pc.drop_null(self.values)))
+        """Number of distinct values; of a sequence, of distinct items."""
+        values = self.values if self.sequence is None else items_of(self.values, self.sequence)[0]
+        return len(pc.unique(pc.drop_null(values)))
 
     @property
     def n_there(self) -> int:
@@ -136,6 +144,13 @@ class ColumnValues:
         if not is_text(self.type):
             return []
         return [each.as_py().strip() for each in pc.unique(pc.drop_null(self._plain_values()))[:_N_NUMBER]]
+
+    @property
+    def list_as_text(self) -> str:
+        """Return a value of a column of lists that are written as text; empty: it is none."""
+        texts = self.texts[:_N_TEXT]
+        lists = [text for text in texts if _LIST.fullmatch(text)]
+        return lists[0] if 2 * len(lists) > len(texts) else ""
 
     @cached_property
     def local_number(self) -> str:

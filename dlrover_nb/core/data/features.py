@@ -9,6 +9,8 @@ Runs at submit, so it reads at most `N_SAMPLE_ROW` rows. Table sizes follow from
   nothing by hashing, and forty columns of a few dozen values do not claim forty tables of 65,536 rows.
 
 With hashed embeddings there is no table size: every value gets a row when it is trained.
+
+A sequence with the embeddings of another column has its table, whose size follows from the values of both.
 """
 
 from __future__ import annotations
@@ -19,20 +21,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dlrover_nb.core.data.choice import N_SAMPLE_ROW, check_numeric, choose
 from dlrover_nb.core.data.columns import value_type, written_types
-from dlrover_nb.core.data.encode import MISSING, distinct, hashes_of, labels_of, scale_of
+from dlrover_nb.core.data.encode import (
+    MISSING,
+    PADDING,
+    distinct,
+    hashes_of,
+    items_of,
+    labels_of,
+    scale_of,
+    sequence_ids,
+)
 from dlrover_nb.core.data.files import FilesSource
-from dlrover_nb.core.data.kinds import is_text
+from dlrover_nb.core.data.kinds import Kind, is_list, is_text, item_type, kind_of
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.data.trained_types import form_of, numbers_as_trained, time_type
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
 from dlrover_nb.core.structs.job import Embedding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -102,7 +114,7 @@ def take(
         numeric=tuple(
             _scale(name, sample.column(name), trained_types[name], choice) for name in choice.numeric
         ),
-        categorical=_columns(choice.categorical, sample, model),
+        categorical=_columns(choice, sample, model),
         n_train=n_row - n_eval,
         n_eval=n_eval,
         is_stream=source.n_row is None,
@@ -136,18 +148,90 @@ def _scale(name: str, column: pa.ChunkedArray, kind: pa.DataType, choice: Choice
         ) from error
 
 
-def _columns(names: Iterable[str], sample: pa.Table, model: ModelSpec) -> tuple[CategoricalColumn, ...]:
+def _columns(choice: Choice, sample: pa.Table, model: ModelSpec) -> tuple[CategoricalColumn, ...]:
     """Give each column its range of the one table, one after the other; an open one needs none."""
-    columns, offset = [], 0
-    for name in names:
-        values, codes = distinct(sample.column(name))
-        column = CategoricalColumn(name, 0, 0, form_of(values))
-        if model.embedding is not Embedding.HASH:
-            size = table_size(hashes_of(values, column), codes, model.hash_size)
-            column = replace(column, offset=offset, hash_size=size)
-        columns.append(column)
+    drafts = [
+        CategoricalColumn(name, 0, 0, sequence=_sequence(name, sample, choice.sequences))
+        for name in choice.categorical
+    ]
+    _check_tables(drafts)
+    tables: dict[str, CategoricalColumn] = {}
+    offset = 0
+    for name in (column.name for column in drafts if column.table == column.name):
+        with_it = sorted((c for c in drafts if c.table == name), key=lambda column: column.name != name)
+        column = _with_table(with_it, sample, model)
+        tables[name] = replace(column, offset=offset)
         offset += column.hash_size
-    return tuple(columns)
+    placed = (_placed(column, tables[column.table]) for column in drafts)
+    return tuple(_counted(column, sample) for column in placed)
+
+
+def _sequence(name: str, sample: pa.Table, specs: Mapping[str, SequenceSpec]) -> SequenceSpec | None:
+    """Return how the column is a sequence; None: it has one id in each row."""
+    kind = sample.schema.field(name).type
+    if is_list(kind) and kind_of(kind) is Kind.OTHER and not _are_whole(sample.column(name)):
+        raise InvalidValueError(
+            f"column {shown(name)} holds lists of {item_type(kind)}, expected whole numbers or text; make "
+            "ids of them, or a column of each number, or exclude it"
+        )
+    return specs.get(name) or (SequenceSpec(name) if is_list(kind) else None)
+
+
+def _are_whole(lists: pa.ChunkedArray) -> bool:
+    """Whether items are whole numbers that are stored as fractions, as pandas does where one is missing."""
+    items = pc.list_flatten(lists)
+    if not pa.types.is_floating(items.type):
+        return False
+    items = items.cast(pa.float64()).drop_null()
+    return bool(pc.all(pc.or_(pc.is_nan(items), pc.equal(pc.floor(items), items)), min_count=0).as_py())
+
+
+def _check_tables(columns: Iterable[CategoricalColumn]) -> None:
+    by_name = {column.name: column for column in columns}
+    for column in by_name.values():
+        owner = by_name.get(column.table)
+        if owner is None or owner.table != owner.name:
+            why = "has those of another column itself" if owner else "is no column of ids that is used"
+            raise InvalidValueError(
+                f"sequence {shown(column.name)} has embedding_of {shown(column.table)}, which {why}; name a "
+                "column of ids with embeddings of its own"
+            )
+
+
+def _with_table(columns: list[CategoricalColumn], sample: pa.Table, model: ModelSpec) -> CategoricalColumn:
+    """Return the first column, whose table all of them have, with its form and its size."""
+    first = columns[0]
+    values = [distinct(_values(column, sample)) for column in columns]
+    texts = [words.cast(pa.large_string()) for words, _ in values if is_text(words.type)]
+    form = form_of(pa.concat_arrays(texts) if len(texts) == len(values) else values[0][0])
+    column = replace(first, form=form)
+    if model.embedding is Embedding.HASH:
+        return column
+    trained = item_type(value_type(sample.schema.field(first.name).type))
+    hashes = [hashes_of(words, column, trained if i else None) for i, (words, _) in enumerate(values)]
+    if len(columns) == 1:
+        return replace(column, hash_size=table_size(hashes[0], values[0][1], model.hash_size))
+    rows = np.concatenate([each[codes] for each, (_, codes) in zip(hashes, values, strict=True)])
+    together, codes = np.unique(rows, return_inverse=True)
+    return replace(column, hash_size=table_size(np.append(together, MISSING), codes, model.hash_size))
+
+
+def _values(column: CategoricalColumn, sample: pa.Table) -> pa.ChunkedArray:
+    values = sample.column(column.name)
+    return items_of(values, column.sequence)[0] if column.sequence else values
+
+
+def _placed(column: CategoricalColumn, owner: CategoricalColumn) -> CategoricalColumn:
+    return replace(column, offset=owner.offset, hash_size=owner.hash_size, form=owner.form)
+
+
+def _counted(column: CategoricalColumn, sample: pa.Table) -> CategoricalColumn:
+    """Return a column with the number of items that a row has on average."""
+    if column.sequence is None or not sample.num_rows:
+        return column
+    trained = item_type(value_type(sample.schema.field(column.table).type))
+    ids = sequence_ids(sample.column(column.name), column, column.sequence, trained)
+    return replace(column, n_item=float((ids != PADDING).sum(1).mean()))
 
 
 def table_size(hashes: NDArray[np.uint64], codes: NDArray[np.int64], most: int) -> int:

@@ -179,7 +179,7 @@ class FilesSource:
         types = [{**own, **more, **own} for own, more in zip(types, folders, strict=True)]
         check_same(names, [self._without_excluded(each) for each in types], wanted)
         if len(texts) == len(names):
-            guessed = {**types[0], **narrowed(texts, self._data.categorical)}
+            guessed = {**types[0], **narrowed(texts, self._data.ids)}
             self.types = guessed | {name: kind for name, kind in given.items() if name in guessed}
         else:
             self.types = common_types(names, types, wanted or self._without_excluded(types[0]))
@@ -189,8 +189,9 @@ class FilesSource:
 
     def _wanted(self) -> Sequence[str] | None:
         """Return the columns that the user named; None where all are used."""
-        named = (*self._data.numeric, *self._data.categorical)
-        return (self._data.label, *named) if named else None
+        data = self._data
+        is_named = data.numeric or data.categorical
+        return (data.label, *data.numeric, *data.ids) if is_named else None
 
     def _without_excluded(self, names: Collection[str]) -> list[str]:
         return [name for name in names if name not in self._data.exclude]

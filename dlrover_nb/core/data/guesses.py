@@ -82,7 +82,8 @@ def guess(column: ColumnValues, use: Use, n_row: int | None) -> Guess | None:
     n_row
         Rows of all data; None: a stream.
     """
-    if not column.n_there or (use is Use.CATEGORICAL and not column.is_time_as_text):
+    is_of_ids = use is Use.SEQUENCE or (use is Use.CATEGORICAL and not column.is_time_as_text)
+    if not column.n_there or is_of_ids:
         return None
     if use is Use.CATEGORICAL:
         as_it_was = "each an id of its own"

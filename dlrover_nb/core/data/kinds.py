@@ -28,7 +28,8 @@ class Kind(StrEnum):
 
     NUMERIC = "numeric"
     CATEGORICAL = "categorical"
-    OTHER = "other"  # lists, structs, no value at all: no model input
+    SEQUENCE = "sequence"  # a list of ids in each row
+    OTHER = "other"  # lists of fractions, structs, no value at all: no model input
 
 
 def kind_of(kind: pa.DataType) -> Kind:
@@ -38,6 +39,10 @@ def kind_of(kind: pa.DataType) -> Kind:
         return Kind.CATEGORICAL
     if is_number(kind) or types.is_temporal(kind):
         return Kind.NUMERIC
+    if is_list(kind):
+        item = item_type(kind)
+        is_id = types.is_null(item) or types.is_integer(item) or kind_of(item) is Kind.CATEGORICAL
+        return Kind.SEQUENCE if is_id else Kind.OTHER
     return Kind.OTHER
 
 
@@ -66,6 +71,9 @@ def without_views(table: pa.Table) -> pa.Table:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that values of a type are read as."""
+    if is_list(kind):
+        item = plain_type(item_type(kind))
+        return list_of(item.value_type if pa.types.is_dictionary(item) else item, kind)
     if pa.types.is_string_view(kind):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
@@ -95,6 +103,22 @@ def is_bytes(kind: pa.DataType) -> bool:
         or types.is_binary_view(kind)
         or types.is_fixed_size_binary(kind)
     )
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists of any or of one length."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def list_of(item: pa.DataType, *like: pa.DataType) -> pa.DataType:
+    """Return the type of lists of items that holds those of other types of lists."""
+    return pa.large_list(item) if any(map(pa.types.is_large_list, like)) else pa.list_(item)
+
+
+def item_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the items of lists; of other values, their own."""
+    return kind.value_type if is_list(kind) else kind
 
 
 def is_number(kind: pa.DataType) -> bool:

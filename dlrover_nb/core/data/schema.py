@@ -23,7 +23,7 @@ from dlrover_nb.core.data.evidence import ColumnValues
 from dlrover_nb.core.data.features import take
 from dlrover_nb.core.data.files import FilesSource
 from dlrover_nb.core.data.guesses import guess, question, typed
-from dlrover_nb.core.data.kinds import Kind, is_text, text_array
+from dlrover_nb.core.data.kinds import Kind, is_text, item_type, text_array
 from dlrover_nb.core.data.number_text import are_numbers, forms_of, keys_of
 from dlrover_nb.core.data.parquet import ParquetSource
 from dlrover_nb.core.data.partitions import values_of, with_partitions
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.data.files import OneFile
     from dlrover_nb.core.data.source import Source
     from dlrover_nb.core.structs.column_types import WrittenNumbers
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.features import FeatureSpec, SequenceSpec
     from dlrover_nb.core.structs.job import DataSpec, ModelSpec
 
 N_PLACE, N_ROW = 8, 512  # spread rows: so many places, and rows at each
@@ -71,12 +71,16 @@ def describe(taken: Taken, data: DataSpec) -> DataSchema:
         [labels_of(t.column(data.label), data.label, at) for at, t in [(0, first), *spread]]
     )
     _check_numbers(spread, features)
-    columns = [_column(name, [first, *(table for _, table in spread)]) for name in first.column_names]
-    uses = {c.name: Use.NUMERIC for c in features.numeric}
-    uses |= {c.name: Use.CATEGORICAL for c in features.categorical} | {data.label: Use.LABEL}
+    sequences = {column.name: column.sequence for column in features.categorical}
+    columns = [
+        _column(name, [first, *(table for _, table in spread)], sequences.get(name))
+        for name in first.column_names
+    ]
+    uses = {c.name: Use.NUMERIC for c in features.numeric} | {data.label: Use.LABEL}
+    uses |= {c.name: Use.SEQUENCE if c.sequence else Use.CATEGORICAL for c in features.categorical}
     ordered = sorted(columns, key=lambda column: uses[column.name] is not Use.LABEL)
     positive = float(labels.mean()) if len(labels) else float("nan")
-    decided = {data.label, *data.numeric, *data.categorical, *column_types(data.types)}
+    decided = {data.label, *data.numeric, *data.ids, *column_types(data.types)}
     if taken.choice.is_of_trained:
         decided = set(uses)
     judged = [_judged(c, uses[c.name], source.n_row, data.numbers) for c in ordered if c.name not in decided]
@@ -114,9 +118,9 @@ def _check_numbers(spread: tuple[tuple[int, pa.Table], ...], features: FeatureSp
                 numbers_as_trained(column, types[number.name], number, at)
 
 
-def _column(name: str, tables: list[pa.Table]) -> ColumnValues:
+def _column(name: str, tables: list[pa.Table], sequence: SequenceSpec | None) -> ColumnValues:
     chunks = [chunk for table in tables for chunk in table.column(name).chunks]
-    return ColumnValues(name, pa.chunked_array(chunks, tables[0].schema.field(name).type))
+    return ColumnValues(name, pa.chunked_array(chunks, tables[0].schema.field(name).type), sequence)
 
 
 def _spread(source: Source, n_first: int, columns: tuple[str, ...]) -> Iterator[tuple[int, pa.Table]]:
@@ -145,7 +149,7 @@ def _places(
 
 def _described(column: ColumnValues, use: Use) -> ColumnSchema:
     share = column.absent / max(len(column.values), 1)
-    return ColumnSchema(column.name, use, str(column.type), share, column.n_distinct)
+    return ColumnSchema(column.name, use, str(item_type(column.type)), share, column.n_distinct)
 
 
 def _of_label(label: str, positive: float) -> tuple[str, ...]:
@@ -162,15 +166,16 @@ def _left_out(source: Source, data: DataSpec) -> tuple[str, ...]:
     left = [n for n, kind in source.kinds.items() if kind is Kind.OTHER and n not in data.exclude]
     if not left:
         return ()
-    text = f"{_columns(left)} left out: no model takes lists, structures or columns without a type; "
-    return (f"{text}make numbers or text of them, or exclude them",)
+    what = "structures, lists of fractions or columns without a type"
+    text = f"{_columns(left)} left out: no model takes {what}; make numbers or text of them, or exclude them"
+    return (text,)
 
 
 def _not_named(source: Source, data: DataSpec) -> tuple[str, ...]:
     """Say which columns are not used because one of two keys names all that are."""
     if bool(data.numeric) == bool(data.categorical):
         return ()
-    used = {data.label, *data.numeric, *data.categorical, *data.exclude}
+    used = {data.label, *data.numeric, *data.ids, *data.exclude}
     left = [name for name in _usable(source) if name not in used]
     if not left:
         return ()
@@ -202,6 +207,8 @@ def _columns(names: list[str]) -> str:
 
 
 def _is_long(column: ColumnValues) -> bool:
+    if column.sequence is not None:
+        return False
     kind = column.type
     longest = pc.max(pc.binary_length(pc.unique(column.values).cast(kind))) if is_text(kind) else None
     return longest is not None and (longest.as_py() or 0) > LONG_TEXT
@@ -240,6 +247,10 @@ def _judged(column: ColumnValues, use: Use, n_row: int | None, numbers: WrittenN
     doubt = guess(column, use, n_row) or question(column, use, n_row)
     if doubt is not None:
         return _Doubt(name, doubt.advice, doubt.use, is_superfluous=doubt.use is None)
+    if use is Use.CATEGORICAL and column.list_as_text:
+        what = f"texts such as {shown(column.list_as_text)}, each an id of its own"
+        advice = "name it in data.sequences if these are lists of ids"
+        return _Doubt(name, f"column {name!r} holds {what}; {advice}")
     if use is Use.CATEGORICAL and column.local_number:
         return _Doubt(name, _local(column, numbers))
     if use is Use.CATEGORICAL and column.number_mark is not None:

@@ -72,7 +72,7 @@ FileOpener = Callable[[Path, DataSpec, _Types | None, Spill], OneFile]
 FILE_FORMATS: Mapping[str, FileOpener] = {  # one file of each format
     DataFormat.PARQUET: lambda path, _, __, spill: ParquetSource(path, spill=spill),
     DataFormat.CSV: lambda path, data, types, _: DelimitedSource(
-        path, data.separator or None, ids=data.categorical, types=types
+        path, data.separator or None, ids=data.ids, types=types
     ),
     DataFormat.TSV: lambda path, data, types, _: _tab_separated(path, data, types),
     DataFormat.CRITEO: lambda path, *_: CriteoSource(path),
@@ -122,7 +122,7 @@ def _files(data: DataSpec, features: FeatureSpec | None, types: _Types) -> Sourc
         return FilesSource(data, find_files(data), opened, types=types)
     files, types = files_again(data, features.files), read_types(features.column_types)
     if data.format in TEXT:
-        types = as_written(types, data.categorical)
+        types = as_written(types, data.ids)
     return FilesSource(data, files, opened, known=features.files, types=types)
 
 
@@ -142,4 +142,4 @@ def _tab_separated(path: Path, data: DataSpec, types: _Types | None) -> OneFile:
     """Open a TSV file; Criteo's logs have the same extension and no header."""
     if is_criteo(path):
         return CriteoSource(path)
-    return DelimitedSource(path, "\t", ids=data.categorical, types=types)
+    return DelimitedSource(path, "\t", ids=data.ids, types=types)

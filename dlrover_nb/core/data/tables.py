@@ -7,13 +7,13 @@ columns. Named levels of a pandas index are columns; an index without a name onl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dlrover_nb.core.data.arrays import table_of
-from dlrover_nb.core.data.kinds import without_views
+from dlrover_nb.core.data.kinds import Kind, kind_of, without_views
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
@@ -54,17 +54,26 @@ def as_table(rows: Any, columns: Collection[str] | None = None) -> pa.Table:  # 
     return without_views(table).replace_schema_metadata(None)
 
 
-def one_row(rows: Any) -> Any:  # noqa: ANN401 - as above
+def one_row(rows: Any, sequences: Collection[str] = ()) -> Any:  # noqa: ANN401 - as above
     """Return a single row as a mapping of columns, and all else as it is.
 
-    A row is a mapping of values, or a pandas Series with the names of columns: ``frame.iloc[0]``.
+    A row is a mapping of values, or a pandas Series with the names of columns: ``frame.iloc[0]``. Of the
+    columns `sequences` a value is a list of values.
     """
     is_series = hasattr(rows, "iloc") and not hasattr(rows, "columns")
     if is_series and all(isinstance(name, str) for name in rows.index):
         rows = rows.to_dict()
-    if isinstance(rows, Mapping) and rows and all(map(_is_value, rows.values())):
-        return {name: [value] for name, value in rows.items()}
+    if not isinstance(rows, Mapping) or not rows:
+        return rows
+    lists = {name for name, value in rows.items() if name in sequences and _is_list(value)}
+    if all(name in lists or _is_value(value) for name, value in rows.items()):
+        return {name: [list(value) if name in lists else value] for name, value in rows.items()}
     return rows
+
+
+def _is_list(thing: object) -> bool:
+    """Whether a thing is the list of one row, and not a list for each row."""
+    return isinstance(thing, Iterable) and not isinstance(thing, str | bytes) and all(map(_is_value, thing))
 
 
 def _is_value(thing: object) -> bool:
@@ -93,6 +102,11 @@ def _of_columns(rows: Mapping[Any, Any], columns: Collection[str] | None) -> pa.
     first = {str(name).partition(".")[0] for name in columns or ()}  # those of an array of two axes
     needed = {str(n): v for n, v in rows.items() if columns is None or str(n) in {*columns, *first}}
     typed = {name: _column(name, values) for name, values in needed.items() if _is_typed(values)}
+    typed |= {
+        name: _column(name, values)
+        for name, values in needed.items()
+        if _is_lists(values) and (columns is None or name in columns)
+    }
     try:
         made = table_of({name: values for name, values in needed.items() if name not in typed})
         arrays = typed | dict(zip(made.column_names, made.columns, strict=True))
@@ -110,6 +124,16 @@ def _is_typed(values: object) -> bool:
     """Whether values have types that NumPy has not, such as whole numbers of which some are missing."""
     is_object = getattr(getattr(values, "dtype", None), "kind", "") == "O" and getattr(values, "ndim", 1) == 1
     return isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "iloc") or is_object
+
+
+def _is_lists(values: object) -> bool:
+    """Whether values are a list of ids for each row; equal numbers of fractions are columns."""
+    if not isinstance(values, list | tuple) or not any(isinstance(each, list | tuple) for each in values):
+        return False
+    try:
+        return kind_of(pa.array(values).type) is Kind.SEQUENCE
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return False
 
 
 def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:  # noqa: ANN401 - as above

@@ -328,7 +328,7 @@ def _time_to_read(trained: pa.DataType) -> pa.DataType:
 
 def check_plain(values: Column, trained: pa.DataType | None, name: str) -> None:
     """Refuse lists and structures."""
-    if kind_of(values.type) is Kind.OTHER and values.null_count < len(values):
+    if kind_of(values.type) in {Kind.SEQUENCE, Kind.OTHER} and values.null_count < len(values):
         _refuse(name, values, trained)
 
 
@@ -412,7 +412,7 @@ def _refuse(name: str, values: Column, trained: pa.DataType | None) -> NoReturn:
 
 
 def _advice(name: str, kind: pa.DataType, trained: pa.DataType | None) -> str:
-    if trained is None or kind_of(kind) is Kind.OTHER:
+    if trained is None or kind_of(kind) in {Kind.SEQUENCE, Kind.OTHER}:
         return "give it as it was in training"
     if is_text(trained):
         return f"read it as the text that its file holds, such as dtype={{{name!r}: str}} of pandas.read_csv"

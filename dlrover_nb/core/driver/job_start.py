@@ -37,8 +37,8 @@ def traits_of(
     n_categorical, n_numeric = len(features.categorical), len(features.numeric)
     return JobTraits(
         model=spec.model.name,
-        n_table=n_categorical,
-        embedding_dim=n_categorical * spec.model.row_width,
+        n_table=features.n_lookup,
+        embedding_dim=features.n_lookup * spec.model.row_width,
         n_table_row=features.n_table_row,
         dense_bytes=FLOAT_BYTES * dense_parameter_count(spec.model, n_categorical, n_numeric),
         batch_size=spec.batch_size,
@@ -56,7 +56,10 @@ def _data_hash(features: FeatureSpec) -> str:
     columns = (
         features.label,
         *sorted(f"number {column.name}" for column in features.numeric),
-        *sorted(f"category {column.name}" for column in features.categorical),
+        *sorted(
+            f"{'sequence' if column.sequence else 'category'} {column.name}"
+            for column in features.categorical
+        ),
     )
     return hashlib.sha256("\n".join(columns).encode()).hexdigest()[:16]
 

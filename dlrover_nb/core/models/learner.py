@@ -19,6 +19,7 @@ from torch.nn import functional
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.batch_norms import BatchNorms
 from dlrover_nb.core.models.custom import Built, build
+from dlrover_nb.core.models.inputs import TAKES, split_inputs, takes_sequences
 from dlrover_nb.core.models.table import model_kind
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.usercode import load
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.structs.features import SequenceInput
     from dlrover_nb.core.structs.job import ModelSpec
 
     Floats = NDArray[np.float32]
@@ -55,6 +57,8 @@ class Learner:
         What to build, and from which seed.
     n_categorical, n_numeric
         Columns of the data.
+    sequences
+        Those of the columns of ids that are sequences.
     folder
         The job's run folder, where a user's own code lies.
 
@@ -65,13 +69,20 @@ class Learner:
     """
 
     def __init__(
-        self, model: ModelSpec, n_categorical: int, n_numeric: int, *, folder: Path | None = None
+        self,
+        model: ModelSpec,
+        n_categorical: int,
+        n_numeric: int,
+        *,
+        sequences: tuple[SequenceInput, ...] = (),
+        folder: Path | None = None,
     ) -> None:
+        columns = Columns(n_categorical, n_numeric, model.embedding_dim, sequences)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(model.seed)
-            built = _built(model, n_categorical, n_numeric, folder)
+            built = _built(model, columns, folder)
         self._module, self._loss = built.module, built.loss
-        self._shape = (n_categorical, model.row_width)
+        self._columns, self._takes_sequences = columns, takes_sequences(built.module)
         self._norms = BatchNorms(self._module)
         _check_averages(model, self._norms)
         values, gradients = _flatten(self._module, self._norms.buffers)
@@ -91,7 +102,7 @@ class Learner:
         rows
             Values of the distinct rows, [u, row_width].
         inverse
-            For each id of the batch, row by row, its place in `rows`: [batch * n_categorical].
+            For each id of the batch, row by row, its place in `rows`, u for padding: [batch * n_slot].
         """
         self.gradients[:] = 0
         leaf = _tensor(rows).requires_grad_()
@@ -120,8 +131,10 @@ class Learner:
         return logits
 
     def _logits(self, rows: torch.Tensor, inverse: Ids, dense: Floats) -> torch.Tensor:
-        embedded = functional.embedding(torch.from_numpy(inverse), rows).view(len(dense), *self._shape)
-        logits: torch.Tensor = self._module(embedded, _tensor(dense))
+        places = torch.from_numpy(inverse).view(len(dense), -1)
+        embedded, items = split_inputs(rows, places, self._columns.n_categorical, self._columns.sequences)
+        more = {TAKES: items} if self._takes_sequences else {}
+        logits: torch.Tensor = self._module(embedded, _tensor(dense), **more)
         return logits
 
 
@@ -135,12 +148,14 @@ def _tensor(array: Floats) -> torch.Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def _built(model: ModelSpec, n_categorical: int, n_numeric: int, folder: Path | None) -> Built:
+def _built(model: ModelSpec, columns: Columns, folder: Path | None) -> Built:
     if model.name == CUSTOM:
-        return build(load(model.code, folder), Columns(n_categorical, n_numeric, model.embedding_dim))
+        return build(load(model.code, folder), columns)
     module, _, attribute = model_kind(model.name).module.partition(":")
     kind: type[nn.Module] = getattr(importlib.import_module(module), attribute)
-    return Built(kind(model, n_categorical, n_numeric), functional.binary_cross_entropy_with_logits)
+    return Built(
+        kind(model, columns.n_categorical, columns.n_numeric), functional.binary_cross_entropy_with_logits
+    )
 
 
 def _check_averages(model: ModelSpec, norms: BatchNorms) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dlrover_nb.core.structs.features import SequenceInput
+
 CUSTOM = "custom"  # the name of a model that is the user's own
 LOSS = "__dlrover_nb_loss__"  # attribute of a factory with the loss given to `trainable`
 
@@ -29,11 +31,15 @@ class Columns:
         Columns of ids, and of numbers.
     embedding_dim
         Floats of an embedding. A row has one more for a linear part: `row_width`.
+    sequences
+        Those of the columns of ids that have a list in each row: `name`, `place` among the columns of ids,
+        `length` with padding, and `target`, the place of the column whose embeddings it has (or None).
     """
 
     n_categorical: int
     n_numeric: int
     embedding_dim: int
+    sequences: tuple[SequenceInput, ...] = ()
 
     @property
     def row_width(self) -> int:
@@ -54,8 +60,18 @@ def trainable(
     ``forward(embedded, dense)`` returns logits, float32 of shape [batch]:
 
     - `embedded` is float32 [batch, n_categorical, row_width], the embeddings of the row's ids; their table
-      lives on the parameter servers and is trained with the model,
+      lives on the parameter servers and is trained with the model; a column of lists has the mean of its
+      items, zeros where there are none,
     - `dense` is float32 [batch, n_numeric], the scaled numbers.
+
+    A module whose ``forward`` has a third argument named ``sequences`` also gets the items of columns of
+    lists: a dict with, for the name of each, ``(items, is_item)``,
+
+    - `items` float32 [batch, length, row_width], the newest of a row, oldest first; zeros behind them,
+    - `is_item` bool [batch, length], where there is one. A list may be empty: a softmax over it is NaN.
+
+    `Columns.sequences` says for each where its bag stands in `embedded`, and where the column whose
+    embeddings it shares.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Whether the parameters of a checkpoint fit a job, and if not, what differs.
 
-Sizes of the tables and the scale of numbers are taken from the checkpoint and not compared: they follow from
-the data, and new rows of the same kind would give other ones, for which the parameters mean nothing. Rates of
-the optimizer and the seed may differ; its kind may not, because its state is kept with the rows.
+Sizes of the tables, the scale of numbers and the length of lists are taken from the checkpoint and not
+compared: they follow from the data, and new rows of the same kind would give other ones, for which the
+parameters mean nothing. Rates of the optimizer and the seed may differ; its kind may not, because its state
+is kept with the rows.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def differences(trained: Trained, model: ModelSpec, features: FeatureSpec) -> tu
     old = trained.features
     columns = (
         *_columns("number columns", {c.name for c in old.numeric}, {c.name for c in features.numeric}),
-        *_columns("id columns", {c.name for c in old.categorical}, {c.name for c in features.categorical}),
+        *_columns("id columns", _ids(old), _ids(features)),
     )
     forms = _forms(old, features)
     label = f"the label was {old.label}, here it is {features.label}"
@@ -44,6 +45,15 @@ def differences(trained: Trained, model: ModelSpec, features: FeatureSpec) -> tu
         *columns,
         *forms,
     )
+
+
+def _ids(features: FeatureSpec) -> set[str]:
+    """Return the columns of ids in words: one with lists is another one than one without."""
+    words = set()
+    for column in features.categorical:
+        of_other = f" with embeddings of {column.table}" if column.table != column.name else ""
+        words.add(f"{column.name} (lists{of_other})" if column.sequence else column.name)
+    return words
 
 
 def encoded_as(trained: Trained, features: FeatureSpec) -> FeatureSpec:

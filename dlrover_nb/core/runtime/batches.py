@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.data.encode import PADDING
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose, Shard, ShardProgress, SkippedBatch
 
@@ -39,7 +40,8 @@ class PreparedBatch:
     bounds
         PS i owns rows[bounds[i]:bounds[i+1]].
     inverse
-        For each id of the batch, row by row, its place in `rows`: int64 [batch * n_categorical].
+        For each id of the batch, row by row, its place in `rows`: int64 [batch * n_slot]. That of the padding
+        of sequences is behind the last one: it is not looked up.
     dense, labels
         Numbers float32 [batch, n_numeric] and labels float32 [batch].
     """
@@ -141,12 +143,25 @@ class ShardWork:
         return np.random.default_rng([abs(k) for k in key]).permutation(len(self._data))
 
 
+def with_padding(inverse: NDArray[np.int64], is_id: NDArray[np.bool_], n_row: int) -> NDArray[np.int64]:
+    """Return the places of ids among `n_row` rows, and that behind them where there is no id."""
+    places = np.full(is_id.size, n_row)
+    places[is_id.ravel()] = inverse.ravel()
+    return places
+
+
 def prepare_batch(
     ids: NDArray[np.int64], dense: NDArray[np.float32], labels: NDArray[np.float32], layout: BucketLayout
 ) -> PreparedBatch:
     """Find the distinct rows of a batch and group them by PS."""
-    rows, inverse = kernel().distinct(ids.ravel())
-    if layout.n_ps == 1:
-        return PreparedBatch(rows, (0, len(rows)), inverse, dense, labels)
-    rows, inverse, counts = kernel().grouped(rows, inverse, layout.owner, layout.n_ps)
-    return PreparedBatch(rows, (0, *np.cumsum(counts).tolist()), inverse, dense, labels)
+    flat = ids.ravel()
+    is_id = flat != PADDING
+    has_padding = not is_id.all()
+    rows, inverse = kernel().distinct(flat[is_id] if has_padding else flat)
+    bounds = (0, len(rows))
+    if layout.n_ps > 1:
+        rows, inverse, counts = kernel().grouped(rows, inverse, layout.owner, layout.n_ps)
+        bounds = (0, *np.cumsum(counts).tolist())
+    if has_padding:
+        inverse = with_padding(inverse, is_id, len(rows))
+    return PreparedBatch(rows, bounds, inverse, dense, labels)

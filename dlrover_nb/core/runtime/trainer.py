@@ -189,7 +189,9 @@ class Trainer:
         self.between: Callable[[], None] = _nothing
         self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
-        self.learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
+        self.learner = Learner(
+            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder
+        )
         self._check = BatchCheck(self.learner, spec.gradient_clip_norm)
         # One gradient may travel while the next one is computed.
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]

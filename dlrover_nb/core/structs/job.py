@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.redaction import BareRepr, redact
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.admission import Admission
@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.column_types import WrittenNumbers, check_separator, column_types
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.external import ExternalSpec
+from dlrover_nb.core.structs.features import SequenceSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.packing import ExchangeSpec
 from dlrover_nb.core.structs.prices import PriceTable
@@ -89,6 +90,9 @@ class DataSpec(BareRepr):
         Name of the 0/1 column.
     numeric, categorical
         All columns to use; both empty means all but the label, by `types`, or by what they are.
+    sequences
+        Columns with a list of ids in each row, beside `categorical`; other columns of lists are taken with
+        the defaults.
     exclude
         Columns never to use.
     holdout
@@ -117,6 +121,7 @@ class DataSpec(BareRepr):
     decimal: str = "."
     thousands: str = ""
     guess: bool = False
+    sequences: tuple[SequenceSpec, ...] = ()
 
     @property
     def numbers(self) -> WrittenNumbers:
@@ -127,6 +132,12 @@ class DataSpec(BareRepr):
     def paths(self) -> tuple[str, ...]:
         """The files, folders, patterns and URLs of `path`."""
         return tuple(filter(None, self.path.split("\n")))
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The columns that are ids whatever their type."""
+        of_sequences = (name for each in self.sequences for name in (each.embedding_of, each.column) if name)
+        return (*self.categorical, *dict.fromkeys(n for n in of_sequences if n not in self.categorical))
 
     @property
     def place(self) -> str:
@@ -146,6 +157,9 @@ class DataSpec(BareRepr):
             raise InvalidValueError(
                 f"separator is for csv files, got format {self.format}; leave it out, or set format to csv"
             )
+        names = [each.column for each in self.sequences]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InvalidValueError(f"sequences name column {shown(twice[0])} twice; name it once")
         if (self.format == DataFormat.CENSUS) != (not self.path):
             raise InvalidValueError(
                 f"data format {self.format} {'takes no' if self.path else 'needs a'} path, "

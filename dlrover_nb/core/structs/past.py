@@ -18,7 +18,8 @@ class JobTraits:
     model
         Kind of model, such as ``wide_deep``.
     n_table, embedding_dim, n_table_row
-        Embedding tables, floats of one row over all tables, and rows of all tables.
+        Embedding tables, floats of one row over all tables, and rows of all tables. A sequence counts as so
+        many tables as a row has items.
     dense_bytes
         Size of the dense parameters.
     n_sample

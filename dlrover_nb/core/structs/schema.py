@@ -12,6 +12,7 @@ class Use(StrEnum):
     LABEL = "label"
     NUMERIC = "number"
     CATEGORICAL = "ids"
+    SEQUENCE = "lists of ids"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ class ColumnSchema:
     type
         Name of its Arrow type, such as ``int64`` or ``string``.
     missing
-        Share of missing values among the rows that were looked at.
+        Share of missing values among the rows that were looked at; of a sequence, of empty lists.
     n_distinct
-        Distinct values there.
+        Distinct values there; of a sequence, distinct items.
     """
 
     name: str

@@ -30,7 +30,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import encoded_as
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.features import CategoricalColumn
+from dlrover_nb.core.structs.features import CategoricalColumn, SequenceSpec
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
 from dlrover_nb.core.structs.trained import Trained
 
@@ -134,13 +134,19 @@ FORMS: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
 }
 
 
-def trained_on(data: Any, folder: Path, ids: tuple[str, ...], numbers: tuple[str, ...]) -> TrainedModel:
+def trained_on(
+    data: Any,
+    folder: Path,
+    ids: tuple[str, ...],
+    numbers: tuple[str, ...],
+    sequences: tuple[SequenceSpec, ...] = (),
+) -> TrainedModel:
     """Return a model with random parameters whose encoding was made of these rows."""
     stored = data if hasattr(data, "suffix") else store_rows(data, folder / "rows")
     kind = DataFormat.CSV if stored.suffix == ".csv" else DataFormat.PARQUET
-    spec = DataSpec(kind, str(stored), categorical=ids, numeric=numbers, holdout=0.0)
+    spec = DataSpec(kind, str(stored), categorical=ids, numeric=numbers, holdout=0.0, sequences=sequences)
     features = make_features(spec, MODEL)
-    n_dense = dense_parameter_count(MODEL, len(ids), len(numbers))
+    n_dense = dense_parameter_count(MODEL, len(features.categorical), len(numbers))
     store = ParameterStore(MODEL, 0, n_dense)
     store.init_dense(np.random.default_rng(1).normal(0, 1, n_dense).astype(np.float32))
     return TrainedModel(JobSpec("x", data=spec, model=MODEL), features, store, folder)
@@ -267,6 +273,65 @@ def test_a_column_without_a_value_is_missing_whatever_its_type(
         assert all(np.array_equal(other, want) for other in others), column
         path = FORMS["csv of pandas"](frame.assign(**{column: np.nan}), tmp_path)
         assert np.array_equal(of_text.predict(path), want), column
+
+
+LISTS: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
+    "text": text(
+        lambda frame, path: frame.assign(history=frame["history"].map(_written)).to_csv(path, index=False)
+    ),
+    "parquet": parquet,
+    "frame": lambda frame, _: frame,
+    "columns": lambda frame, _: frame.to_dict("list"),
+    "arrays": lambda frame, _: frame.assign(history=frame["history"].map(np.array)),
+    "narrow": cast(history=pa.list_(pa.int32()), item=pa.int16()),
+    "large": cast(history=pa.large_list(pa.uint64())),
+    "texts": cast(history=pa.list_(pa.string()), item=pa.string()),
+    "views": cast(history=pa.large_list(pa.string_view()), item=pa.string_view()),
+    "fractions": cast(history=pa.list_(pa.float64()), item=pa.float64()),
+}
+
+
+def _written(items: list[int]) -> str:
+    return "|".join(map(str, items))
+
+
+def histories() -> pd.DataFrame:
+    """Return rows with the items that their user clicked, none or more than a sequence takes."""
+    rng = np.random.default_rng(2)
+    lists = [rng.integers(0, 60, n).tolist() for n in rng.integers(0, 9, N_ROW)]
+    return pd.DataFrame(
+        {
+            "label": rng.integers(0, 2, N_ROW),
+            "item": rng.integers(0, 60, N_ROW),
+            "price": rng.normal(0, 1, N_ROW).round(3),
+            "history": lists,
+        }
+    )
+
+
+@pytest.mark.parametrize("trained", LISTS)
+def test_histories_score_alike_in_every_form(tmp_path: Path, trained: str) -> None:
+    frame, folder = histories(), tmp_path / "forms"
+    folder.mkdir()
+    forms = {name: make(frame, folder) for name, make in LISTS.items()}
+    sequences = (SequenceSpec("history", 5, embedding_of="item"),)
+    model = trained_on(forms[trained], tmp_path, ("item",), ("price",), sequences)
+    want = model.predict(forms[trained])
+    assert len(np.unique(want)) > N_ROW * 0.9, "a score must depend on the row"
+    for name, data in forms.items():
+        assert np.array_equal(model.predict(data), want), name
+    older = frame.assign(history=[[9, 9, *items] if len(items) >= 5 else items for items in frame["history"]])
+    assert np.array_equal(model.predict(older), want), "only the newest items count"
+    assert not np.array_equal(
+        model.predict(frame.assign(history=frame["history"].map(reversed).map(list))), want
+    )
+    for i in (0, int(frame["history"].map(len).argmin())):
+        alone = model.predict(frame[i : i + 1])
+        row = frame.iloc[i]
+        for same in (row, row.to_dict(), {**row.to_dict(), "history": tuple(row["history"])}):
+            assert np.array_equal(model.predict(same), alone)
+    assert "column 'history' must hold lists of ids" in refused(model, frame.assign(history=1))
+    assert "column 'item'" in refused(model, frame.assign(item=frame["history"]))
 
 
 CELLS = st.sampled_from(

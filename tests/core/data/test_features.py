@@ -44,7 +44,7 @@ def click_table(n: int) -> pa.Table:
             "site": pa.array([f"site{i}" for i in rng.integers(0, 12, n)]),
             "device": pa.array([f"d{i}" for i in rng.integers(0, 5, n)]).dictionary_encode(),
             "user": pa.array(rng.integers(0, 10**9, n)),
-            "tags": pa.array([[1, 2]] * n),
+            "tags": pa.array([[0.5, 2]] * n),
         }
     )
 
@@ -237,7 +237,7 @@ def test_a_wrong_column_brings_the_nearest_one_and_the_list(tmp_path: Path) -> N
         ),
         ({"types": ("age=time",)}, "'age' holds numbers, expected times; types: {age: number} takes them"),
         ({"types": ("site=time",)}, "'site' has the type time, as text such as 2026-01-31 12:30"),
-        ({"categorical": ("tags",)}, "'tags' holds lists or structures"),
+        ({"categorical": ("tags",)}, "'tags' holds structures, lists of fractions"),
         ({"numeric": ("age",), "categorical": ("age",)}, "'age' is named twice"),
         ({"numeric": ("click",)}, "'click' is named twice"),
         ({"exclude": ("price", "age", "site", "device", "user")}, "leaves no column to train on"),

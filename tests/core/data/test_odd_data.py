@@ -104,8 +104,9 @@ def test_views_of_text_are_the_same_ids_as_text(tmp_path: Path) -> None:
 
 
 NESTED = {
-    "list": pa.array([[1, 2]] * N),
-    "list of fixed length": pa.array([[1, 2]] * N, pa.list_(pa.int32(), 2)),
+    "list of fractions": pa.array([[1.5, 2]] * N),
+    "list of fixed length": pa.array([[1, 2]] * N, pa.list_(pa.float32(), 2)),
+    "list of lists": pa.array([[[1]]] * N),
     "struct": pa.array([{"a": 1}] * N),
     "map": pa.array([[("a", 1)]] * N, pa.map_(pa.string(), pa.int32())),
     "nothing": pa.nulls(N),

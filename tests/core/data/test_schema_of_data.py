@@ -36,7 +36,7 @@ def taken(folder: Path, columns: dict[str, Any], **options: Any) -> DataSchema:
 
 def test_columns_rows_nulls_and_label_are_those_of_the_data(tmp_path: Path) -> None:
     price = np.where(np.arange(N) % 5 == 0, np.nan, 1.5)
-    schema = taken(tmp_path, {**PLAIN, "price": price, "tags": [[1]] * N}, exclude=("age",))
+    schema = taken(tmp_path, {**PLAIN, "price": price, "tags": [[0.5]] * N}, exclude=("age",))
     assert [(c.name, c.use, c.type, c.n_distinct) for c in schema.columns] == [
         ("label", Use.LABEL, "bool", 2),
         ("price", Use.NUMERIC, "double", 1),

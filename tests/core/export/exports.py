@@ -23,6 +23,7 @@ from dlrover_nb.core.structs.column_types import ColumnType
 from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
+from dlrover_nb.core.structs.features import SequenceSpec
 from dlrover_nb.core.structs.job import (
     Averages,
     DataFormat,
@@ -117,6 +118,13 @@ data = st.just(DataSpec()) | st.builds(
     decimal=st.just(","),
     thousands=st.sampled_from(["", ".", " ", "'"]),
     guess=st.booleans(),
+    sequences=st.lists(
+        st.builds(
+            SequenceSpec, texts.map("clicked {}".format), st.integers(1, 99), texts.filter(bool), texts
+        ),
+        max_size=2,
+        unique_by=lambda sequence: sequence.column,
+    ).map(tuple),
 ).map(lambda data: replace(data, separator="|") if data.format == DataFormat.CSV else data)
 widths = st.lists(st.integers(1, 512), max_size=3).map(tuple)
 kinds = st.sampled_from([(name, "") for name in sorted(MODELS)] + [(CUSTOM, "package.module:Net")])

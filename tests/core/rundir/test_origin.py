@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.runtime.state import ORIGIN, train_split
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.secrets import for_storage, without_secrets
 from dlrover_nb.core.structs.start_from import StartFrom
@@ -229,6 +230,18 @@ def test_rates_and_seeds_may_differ_and_columns_may_not() -> None:
         "the label was label, here it is clicked",
         "of its number columns these are not here: age",
         "these id columns are new: b",
+    )
+
+
+def test_a_column_of_lists_is_another_one_than_that_of_single_ids() -> None:
+    a, *_ = FEATURES.categorical
+    lists = [replace(a, name="b", sequence=SequenceSpec("b", 3, embedding_of=of)) for of in ("", a.name)]
+    kinds = [replace(FEATURES, categorical=(a, b)) for b in (replace(a, name="b"), *lists)]
+    for old, new in product(kinds, kinds):
+        assert bool(differences(Trained(SPEC.model, DATA, old), SPEC.model, new)) == (old is not new)
+    shorter = replace(lists[0], sequence=SequenceSpec("b", 2))
+    assert not differences(
+        Trained(SPEC.model, DATA, kinds[1]), SPEC.model, replace(FEATURES, categorical=(a, shorter))
     )
 
 

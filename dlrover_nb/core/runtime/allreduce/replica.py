@@ -52,7 +52,9 @@ class Replica:
 
     def __init__(self, spec: JobSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
-        self.learner = Learner(spec.model, n_categorical, n_numeric, folder=folder)
+        self.learner = Learner(
+            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder
+        )
         self._n_dense, self._width = len(self.learner.values), spec.model.row_width
         self.store = ParameterStore(spec.model, features.n_table_row, self._n_dense)
         self.store.init_dense(self.learner.values)
