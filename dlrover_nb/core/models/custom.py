@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.batch_norms import BatchNorms
+from dlrover_nb.core.models.inputs import TAKES, takes_sequences
 from dlrover_nb.core.models.trainable import LOSS, Columns
 from dlrover_nb.core.usercode import name_of
 
@@ -73,19 +74,22 @@ def build(factory: object, columns: Columns) -> Built:
     module = _guarded(f"{name}(columns)", lambda: factory(columns))
     if not isinstance(module, nn.Module):
         raise InvalidValueError(f"{name}(columns) must return a torch.nn.Module, got {type(module).__name__}")
-    _check_takes(f"forward of {name}", module.forward, "(embedded, dense)", None, None)
+    more = dict.fromkeys([TAKES] if takes_sequences(module) else [])
+    _check_takes(f"forward of {name}", module.forward, "(embedded, dense)", None, None, **more)
     _check_parameters(name, module)
     return Built(module, getattr(factory, LOSS, None) or _own_loss(module))
 
 
-def _check_takes(name: str, function: Callable[..., object], wanted: str, *arguments: object) -> None:
+def _check_takes(
+    name: str, function: Callable[..., object], wanted: str, *arguments: object, **more: object
+) -> None:
     """Refuse what is not made for these arguments, as models of other libraries are not."""
     try:
         taken = signature(function)
     except (TypeError, ValueError):  # not known: calling it tells
         return
     try:
-        taken.bind(*arguments)
+        taken.bind(*arguments, **more)
     except TypeError as error:
         raise InvalidValueError(
             f"{name} must take {wanted}: {error}; wrap it in a module of your own that does"
@@ -140,13 +144,7 @@ _PROBABILITIES = (
 
 def _are_probabilities(built: Built, columns: Columns) -> bool:
     """Whether outputs stay between 0 and 1 however large the inputs are, and are not all alike."""
-    outputs = torch.cat([
-        built.module(
-            scale * torch.randn(N_SCORED, columns.n_categorical, columns.row_width),
-            scale * torch.randn(N_SCORED, columns.n_numeric),
-        )
-        for scale in SCALES
-    ])  # fmt: skip
+    outputs = torch.cat([_on_random(built.module, columns, N_SCORED, scale) for scale in SCALES])
     return bool(((outputs >= 0) & (outputs <= 1)).all() and outputs.std() > 0)
 
 
@@ -189,9 +187,7 @@ def _check_buffers(
 
 
 def _logits(name: str, module: nn.Module, columns: Columns, n_row: int) -> torch.Tensor:
-    embedded = torch.randn(n_row, columns.n_categorical, columns.row_width).requires_grad_()
-    dense = torch.randn(n_row, columns.n_numeric)
-    logits = _guarded(f"{name} on {n_row} sample rows", lambda: module(embedded, dense))
+    logits = _guarded(f"{name} on {n_row} sample rows", lambda: _on_random(module, columns, n_row))
     if not isinstance(logits, torch.Tensor) or logits.shape != (n_row,) or logits.dtype is not torch.float32:
         raise InvalidValueError(
             f"{name} must return float32 logits of shape ({n_row},) for {n_row} rows, got {_shown(logits)}"
@@ -199,6 +195,21 @@ def _logits(name: str, module: nn.Module, columns: Columns, n_row: int) -> torch
             + ("; return the logits alone" if isinstance(logits, dict | tuple | list) else "")
         )
     return logits
+
+
+def _on_random(module: nn.Module, columns: Columns, n_row: int, scale: float = 1.0) -> Any:  # noqa: ANN401 - as below
+    """Return what a module makes of random rows, of which the first has empty lists."""
+    embedded = (scale * torch.randn(n_row, columns.n_categorical, columns.row_width)).requires_grad_()
+    dense = scale * torch.randn(n_row, columns.n_numeric)
+    if not takes_sequences(module):
+        return module(embedded, dense)
+    items = {}
+    for sequence in columns.sequences:
+        n_item = torch.arange(n_row) % (sequence.length + 1)
+        is_item = torch.arange(sequence.length) < n_item[:, None]
+        values = (scale * torch.randn(n_row, sequence.length, columns.row_width)).requires_grad_()
+        items[sequence.name] = values * is_item[:, :, None], is_item
+    return module(embedded, dense, **{TAKES: items})
 
 
 def _shown(value: object) -> str:

@@ -173,7 +173,7 @@ def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> tuple[JobSpec,
         return spec, ()
     from dlrover_nb.core.models.custom import check  # noqa: PLC0415 - it imports torch
 
-    columns = Columns(n_categorical, n_numeric, spec.model.embedding_dim)
+    columns = Columns(n_categorical, n_numeric, spec.model.embedding_dim, features.sequences)
     sizes = {min(n, N_TRIED) for n in (spec.batch_size, features.n_train % spec.batch_size) if n}
     checked = check(load(spec.model.code, folder), columns, sorted(sizes, reverse=True))
     model = replace(spec.model, n_dense=checked.n_dense, averages=checked.averages)

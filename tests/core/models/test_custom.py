@@ -14,6 +14,7 @@ from dlrover_nb.core.models.custom import Checked, build, check
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import Columns
+from dlrover_nb.core.structs.features import SequenceInput
 from dlrover_nb.core.structs.job import Averages, ModelSpec
 from dlrover_nb.core.usercode import pack
 
@@ -278,3 +279,101 @@ def test_dropout_is_on_in_training_and_off_in_scoring(tmp_path):
     scores = [learns.scores(*rows()[:3]).tolist() for _ in range(3)]
     assert scores[0] == scores[1] == scores[2]
     assert len({learns.step(*rows()).loss for _ in range(5)}) > 1
+
+
+HISTORY = SequenceInput("history", 1, 5, target=0)
+WITH_HISTORY = Columns(3, 2, 4, (HISTORY,))
+
+
+class Attending(nn.Module):
+    """Takes the items of a history, by their likeness to the target."""
+
+    def __init__(self, columns: Columns) -> None:
+        super().__init__()
+        self.out = nn.Linear(N_INPUT + columns.row_width, 1)
+
+    def forward(self, embedded, dense, sequences):
+        items, is_item = sequences["history"]
+        likeness = self.weights((items * embedded[:, :1]).sum(2), is_item)
+        pooled = (likeness[:, :, None] * items).sum(1)
+        return self.out(torch.cat([embedded.flatten(1), dense, pooled], 1)).squeeze(1)
+
+    def weights(self, likeness, is_item):
+        return likeness * is_item
+
+
+class OverNothing(Attending):
+    def weights(self, likeness, is_item):
+        return likeness.masked_fill(~is_item, -torch.inf).softmax(1)
+
+
+class OtherName(Attending):
+    def forward(self, embedded, dense, lists):
+        return super().forward(embedded, dense, lists)
+
+
+def test_a_module_that_takes_sequences_gets_the_items_of_each_row(tmp_path):
+    assert check(Attending, WITH_HISTORY, [8, 1]).n_dense == N_INPUT + 5 + 1
+    packed = pack(Attending)
+    packed.write(tmp_path)
+    model = ModelSpec("custom", embedding_dim=4, code=packed.code, seed=3)
+    learns = Learner(model, 3, 2, sequences=(HISTORY,), folder=tmp_path)
+    torch.manual_seed(model.seed)
+    module = Attending(WITH_HISTORY)
+    table, dense = torch.randn(6, 5), torch.ones(2, 2)
+    places = np.array([[0, 1, 2, 6, 6, 6, 3], [4, 6, 6, 6, 6, 6, 5]])  # 6 is padding
+    none = torch.zeros(5)
+    bags = [[table[0], (table[1] + table[2]) / 2, table[3]], [table[4], none, table[5]]]
+    items = [[table[1], table[2], none, none, none], [none] * 5]
+    is_item = torch.tensor([[True, True, False, False, False], [False] * 5])
+    sequences = {"history": (torch.stack([*map(torch.stack, items)]), is_item)}
+    want = module(torch.stack([*map(torch.stack, bags)]), dense, sequences)
+    got = learns.logits(table.numpy(), places.ravel(), dense.numpy())
+    np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+class Normed(Attending):
+    def __init__(self, columns: Columns) -> None:
+        super().__init__(columns)
+        self.norm = nn.BatchNorm1d(columns.row_width)
+
+    def weights(self, likeness, is_item):
+        return super().weights(likeness, is_item).tanh()
+
+    def forward(self, embedded, dense, sequences):
+        items, is_item = sequences["history"]
+        normed = self.norm(items.flatten(0, 1)).view_as(items)
+        return super().forward(embedded, dense, {"history": (normed, is_item)})
+
+
+def test_items_may_be_normalized_by_their_batch(tmp_path):
+    checked = check(Normed, WITH_HISTORY, [8, 1])
+    packed = pack(Normed)
+    packed.write(tmp_path)
+    model = ModelSpec(
+        "custom", embedding_dim=4, code=packed.code, n_dense=checked.n_dense, averages=checked.averages
+    )
+    learns = Learner(model, 3, 2, sequences=(HISTORY,), folder=tmp_path)
+    places = np.array([[0, 1, 2, 6, 6, 6, 3], [4, 6, 6, 6, 6, 6, 5]])  # 6 is padding
+    table = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    items = np.vstack([table, np.zeros((1, 5), np.float32)])[places[:, 1:6]].reshape(-1, 5)
+    learns.step(table, places.ravel(), np.ones((2, 2), np.float32), np.array([0, 1], np.float32))
+    want = [items.mean(0), items.var(0, ddof=1)]
+    np.testing.assert_allclose(learns.shares, 0.1 * np.concatenate(want), rtol=1e-5, atol=1e-7)
+
+
+def test_a_module_that_knows_no_sequences_gets_their_bags():
+    assert check(Logistic, WITH_HISTORY, [8, 1]) == Checked(N_INPUT + 1)
+
+
+@for_each(
+    ("module", "columns", "words"),
+    [
+        (OverNothing, WITH_HISTORY, "the loss of OverNothing on random rows must be finite, got nan"),
+        (OtherName, WITH_HISTORY, r"forward of OtherName must take \(embedded, dense\): missing a required"),
+        (Attending, COLUMNS, "Attending on 8 sample rows failed: KeyError: 'history'"),
+    ],
+)
+def test_a_module_that_cannot_take_the_lists_is_one_line(module, columns, words):
+    with pytest.raises(InvalidValueError, match=words):
+        check(module, columns, [8])
