@@ -70,6 +70,20 @@ def make() -> Pieces:
     return Pieces()
 
 
+class Histories(Ranges):
+    """Lists of the row's last clicks, none in the first row; as lists of lists, whatever their lengths."""
+
+    def read(self, start: int, stop: int) -> dict[str, Any]:
+        lists = [list(range(max(i - 3, 0), i)) for i in range(start, stop)]
+        return {"label": COLUMNS["label"][start:stop], "clicked": lists}
+
+
+class PiecesOfHistories(Pieces):
+    def rows(self, start: int) -> Iterator[dict[str, Any]]:
+        for at in range(start, N_ROW, 7):
+            yield Histories().read(at, min(at + 7, N_ROW))
+
+
 def own(thing: object, folder: Path) -> DataSpec:
     packed = pack(thing)
     packed.write(folder)
@@ -245,3 +259,14 @@ class Nothing(Feed):
 def test_a_stream_that_has_not_begun_has_no_columns() -> None:
     with pytest.raises(InvalidValueError, match="data Nothing has no rows; give a stream that has begun"):
         validate_job(JobSpec("x"), data=Nothing)
+
+
+@for_each("thing", [Histories, PiecesOfHistories])
+def test_lists_of_a_users_rows_are_sequences_though_the_first_is_empty(tmp_path: Path, thing: type) -> None:
+    data = own(thing, tmp_path)
+    features = make_features(data, ModelSpec(embedding=Embedding.HASH), folder=tmp_path)
+    assert [sequence.name for sequence in features.sequences] == ["clicked"]
+    ids = ShardReader(data, features, folder=tmp_path).read(0, 20).ids
+    assert (ids >= 0).sum(1).tolist() == [0, 1, 2, *[3] * 17]
+    again = ShardReader(data, features, folder=tmp_path).read(5, 9).ids
+    assert np.array_equal(again, ids[5:9])
