@@ -20,7 +20,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.batch_norms import BatchNorms
 from dlrover_nb.core.models.custom import Built, build
 from dlrover_nb.core.models.inputs import TAKES, split_inputs, takes_sequences
-from dlrover_nb.core.models.table import model_kind
+from dlrover_nb.core.models.table import histories_of, model_kind
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.usercode import load
 
@@ -154,7 +154,8 @@ def _built(model: ModelSpec, columns: Columns, folder: Path | None) -> Built:
     module, _, attribute = model_kind(model.name).module.partition(":")
     kind: type[nn.Module] = getattr(importlib.import_module(module), attribute)
     return Built(
-        kind(model, columns.n_categorical, columns.n_numeric), functional.binary_cross_entropy_with_logits
+        kind(model, columns.n_categorical, columns.n_numeric, *histories_of(model.name, columns.sequences)),
+        functional.binary_cross_entropy_with_logits,
     )
 
 

@@ -15,8 +15,9 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.trainable import CUSTOM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from dlrover_nb.core.structs.features import SequenceInput
     from dlrover_nb.core.structs.job import ModelSpec
 
 
@@ -31,10 +32,13 @@ class ModelKind:
     module
         ``package.module:Class`` of its torch module, built as ``Class(spec, n_categorical, n_numeric)`` and
         called with `embedded` [batch, n_categorical, row_width] and `dense` [batch, n_numeric].
+    takes_history
+        Whether it is built with a sequence as well, which has the embeddings of a column of single ids.
     """
 
     count: Callable[[ModelSpec, int, int], int]
     module: str
+    takes_history: bool = False
 
 
 def _count_deep(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
@@ -57,10 +61,16 @@ def _count_xdeepfm(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
     return _count_wide_deep(model, n_categorical, n_numeric) + cin + sum(model.cin) + 1
 
 
+def _count_din(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:
+    unit = sum(a * b + b for a, b in pairwise((4 * model.embedding_dim, *model.attention, 1)))
+    return _count_deep(model, n_categorical, n_numeric) + unit + len(model.attention)
+
+
 MODELS = {
     "wide_deep": ModelKind(_count_wide_deep, "dlrover_nb.core.models.wide_deep:WideDeep"),
     "dcn_v2": ModelKind(_count_dcn_v2, "dlrover_nb.core.models.dcn_v2:DcnV2"),
     "xdeepfm": ModelKind(_count_xdeepfm, "dlrover_nb.core.models.xdeepfm:XDeepFm"),
+    "din": ModelKind(_count_din, "dlrover_nb.core.models.din:Din", takes_history=True),
 }
 
 
@@ -76,6 +86,26 @@ def model_kind(name: str) -> ModelKind:
         known = ", ".join(sorted(MODELS))
         raise InvalidValueError(f"model must be one of {known}, or custom with code, got {name!r}")
     return MODELS[name]
+
+
+def histories_of(name: str, sequences: Sequence[SequenceInput]) -> tuple[SequenceInput, ...]:
+    """Return the sequence that a built-in model is built with; none for those that take bags alone.
+
+    Raises
+    ------
+    InvalidValueError
+        When the data has none of this kind, or several.
+    """
+    if not model_kind(name).takes_history:
+        return ()
+    histories = [each for each in sequences if each.target is not None]
+    if len(histories) != 1:
+        got = " and ".join(each.name for each in histories) or "none"
+        raise InvalidValueError(
+            f"model {name} weighs one history by the item that is scored, got {got}; name one column of "
+            "lists in data.sequences with embedding_of, the column of that item"
+        )
+    return tuple(histories)
 
 
 def dense_parameter_count(model: ModelSpec, n_categorical: int, n_numeric: int) -> int:

@@ -26,6 +26,7 @@ _LAYERS = {
     "custom": ("n_dense", "n_average"),
     "dcn_v2": ("hidden", "cross_layers"),
     "xdeepfm": ("hidden", "cin"),
+    "din": ("hidden", "attention"),
 }
 N_NAMED = 3  # columns that an error names
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.table import histories_of
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.moments import write_moment
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
@@ -169,7 +169,7 @@ def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> tuple[JobSpec,
     """Return the completed specification, and what looks like a mistake in the model."""
     n_categorical, n_numeric = len(features.categorical), len(features.numeric)
     if spec.model.name != CUSTOM:
-        dense_parameter_count(spec.model, n_categorical, n_numeric)  # refuses an unknown one
+        histories_of(spec.model.name, features.sequences)  # refuses an unknown one, and DIN without a history
         return spec, ()
     from dlrover_nb.core.models.custom import check  # noqa: PLC0415 - it imports torch
 

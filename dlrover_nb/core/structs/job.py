@@ -238,6 +238,8 @@ class ModelSpec:
         Cross layers of DCN v2.
     cin
         Feature maps of each layer of xDeepFM's compressed interaction network.
+    attention
+        Widths of the layers of DIN's activation unit.
     code
         The user's module: ``module:name``, or ``pickle:SHA256`` of a file in the run folder.
     n_dense
@@ -263,6 +265,7 @@ class ModelSpec:
     code: str = ""
     n_dense: int = 0
     averages: tuple[Averages, ...] = ()
+    attention: tuple[int, ...] = (36,)
 
     def __post_init__(self) -> None:
         if (self.name == "custom") != bool(self.code):
@@ -283,6 +286,8 @@ class ModelSpec:
         _check.at_least("cin layers", len(self.cin), 1)
         for width in self.cin:
             _check.within("cin layer width", width, 1, _WIDEST)
+        for width in self.attention:
+            _check.within("attention layer width", width, 1, _WIDEST)
         _check.at_least("n_dense", self.n_dense, self.n_average)
 
     @property

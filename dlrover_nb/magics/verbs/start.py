@@ -102,11 +102,12 @@ SUBMIT_FLAGS: FlagTable = (
     ),
     ("--epochs", "epochs", whole, "N", "passes over the rows"),
     ("--seed", "seed", whole, "N", "seed of the order of rows"),
-    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2, xdeepfm, or the name of your own"),
+    ("--model", "model.name", str, "MODEL", "wide_deep, dcn_v2, xdeepfm, din, or the name of your own"),
     ("--embedding-dim", "model.embedding_dim", whole, "N", "width of an embedding"),
     ("--hidden", "model.hidden", widths, "A,B", "widths of the deep part's layers"),
     ("--cross-layers", "model.cross_layers", whole, "N", "cross layers of dcn_v2"),
     ("--cin", "model.cin", widths, "A,B", "feature maps of xdeepfm's layers"),
+    ("--attention", "model.attention", widths, "A,B", "widths of din's activation unit"),
     ("--embedding", "model.embedding", one_of("embedding", Embedding), "KIND", "fixed tables, or hash"),
     ("--hash-size", "model.hash_size", whole, "N", "maximum rows of one column of a fixed table"),
     (

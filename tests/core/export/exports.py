@@ -146,6 +146,7 @@ models = st.builds(
     cin=st.lists(st.integers(1, 512), min_size=1, max_size=3).map(tuple),
     n_dense=st.integers(128, 1 << 40),
     averages=st.lists(st.builds(Averages, st.integers(1, 64), st.floats(0, 1)), max_size=2).map(tuple),
+    attention=widths,
 )
 bounds = st.builds(
     PlanBounds,

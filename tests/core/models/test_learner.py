@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.models.table import MODELS, dense_parameter_count
+from dlrover_nb.core.structs.features import SequenceInput
 from dlrover_nb.core.structs.job import ModelSpec
 
 N_CATEGORICAL, N_NUMERIC, BATCH = 3, 2, 8
 MODEL = ModelSpec(embedding_dim=4, hidden=(6, 5))
+HISTORY = SequenceInput(
+    "history", 1, 1, target=0
+)  # of one item, so that its ids are as many as of a single one
+
+
+def learner_of(model, n_categorical=N_CATEGORICAL, n_numeric=N_NUMERIC):
+    return Learner(model, n_categorical, n_numeric, sequences=(HISTORY,) if model.name == "din" else ())
 
 
 def batch(seed=0, n_row=10):
@@ -37,12 +45,18 @@ def batch(seed=0, n_row=10):
     hidden=st.lists(st.integers(1, 9), max_size=3),
     n_categorical=st.integers(0, 5),
     n_numeric=st.integers(0, 5),
-    depth=st.tuples(st.integers(1, 4), st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple)),
+    depth=st.fixed_dictionaries(
+        {
+            "cross_layers": st.integers(1, 4),
+            "cin": st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple),
+            "attention": st.lists(st.integers(1, 9), max_size=3).map(tuple),
+        }
+    ),
 )
 def test_the_count_without_torch_is_the_modules_own(name, dim, hidden, n_categorical, n_numeric, depth):
-    model = ModelSpec(name=name, embedding_dim=dim, hidden=tuple(hidden), cross_layers=depth[0], cin=depth[1])
-    assume(n_categorical + n_numeric > 0)
-    learner = Learner(model, n_categorical, n_numeric)
+    model = ModelSpec(name=name, embedding_dim=dim, hidden=tuple(hidden), **depth)
+    assume(n_categorical + n_numeric > 0 and (name != "din" or n_categorical > 1))
+    learner = learner_of(model, n_categorical, n_numeric)
     rows = np.ones((1, dim + 1), np.float32)
     ids, dense = np.zeros(2 * n_categorical, np.int64), np.ones((2, n_numeric), np.float32)
     assert learner.scores(rows, ids, dense).shape == (2,)
@@ -78,8 +92,8 @@ def numerical_gradient(function, array, at, step=1e-2):
 @pytest.mark.more
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_gradients_are_the_slope_of_the_loss(name):
-    model = replace(MODEL, name=name, hidden=(6,), cross_layers=2, cin=(4, 3))
-    learner = Learner(model, N_CATEGORICAL, N_NUMERIC)
+    model = replace(MODEL, name=name, hidden=(6,), cross_layers=2, cin=(4, 3), attention=())
+    learner = learner_of(model)
     rows, inverse, dense, labels = batch()
 
     def loss():
@@ -95,7 +109,7 @@ def test_gradients_are_the_slope_of_the_loss(name):
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_wide_weight_adds_to_the_logit(name):
-    learner = Learner(replace(MODEL, name=name), N_CATEGORICAL, N_NUMERIC)
+    learner = learner_of(replace(MODEL, name=name))
     rows, inverse, dense, _ = batch()
     before = learner.scores(rows, inverse, dense)
     rows[:, -1] += 0.5

@@ -1,4 +1,4 @@
-"""DCN v2 and xDeepFM against the formulas of their papers, written out; and that each model learns."""
+"""DCN v2, xDeepFM and DIN against the formulas of their papers, written out; and that each model learns."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.data import make_features
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.dcn_v2 import DcnV2
+from dlrover_nb.core.models.din import Din
 from dlrover_nb.core.models.metrics import auc, log_loss
-from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.models.table import MODELS, histories_of
 from dlrover_nb.core.models.xdeepfm import Cin, XDeepFm
 from dlrover_nb.core.runtime.local import train_single, training_shards
+from dlrover_nb.core.structs.features import SequenceInput
 from dlrover_nb.core.structs.job import DataSpec, JobSpec, ModelSpec
 
 BATCH, N_FIELD, N_NUMBER, DIM = 5, 4, 3, 6
@@ -70,9 +74,61 @@ def test_a_cross_layer_of_dcn_v2_is_that_of_the_paper():
     torch.testing.assert_close(module(embedded, dense), want)
 
 
+def test_din_weighs_each_item_of_a_history_by_the_target():
+    history = SequenceInput("clicked", 2, 4, target=1)
+    module = Din(ModelSpec(embedding_dim=DIM, attention=(7, 3)), N_FIELD, N_NUMBER, history)
+    embedded, dense = inputs()
+    is_item = torch.arange(4) < torch.tensor([0, 1, 4, 2, 3])[:, None]
+    items = torch.randn(BATCH, 4, DIM + 1) * is_item[:, :, None]
+    want = []
+    for i in range(BATCH):
+        target, interest = embedded[i, 1, :DIM], torch.zeros(DIM)
+        for key in items[i, is_item[i], :DIM]:  # v = sum of a(e_j, v_A) e_j, eq. 3 of Zhou et al. 2018
+            seen = torch.cat([target, key, target - key, target * key])
+            for layer in module.unit:
+                seen = layer(seen)
+            interest = interest + seen * key
+        fields = embedded[i, :, :DIM].clone()
+        fields[2] = interest
+        want.append(module.deep(torch.cat([fields.flatten(), dense[i]])) + embedded[i, :, DIM].sum())
+    got = module(embedded, dense, {"clicked": (items, is_item)})
+    torch.testing.assert_close(got, torch.cat(want))
+
+
+def test_scores_of_din_do_not_depend_on_what_stands_behind_a_list_or_beside_it():
+    history = SequenceInput("clicked", 0, 4, target=1)
+    module = Din(ModelSpec(embedding_dim=DIM), N_FIELD, N_NUMBER, history)
+    embedded, dense = inputs()
+    is_item = torch.arange(4) < torch.tensor([0, 1, 4, 2, 3])[:, None]
+    items = torch.randn(BATCH, 4, DIM + 1)
+    want = module(embedded, dense, {"clicked": (items, is_item)})
+    other = torch.where(is_item[:, :, None], items, torch.randn(BATCH, 4, DIM + 1))
+    torch.testing.assert_close(module(embedded, dense, {"clicked": (other, is_item)}), want)
+    for i in range(BATCH):
+        row = slice(i, i + 1)
+        alone = module(embedded[row], dense[row], {"clicked": (items[row], is_item[row])})
+        torch.testing.assert_close(alone, want[row])
+
+
+@for_each(
+    "sequences",
+    [
+        (),
+        (SequenceInput("h", 1, 5),),
+        (SequenceInput("h", 1, 5, target=0), SequenceInput("i", 2, 5, target=0)),
+    ],
+)
+def test_din_needs_one_history_with_a_target(sequences):
+    with pytest.raises(
+        InvalidValueError, match=r"din weighs one history .* data.sequences with embedding_of"
+    ):
+        histories_of("din", sequences)
+    assert histories_of("dcn_v2", sequences) == ()
+
+
 @pytest.mark.release_variants("xdeepfm")
 @pytest.mark.more
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"din"}))
 def test_each_model_learns_the_census_rows(name):
     spec = JobSpec(
         "learn", model=ModelSpec(name=name, embedding_dim=8, hidden=(32, 16), cin=(8, 8)), batch_size=128

@@ -107,7 +107,9 @@ def test_code_of_an_earlier_job_is_asked_for_again():
 
 
 def test_an_unknown_model_is_refused_before_anything_starts():
-    with pytest.raises(InvalidValueError, match="model must be one of dcn_v2, wide_deep, xdeepfm, or custom"):
+    with pytest.raises(
+        InvalidValueError, match="model must be one of dcn_v2, din, wide_deep, xdeepfm, or custom"
+    ):
         validate_job(replace(SPEC, model=ModelSpec(name="deepwide")))
 
 
