@@ -137,6 +137,15 @@ def test_a_history_of_texts_reads_numbers_as_their_column_does(tmp_path: Path) -
     assert np.array_equal(lists, ids)
 
 
+def test_items_are_read_in_the_type_of_the_column_whose_embeddings_they_have(tmp_path: Path) -> None:
+    table = pa.table({**PLAIN, "item": list(map(str, PLAIN["item"])), "history": LISTS})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    spec = DataSpec(DataFormat.PARQUET, str(tmp_path / "rows.parquet"), holdout=0.0, sequences=OF_ITEM)
+    for model in (HASH, FIXED):
+        ids, _ = read(spec, model)
+        assert ids[0, 1:].tolist() == ids[:3, 0].tolist(), "1, 2 and 3 are those of the texts"
+
+
 def test_the_separator_of_texts_is_a_setting(tmp_path: Path) -> None:
     text = 'label,h\n1,"a, b"\n0,c\n1,\n0,"a, c"\n1,b\n0,a\n'
     spec = data(tmp_path, None, text=text, sequences=(SequenceSpec("h", 2, ", "),))
