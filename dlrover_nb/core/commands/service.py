@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dlrover_nb.core.commands.facts import audit_row, with_answer
 from dlrover_nb.core.commands.rights import why_not
-from dlrover_nb.core.commands.second_person import NO_RULES, Rules, why_not_second
+from dlrover_nb.core.commands.second_person import NO_RULES, Rules, why_not_of_run, why_not_second
 from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
@@ -161,6 +161,8 @@ class CommandService:
             When they asked for it themselves, or their role does not include it.
         StaleDecisionError
             When it is not open any more, or has waited for too long.
+        InvalidValueError
+            When it was asked about an earlier job of that name.
         """
         assert self._requests is not None
         request = self._requests.find(name)
@@ -168,6 +170,9 @@ class CommandService:
         if refusal := self.why_not_approve(request, asker.person.name):
             self._refused(request.command, asker, facts, refusal)
             raise NotAllowedError(refusal)
+        if refusal := why_not_of_run(request, facts.run):
+            self._refused(request.command, asker, facts, refusal)
+            raise InvalidValueError(refusal)
         return request
 
     def why_not_approve(self, request: SecondRequest, person: str) -> str:
@@ -204,7 +209,7 @@ class CommandService:
             SecondRequest(
                 "", as_seen(asked, facts.version), asker.person.name, asker.entry, at_s,
                 at_s + self._rules.expires_s, told, namespace=facts.namespace,
-                cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
+                cost_per_hour=facts.cost_per_hour, cluster=facts.cluster, run=facts.run,
             )
         )  # fmt: skip
         row = audit_row(asked, asker, facts, Stage.WAITING, at_s)
@@ -265,6 +270,7 @@ class CommandService:
         asks = SecondRequest(
             "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
             namespace=facts.namespace, cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
+            run=facts.run,
         )  # fmt: skip
         try:
             request = self._requests.add(asks)

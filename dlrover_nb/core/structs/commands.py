@@ -231,3 +231,4 @@ class SecondRequest:
     namespace: str = ""
     cost_per_hour: float | None = None
     cluster: str = ""  # its key at the server that was asked; empty: asked where clusters have no keys
+    run: str = ""  # the job among those of its name; empty: it did not answer

@@ -7,7 +7,13 @@ import pytest
 from dlrover_nb.core.commands.facts import CommandFacts
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.commands.service import CommandService
-from dlrover_nb.core.errors import BackendError, NotAllowedError, SecondPersonError, StaleDecisionError
+from dlrover_nb.core.errors import (
+    BackendError,
+    InvalidValueError,
+    NotAllowedError,
+    SecondPersonError,
+    StaleDecisionError,
+)
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
 from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, Stage
@@ -81,6 +87,19 @@ def test_a_proposal_waits_for_a_person_also_where_no_rule_asks_for_one(stores):
     assert free.why_not_approve(request, "ada") == ""
     assert service(stores, Rules(actions=frozenset({Action.FINISH}))).why_not_approve(request, "ada")
     assert free.approve("r1", ADA, FACTS, lambda command: command.action) is Action.FINISH
+
+
+def test_a_request_about_an_earlier_job_of_the_name_is_refused_and_can_be_taken_back(stores):
+    first, second = (CommandFacts(version="d1", run=f"train@{at_s:.3f}") for at_s in (10, 20))
+    with pytest.raises(SecondPersonError):
+        service(stores).run(Command(Action.STOP, "train"), ADA, first, never)
+    with pytest.raises(InvalidValueError, match="r1 was asked about an earlier job named train"):
+        service(stores).approve("r1", BOB, second, never)
+    assert stores[0].newest(1)[0].row.stage is Stage.REFUSED
+    unknown = CommandFacts()  # a job that does not answer can be stopped all the same
+    assert service(stores).request("r1", BOB, unknown).run == first.run
+    service(stores).withdraw("r1", ADA, second)
+    assert stores[1].open(0.0) == ()
 
 
 def test_what_a_person_asked_for_is_never_theirs_to_approve(stores):
