@@ -326,10 +326,18 @@ class SubmittedView(Shown):
         lines = (f"{self.spec.plan}; mode {self.spec.mode}", self._bounds, self.follow)
         taken = () if self.schema is None else schema_blocks(self.schema)
         paragraphs = (*(Paragraph(line) for line in lines if line), *self._budget(), *self._deadline())
-        n_train = None if self.schema is None else self.schema.n_train
-        doubts = (self.spec.exchange.warning, *cautions(self.spec, n_train))
-        warnings = [Paragraph(text, Tone.WARNING) for text in doubts if text]
+        warnings = [Paragraph(text, Tone.WARNING) for text in self._cautions]
         return View(f"Submitted {self.spec.name}", (*paragraphs, *warnings, *taken))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What looks like a mistake in job and data, a sentence each; what was guessed is said before."""
+        return self._cautions + (() if self.schema is None else self.schema.warnings)
+
+    @property
+    def _cautions(self) -> tuple[str, ...]:
+        n_train = None if self.schema is None else self.schema.n_train
+        return tuple(filter(None, (self.spec.exchange.warning, *cautions(self.spec, n_train))))
 
     def tables(self) -> Tables:
         """Return it as data."""

@@ -56,7 +56,7 @@ _EXTENSIBLE: Mapping[str, tuple[type[StrEnum], str]] = {
 }
 
 
-def parse_job(text: str, *, base: Path | None = None) -> JobSpec:
+def parse_job(text: str, *, base: Path | None = None, is_dump: bool = False) -> JobSpec:
     """Read a job file.
 
     Parameters
@@ -65,6 +65,9 @@ def parse_job(text: str, *, base: Path | None = None) -> JobSpec:
         YAML.
     base
         Folder that a relative data path starts from; the working directory by default.
+    is_dump
+        Whether `dump_job` wrote it, which spells everything out: without ``data.guess``, its release guessed
+        nothing.
 
     Raises
     ------
@@ -72,7 +75,11 @@ def parse_job(text: str, *, base: Path | None = None) -> JobSpec:
         For malformed YAML (with line and column), an unknown key (with the nearest known one), a value of
         the wrong type or out of range (with its path), or no name.
     """
-    return job_from(load_mapping(text), base=base)
+    content = load_mapping(text)
+    data = content.get("data")
+    if is_dump and isinstance(data, dict):
+        content["data"] = {"guess": False, **data}
+    return job_from(content, base=base)
 
 
 def load_mapping(text: str) -> dict[str, object]:

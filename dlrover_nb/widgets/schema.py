@@ -29,13 +29,15 @@ def schema_blocks(schema: DataSchema) -> tuple[Block, ...]:
 def _facts(schema: DataSchema) -> tuple[tuple[str, str], ...]:
     uses = [column.use for column in schema.columns]
     label = next(column.name for column in schema.columns if column.use is Use.LABEL)
+    n_id, n_list = uses.count(Use.CATEGORICAL), uses.count(Use.SEQUENCE)
+    lists = f", {n_list} of lists of ids" if n_list else ""
     share = units.MISSING if math.isnan(schema.positive) else units.percent(schema.positive, 1)
     return (
         ("rows", _rows(schema)),
         ("label", f"{label}: {share} are 1"),
         (
             "columns",
-            f"{uses.count(Use.NUMERIC)} of numbers, {uses.count(Use.CATEGORICAL)} of ids{_unused(schema)}",
+            f"{uses.count(Use.NUMERIC)} of numbers, {n_id} of ids{lists}{_unused(schema)}",
         ),
         ("looked at", _sample(schema)),
     )

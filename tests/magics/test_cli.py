@@ -106,7 +106,7 @@ def test_wait_tells_by_its_exit_code_how_the_job_ended(run, memory: MemoryCluste
         assert run("watch", "ctr")[0] == code
 
 
-def test_submit_can_wait_for_the_end_of_its_job(run, memory: MemoryCluster) -> None:
+def test_submit_can_wait_for_the_end_of_its_job(run, memory: MemoryCluster, caplog) -> None:
     begin = memory.submit
 
     def submit_one_that_fails(spec, *rest, **options):
@@ -115,9 +115,11 @@ def test_submit_can_wait_for_the_end_of_its_job(run, memory: MemoryCluster) -> N
         return job
 
     memory.submit = submit_one_that_fails  # type: ignore[method-assign]
-    code, shown, _ = run("submit", "ctr", "--wait")
+    code, shown, _ = run("submit", "ctr", "--wait", "--worker-memory", "64")
     assert code == 1
     assert "failed" in shown
+    assert "job ctr: " in caplog.text, "a doubt is said before the wait"
+    assert "64 MiB" in caplog.text
 
 
 @pytest.mark.parametrize("verb", ["wait", "watch"])

@@ -150,7 +150,7 @@ def _check_one(what: str, names: Sequence[str]) -> None:
 def _filed(document: Group, said: Said) -> None:
     """Take over a job file."""
     try:
-        job = said.filed = parse_job(str(document["data"][JOB_FILE]))
+        job = said.filed = parse_job(str(document["data"][JOB_FILE]), is_dump=True)
     except InvalidValueError as error:
         raise InvalidValueError(
             f"{JOB_FILE} of ConfigMap {metadata(document).get('name')}: {error}"

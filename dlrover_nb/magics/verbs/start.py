@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from dlrover_nb.magics.flags import FlagTable
     from dlrover_nb.magics.verb import Values
     from dlrover_nb.widgets.live import LiveView
+
+_log = logging.getLogger(__name__)
 
 CONNECT = (
     argument(
@@ -259,11 +262,13 @@ def submit(
     spec = spec_of(file, settings, cell, commands.namespace)
     job = commands.cluster(start=True).submit(spec, **own_code(spec, commands.namespace))
     commands.session.note_submitted(spec.name)
-    if wait:
-        return commands.wait(job)
     follow = f"{commands.command} watch {spec.name} follows it"
     handle = job.handle
     first = SubmittedView(spec, follow, job.schema, handle.bounds, handle.deadline)
+    if wait:
+        for text in first.doubts:
+            _log.warning("job %s: %s", spec.name, text)
+        return commands.wait(job)
     return Job(handle, job.poller, first)
 
 

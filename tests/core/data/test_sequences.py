@@ -310,3 +310,11 @@ def test_a_long_text_of_items_is_no_long_id(tmp_path: Path) -> None:
     items = "|".join(map(str, range(1000)))
     spec = data(tmp_path, None, text=f"label,history\n1,{items}\n0,{items}\n", sequences=HISTORY)
     assert take_data(spec, HASH)[1].warnings == ()
+
+
+def test_items_that_are_dates_are_ids_where_a_key_says_so(tmp_path: Path) -> None:
+    text = "label,item,history\n" + "1,2026-01-02,2026-01-03\n0,2026-01-03,2026-01-02\n" * 20
+    spec = data(tmp_path, None, text=text, sequences=OF_ITEM, guess=True)
+    features, schema = take_data(spec, HASH)
+    assert {each.name for each in features.categorical} == {"history", "item"}
+    assert schema.guesses == ()

@@ -87,7 +87,7 @@ def _let_view(api: Api, kind: Kind, job: PodJob) -> None:
 def job_in_file(path: Path) -> JobSpec:
     """Return the job of a job file; an error is one line."""
     try:
-        return parse_job(path.read_text("utf-8"))
+        return parse_job(path.read_text("utf-8"), is_dump=True)
     except OSError as error:
         raise InvalidValueError(f"no job file {path}: {error.strerror}; mount its ConfigMap there") from error
 
