@@ -64,7 +64,7 @@ def test_the_only_one_is_replaced_too() -> None:
 def test_the_next_master_replaces_one_that_left_while_there_was_none() -> None:
     world = training()
     evict(world, "worker-0")
-    while world.nodes["worker-0"].is_alive:
+    while world.nodes["worker-0"].left is None:
         world.turn("worker-0")
     n_said = len(world.nodes["worker-0"].outbox)
     assert n_said
