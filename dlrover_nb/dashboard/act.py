@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.people import Person
     from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.summary import JobSummary
     from dlrover_nb.dashboard.team import Team
 
     Form = Mapping[str, str]
@@ -231,48 +230,20 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
     find
         Returns the job as the person who asks.
     form
-        What `command_of` takes, and as ``began`` of which job it is, so that none is meant for one before it.
+        What `command_of` takes, and in ``run`` for which of the jobs of that name it was made.
     """
     handle: JobHandle | None = None
     words = f"{form.get('action', '')} {form.get('proposal', '')}".strip() or "the command"
     try:
         handle = find()
-        _check_same_job(form, handle)
         command = command_of(form, now=handle.snapshot() if action_of(form) in _NEED_JOB else None)
+        command = replace(command, run=form.get("run", ""))
         words = command.words
         made = handle.run(command)
     except DlroverError as error:
         return refused(error, words, form, handle)
     said = f" as {made.id}" if made is not None else ""
     return Ended(Fate.DONE, f"{_head(words)} of job {form['job']} is done{said}.")
-
-
-class _OtherJobError(StaleDecisionError):
-    """A form was made for an earlier job of that name."""
-
-
-def _check_same_job(form: Form, handle: JobHandle) -> None:
-    """Refuse a form that was made for an earlier job of that name, whose ids and versions were counted alike.
-
-    A master that does not answer is no reason to refuse: its job may be stopped all the same.
-    """
-    shown_at = form.get("began", "")
-    if not shown_at:
-        return
-    try:
-        snapshot = handle.with_short_timeout.snapshot()
-    except BackendError:
-        return
-    if shown_at != began(snapshot):
-        raise _OtherJobError(
-            f"the page was made for an earlier job of that name, and {snapshot.spec.name} was started anew "
-            f"at {units.clock(snapshot.started_at_s)}"
-        )
-
-
-def began(job: JobSnapshot | JobSummary) -> str:
-    """Return by what a form knows its job among those that have its name one after the other."""
-    return repr(job.started_at_s)
 
 
 def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | None) -> Ended:
@@ -284,8 +255,7 @@ def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | Non
         case NotAllowedError():
             return Ended(Fate.NOT_ALLOWED, f"Not allowed, and nothing was changed: {_sentence(text)}")
         case StaleDecisionError():
-            is_other = isinstance(error, _OtherJobError)  # whose proposals are others too
-            who = "" if is_other else _who_answered(handle, form.get("proposal", ""))
+            who = _who_answered(handle, form)
             told = f"{_head(words)} of job {job} was not done, since the job has changed: "
             return Ended(
                 Fate.STALE, f"{told}{who}{_sentence(text)} Look at what stands now, and decide on that."
@@ -299,15 +269,17 @@ def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | Non
             return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was refused: {_sentence(text)}")
 
 
-def _who_answered(handle: JobHandle | None, proposal: str) -> str:
-    """Say who has answered the proposal meanwhile, as a sentence; empty: nobody is known to."""
+def _who_answered(handle: JobHandle | None, form: Form) -> str:
+    """Say who has answered a form's proposal meanwhile, as a sentence; empty: none is known to have."""
+    proposal = form.get("proposal", "")
     if handle is None or not proposal:
         return ""
     try:
-        decisions = handle.snapshot().decisions
+        snapshot = handle.snapshot()
     except DlroverError:
         return ""
-    return answered_words(decisions, proposal)
+    is_other = form.get("run", "") not in {"", snapshot.run}  # a job whose proposals are others too
+    return "" if is_other else answered_words(snapshot.decisions, proposal)
 
 
 def answered_words(decisions: tuple[Decision, ...], proposal: str) -> str:

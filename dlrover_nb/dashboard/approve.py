@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError, shown
 from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry
 from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, act, answered_words, began, refused
+from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, act, answered_words, refused
 from dlrover_nb.dashboard.alerts.links import SEPARATOR
 from dlrover_nb.dashboard.api_v1.problems import status_of
 from dlrover_nb.dashboard.handlers import PageHandler
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 PATH = "/approve/([^/]+)"
 APPROVE, REFUSE = "approve", "refuse"
 _PROPOSAL, _REQUEST = re.compile(r"[mp]\d{1,14}", re.ASCII), re.compile(r"r\d{1,14}", re.ASCII)
-_FORM_FIELDS = ("action", "reason", "version", "began", "key")
+_FORM_FIELDS = ("action", "reason", "version", "run", "key")
 _BUTTON = "min-height:44px;min-width:120px;margin:8px 12px 8px 0;padding:0 16px;font:inherit"
 _FACTS = "display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:8px 16px;max-width:900px"
 _FIELD = "display:block;box-sizing:border-box;width:100%;max-width:560px;min-height:44px;font:inherit"
@@ -163,7 +163,7 @@ def _proposal_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str
     ]
     facts = _facts((("cluster", subject.cluster), *proposal_facts(proposal, snapshot)))
     answer, is_open = _answer_block(visit, subject, proposal, snapshot)
-    form = _form(visit, _seen(snapshot), (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
+    form = _form(visit, _state(snapshot), (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
     return _html(*blocks) + facts + _html(answer) + form + _job_link(visit, subject.cluster, subject.job)
 
 
@@ -191,7 +191,7 @@ def _action_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str:
     head = _html(Heading(f"{action.id} of job {snapshot.title}: {action.words}"), *slow_blocks(snapshot))
     facts = _facts((("cluster", subject.cluster), *mitigation_facts(action)))
     answer, is_open = _answer_block(visit, subject, action, snapshot)
-    form = _form(visit, _seen(snapshot), (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
+    form = _form(visit, _state(snapshot), (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
     return head + facts + _html(answer) + form + _job_link(visit, subject.cluster, subject.job)
 
 
@@ -312,8 +312,8 @@ def _facts(rows: tuple[tuple[str, str], ...]) -> str:
     return f'<dl style="{_FACTS}">{items}</dl>'
 
 
-def _seen(snapshot: JobSnapshot) -> dict[str, str]:
-    return {"version": snapshot.version, "began": began(snapshot)}
+def _state(snapshot: JobSnapshot) -> dict[str, str]:
+    return {"version": snapshot.version, "run": snapshot.run}
 
 
 def _form(visit: Visit, seen: Mapping[str, str], buttons: tuple[tuple[str, str], ...]) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
 from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.dashboard.act import act, began
+from dlrover_nb.dashboard.act import act
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.series import natural
 
@@ -45,7 +45,7 @@ class Pick:
     job: str
     proposal: str
     version: str
-    began: str = ""
+    run: str = ""
 
     @property
     def text(self) -> str:
@@ -88,7 +88,7 @@ class Line:
     @property
     def pick(self) -> Pick:
         """What is sent where it is chosen."""
-        return Pick(self.cluster, self.job.name, self.proposal, self.job.outlook.version, began(self.job))
+        return Pick(self.cluster, self.job.name, self.proposal, self.job.outlook.version, self.job.run)
 
     @property
     def gain_samples_per_s(self) -> float:
@@ -176,7 +176,7 @@ def batch_forms(fields: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], ..
             "job": pick.job,
             "proposal": pick.proposal,
             "version": pick.version,
-            "began": pick.began,
+            "run": pick.run,
             "action": action,
             "key": key,
             "reason": _last(fields, reason_name(pick)).strip() or common,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from dlrover_nb.dashboard.act import MOST_REASON, PLAN_FIELDS, began
+from dlrover_nb.dashboard.act import MOST_REASON, PLAN_FIELDS
 from dlrover_nb.widgets.blocks import escape
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def seen_fields(
         "cluster": visit.cluster,
         "job": snapshot.spec.name,
         "version": snapshot.version,
-        "began": began(snapshot),
+        "run": snapshot.run,
         "key": uuid.uuid4().hex,
         "back": back,
     }

@@ -76,7 +76,7 @@ def facts_of(
     return CommandFacts(
         owner=snapshot.spec.owner,
         namespace=namespace,
-        run=f"{snapshot.spec.name}@{snapshot.started_at_s:.3f}",
+        run=snapshot.run,
         before=snapshot.target,
         after=after,
         predicted=predicted,

@@ -62,17 +62,3 @@ def why_not_second(request: SecondRequest, person: str, at_s: float, rules: Rule
     if at_s >= request.expires_at_s:
         return f"{request.id} waited for its second person for too long; ask for it again"
     return ""
-
-
-def why_not_of_run(request: SecondRequest, run: str) -> str:
-    """Return why a request is not about the job that runs now; empty: it is, or one of both is not known.
-
-    A job that is started anew counts its proposals and versions from the start again, so that a request about
-    the one before would mean something else of it.
-    """
-    if not request.run or not run or request.run == run:
-        return ""
-    return (
-        f"{request.id} was asked about an earlier job named {request.command.job}, which was started anew "
-        "since; ask for it again"
-    )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dlrover_nb.core.commands.facts import audit_row, with_answer
 from dlrover_nb.core.commands.rights import why_not
-from dlrover_nb.core.commands.second_person import NO_RULES, Rules, why_not_of_run, why_not_second
+from dlrover_nb.core.commands.second_person import NO_RULES, Rules, why_not_second
 from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
@@ -143,6 +143,7 @@ class CommandService:
             When it must be audited and cannot be, or the job's master does not answer.
         """
         self._check(command, asker, facts)
+        self._check_run(command, asker, facts)
         if rule := self._rules.needed(command.action, facts.cost_per_hour):
             self._check_possible(command, asker, facts)
             raise self._waits(command, asker, facts, rule)
@@ -160,9 +161,7 @@ class CommandService:
         NotAllowedError
             When they asked for it themselves, or their role does not include it.
         StaleDecisionError
-            When it is not open any more, or has waited for too long.
-        InvalidValueError
-            When it was asked about an earlier job of that name.
+            When it is not open any more, has waited for too long, or is about an earlier job of that name.
         """
         assert self._requests is not None
         request = self._requests.find(name)
@@ -170,9 +169,7 @@ class CommandService:
         if refusal := self.why_not_approve(request, asker.person.name):
             self._refused(request.command, asker, facts, refusal)
             raise NotAllowedError(refusal)
-        if refusal := why_not_of_run(request, facts.run):
-            self._refused(request.command, asker, facts, refusal)
-            raise InvalidValueError(refusal)
+        self._check_run(request.command, asker, facts)
         return request
 
     def why_not_approve(self, request: SecondRequest, person: str) -> str:
@@ -207,9 +204,9 @@ class CommandService:
         told = " and ".join(filter(None, (f"it was proposed through the entry {asker.entry}", rule)))
         request = self._requests.add(
             SecondRequest(
-                "", as_seen(asked, facts.version), asker.person.name, asker.entry, at_s,
+                "", as_seen(asked, facts), asker.person.name, asker.entry, at_s,
                 at_s + self._rules.expires_s, told, namespace=facts.namespace,
-                cost_per_hour=facts.cost_per_hour, cluster=facts.cluster, run=facts.run,
+                cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
             )
         )  # fmt: skip
         row = audit_row(asked, asker, facts, Stage.WAITING, at_s)
@@ -246,6 +243,13 @@ class CommandService:
             self._refused(command, asker, facts, refusal)
             raise NotAllowedError(refusal)
 
+    def _check_run(self, command: Command, asker: Asker, facts: CommandFacts) -> None:
+        """Refuse a command about an earlier job of that name, where both are known."""
+        if command.run and facts.run and command.run != facts.run:
+            refusal = f"it was asked about an earlier job named {command.job}, which was started anew since"
+            self._refused(command, asker, facts, refusal)
+            raise StaleDecisionError(refusal)
+
     def _check_possible(self, command: Command, asker: Asker, facts: CommandFacts) -> None:
         """Refuse to keep what the job's master would refuse; it checks by itself what does not wait."""
         if facts.refusal:
@@ -263,14 +267,13 @@ class CommandService:
                 f"{rule}, and nothing is here where the request could wait; ask at the dashboard"
             )
         at_s, asked = self._now_s(), command
-        command = as_seen(command, facts.version)
+        command = as_seen(command, facts)
         row = audit_row(command, asker, facts, Stage.WAITING, at_s)
         if command.key and (before := self._claim(row)) is not None:
             _as_before(before, asker, asked, None)
         asks = SecondRequest(
             "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
             namespace=facts.namespace, cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
-            run=facts.run,
         )  # fmt: skip
         try:
             request = self._requests.add(asks)
@@ -327,12 +330,12 @@ class CommandService:
         return self._log
 
 
-def as_seen(command: Command, version: str) -> Command:
-    """Return a command that only the state its person saw lets through; one that says so itself is kept."""
-    decision = command.decision
-    if decision is None or decision.seen or not version:
+def as_seen(command: Command, facts: CommandFacts) -> Command:
+    """Return a command that only the state its person saw lets through; what it says of that itself holds."""
+    command, decision = replace(command, run=command.run or facts.run), command.decision
+    if decision is None or decision.seen or not facts.version:
         return command
-    return replace(command, decision=replace(decision, seen=version))
+    return replace(command, decision=replace(decision, seen=facts.version))
 
 
 def stage_of(error: BaseException) -> Stage:

@@ -15,7 +15,7 @@ from dlrover_nb.core.commands.facts import CommandFacts, audit_row
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.structs.commands import Asker, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions import Decision, Proposal
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job import JobSpec, run_name
 from dlrover_nb.core.structs.people import Person
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class AutoAudit:
             self._store.claim(self._row(record, self._spec, at_s))
 
     def _row(self, decision: Decision, spec: JobSpec, at_s: float) -> AuditRow:
-        run = f"{spec.name}@{self._begun_s:.3f}"
+        run = run_name(spec.name, self._begun_s)
         proposal = self._proposals.get(decision.proposal or "")
         chosen = None if proposal is None else proposal.candidate
         after = decision.plan or (None if chosen is None else chosen.plan)

@@ -25,6 +25,7 @@ from dlrover_nb.core.errors import DlroverError, NotFoundError, WireError
 from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.rundir.journal import read_journal, segments
 from dlrover_nb.core.structs.events import Event, Ticked
+from dlrover_nb.core.structs.job import run_name
 from dlrover_nb.core.structs.moment import Happening, Moment, Source
 from dlrover_nb.core.structs.secrets import secret_values
 
@@ -87,7 +88,7 @@ class Replay:
     def run(self) -> str:
         """Id of the run, as in the history; empty before the submission was read."""
         controller = self._walk.controller
-        return "" if controller is None else f"{controller.job.spec.name}@{controller.submitted_at_s:.3f}"
+        return "" if controller is None else run_name(controller.job.spec.name, controller.submitted_at_s)
 
     @property
     def happenings(self) -> tuple[Happening, ...]:
@@ -209,7 +210,7 @@ def run_of(folder: Path, settings: ControllerSettings | None = None) -> str:
         except (DlroverError, StopIteration):
             continue
         if (controller := walk.controller) is not None:
-            return f"{controller.job.spec.name}@{controller.submitted_at_s:.3f}"
+            return run_name(controller.job.spec.name, controller.submitted_at_s)
     return ""
 
 

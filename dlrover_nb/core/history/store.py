@@ -20,7 +20,7 @@ from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_fr
 from dlrover_nb.core.history.scores import Scoreboard, scoreboard
 from dlrover_nb.core.history.series import THINNING, Thinning, thinned
 from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, run_name
 from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob, SeriesRow
 
@@ -120,7 +120,7 @@ class HistoryStore:
         NotFoundError
             When there is no such run.
         """
-        run, runs = _run_name(job, at_s), tables.runs
+        run, runs = run_name(job, at_s), tables.runs
         if not self._database.rows(select(runs.c.run).where(runs.c.run == run)):
             raise NotFoundError(f"no run {run!r} in the history; list its jobs with %dlrover history")
         self._runs[job] = run
@@ -242,7 +242,7 @@ class HistoryStore:
     # internals
 
     def _start(self, job: str, at_s: float, spec: JobSpec) -> None:
-        run = _run_name(job, at_s)
+        run = run_name(job, at_s)
         self._database.upsert(tables.runs, run_row(run, job, at_s, spec))
         self._runs[job] = run
 
@@ -331,7 +331,3 @@ def _job_run(row: object, last: tuple[float, str, str] | None) -> JobRun:
         message=message,
         traits=record_from(fields["record"], JobTraits) if fields["record"] else None,
     )
-
-
-def _run_name(job: str, at_s: float) -> str:
-    return f"{job}@{at_s:.3f}"

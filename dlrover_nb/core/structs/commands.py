@@ -91,6 +91,9 @@ class Command(BareReason):
     key
         Idempotency key: a second command with it is not carried out, but answered as the first one was.
         Empty: every call is a command of its own.
+    run
+        Id of the run that it is about; empty: the one that there is. A job that is started anew under its
+        name counts proposals and versions from the start again: a late command would mean other ones.
     """
 
     action: Action
@@ -101,6 +104,7 @@ class Command(BareReason):
     finish: FinishChoice | None = None
     why: str = ""
     key: str = ""
+    run: str = ""
 
     @property
     def subject(self) -> str:
@@ -231,4 +235,3 @@ class SecondRequest:
     namespace: str = ""
     cost_per_hour: float | None = None
     cluster: str = ""  # its key at the server that was asked; empty: asked where clusters have no keys
-    run: str = ""  # the job among those of its name; empty: it did not answer

@@ -512,3 +512,8 @@ class JobSpec(BareRepr):
     def batch_of(self, n_worker: int) -> int:
         """Return m of Eq. 1: the samples of one worker's mini-batch where so many train."""
         return self.batch_size if self.global_batch is None else max(round(self.global_batch / n_worker), 1)
+
+
+def run_name(job: str, started_at_s: float) -> str:
+    """Return the id of a run: of the job among those that have its name one after the other."""
+    return f"{job}@{started_at_s:.3f}"

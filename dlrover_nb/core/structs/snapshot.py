@@ -21,7 +21,7 @@ from dlrover_nb.core.structs.decisions import (
 )
 from dlrover_nb.core.structs.host_load import HostLoad
 from dlrover_nb.core.structs.host_wish import HostWish
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, run_name
 from dlrover_nb.core.structs.mitigations import Mitigation
 from dlrover_nb.core.structs.queue_quota import QueueQuota
 from dlrover_nb.core.structs.reported import TrainerStatus
@@ -322,6 +322,11 @@ class JobSnapshot:
     def undo_cancels(self) -> bool:
         """Whether an undo now would cancel the change of plan under way."""
         return self.undo is not None and self.undo.undoes == self.under_way
+
+    @property
+    def run(self) -> str:
+        """Id of the run, which tells the job from others of its name."""
+        return run_name(self.spec.name, self.started_at_s)
 
     @property
     def title(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions import Prediction, ProposalKind
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.job import JobPhase, Mode, run_name
 from dlrover_nb.core.structs.resources import ResourcePlan
 from dlrover_nb.core.structs.snapshot import NodePhase
 
@@ -128,6 +128,11 @@ class JobSummary:
     memory_mib: int = 0  # memory that they hold
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
     outlook: JobOutlook = UNKNOWN  # masters before 0.2 tell none
+
+    @property
+    def run(self) -> str:
+        """Id of the run, which tells the job from others of its name."""
+        return run_name(self.name, self.started_at_s)
 
     @property
     def open_mitigation(self) -> str | None:

@@ -223,7 +223,7 @@ def _audit(visit: Visit, snapshot: JobSnapshot) -> Table:
             row.why,
         )
         for row in (each.row for each in visit.team.audit.newest(N_AUDIT, job=snapshot.spec.name))
-        if row.run in {"", f"{snapshot.spec.name}@{snapshot.started_at_s:.3f}"}
+        if row.run in {"", snapshot.run}
     )
     return Table("Newest commands", ("when", "who", "through", "what", "became", "reason"), rows)
 

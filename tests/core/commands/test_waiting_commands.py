@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dlrover_nb.core.commands.facts import CommandFacts
@@ -9,7 +11,6 @@ from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import (
     BackendError,
-    InvalidValueError,
     NotAllowedError,
     SecondPersonError,
     StaleDecisionError,
@@ -89,15 +90,21 @@ def test_a_proposal_waits_for_a_person_also_where_no_rule_asks_for_one(stores):
     assert free.approve("r1", ADA, FACTS, lambda command: command.action) is Action.FINISH
 
 
-def test_a_request_about_an_earlier_job_of_the_name_is_refused_and_can_be_taken_back(stores):
+def test_a_command_about_an_earlier_job_of_the_name_is_refused_and_a_request_can_be_taken_back(stores):
     first, second = (CommandFacts(version="d1", run=f"train@{at_s:.3f}") for at_s in (10, 20))
+    stop, unknown = Command(Action.STOP, "train"), CommandFacts()  # of a job that does not answer
     with pytest.raises(SecondPersonError):
-        service(stores).run(Command(Action.STOP, "train"), ADA, first, never)
-    with pytest.raises(InvalidValueError, match="r1 was asked about an earlier job named train"):
-        service(stores).approve("r1", BOB, second, never)
-    assert stores[0].newest(1)[0].row.stage is Stage.REFUSED
-    unknown = CommandFacts()  # a job that does not answer can be stopped all the same
-    assert service(stores).request("r1", BOB, unknown).run == first.run
+        service(stores).run(stop, ADA, first, never)
+    for ask in (
+        lambda: service(stores).approve("r1", BOB, second, never),
+        lambda: service(stores, Rules()).run(replace(stop, run=first.run), ADA, second, never),
+    ):
+        with pytest.raises(StaleDecisionError, match="about an earlier job named train"):
+            ask()
+        assert stores[0].newest(1)[0].row.stage is Stage.REFUSED
+    for facts in (first, unknown):
+        assert service(stores).request("r1", BOB, facts).command.run == first.run
+    assert service(stores, Rules()).run(replace(stop, run=first.run), ADA, unknown, lambda: "done") == "done"
     service(stores).withdraw("r1", ADA, second)
     assert stores[1].open(0.0) == ()
 
