@@ -28,8 +28,11 @@ TAKES = "sequences"  # the argument of `forward` of a module that takes more tha
 
 
 def takes_sequences(module: nn.Module) -> bool:
-    """Whether a module takes the items of sequences."""
-    return TAKES in inspect.signature(module.forward).parameters
+    """Whether a module takes the items of sequences; one whose arguments cannot be known does not."""
+    try:
+        return TAKES in inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def split_inputs(

@@ -377,3 +377,11 @@ def test_a_module_that_knows_no_sequences_gets_their_bags():
 def test_a_module_that_cannot_take_the_lists_is_one_line(module, columns, words):
     with pytest.raises(InvalidValueError, match=words):
         check(module, columns, [8])
+
+
+def test_a_forward_whose_arguments_cannot_be_known_is_called_and_its_error_is_one_line() -> None:
+    class Opaque(nn.Module):
+        forward = staticmethod(max)  # a builtin without a signature
+
+    with pytest.raises(InvalidValueError, match="on 8 sample rows failed"):
+        check(lambda _: Opaque(), COLUMNS, [8])
