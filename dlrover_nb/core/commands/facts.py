@@ -119,7 +119,14 @@ def _not_settable(decision: Decision, snapshot: JobSnapshot) -> str:
     spec, budget = snapshot.spec, snapshot.budget
     limit, spent = (None, 0.0) if budget is None else (budget.limit, budget.spent)
     now = Settings(
-        spec.name, snapshot.mode, snapshot.pins, snapshot.target, spec.bounds, spec.prices, limit, spent
+        job=spec.name,
+        mode=snapshot.mode,
+        pins=snapshot.pins,
+        target=snapshot.target,
+        bounds=spec.bounds,
+        prices=spec.prices,
+        budget_total=limit,
+        spent=spent,
     )
 
     def room(plan: ResourcePlan) -> None:

@@ -60,15 +60,15 @@ class DecisionContext:
         """What the job is set to."""
         spec = self.job.spec
         return Settings(
-            self.name,
-            self.mode,
-            self.pins,
-            self.target,
-            spec.bounds,
-            spec.prices,
-            self.budget_total,
-            self.spent,
-            self.ending,
+            job=self.name,
+            mode=self.mode,
+            pins=self.pins,
+            target=self.target,
+            bounds=spec.bounds,
+            prices=spec.prices,
+            budget_total=self.budget_total,
+            spent=self.spent,
+            ending=self.ending,
         )
 
     @property

@@ -104,13 +104,14 @@ def choose(source: Source, data: DataSpec, trained: FeatureSpec | None = None) -
         better = {each.column: each.use for each in guesses}
         uses = {name: use for name in uses if (use := better.get(name, uses[name])) is not None}
     choice = Choice(
-        *_by_use(uses),
-        tuple(name for name, kind in types.items() if kind is ColumnType.TIME),
-        guesses,
-        data.numbers,
-        None if trained is None else {column.name: column.form for column in trained.numeric},
-        bool(of_trained) and not _names_all(data),
-        _sequences(data, types, trained),
+        numeric=tuple(name for name, use in uses.items() if use is Use.NUMERIC),
+        categorical=tuple(name for name, use in uses.items() if use is not Use.NUMERIC),
+        times=tuple(name for name, kind in types.items() if kind is ColumnType.TIME),
+        guesses=guesses,
+        numbers=data.numbers,
+        inherited=None if trained is None else {column.name: column.form for column in trained.numeric},
+        is_of_trained=bool(of_trained) and not _names_all(data),
+        sequences=_sequences(data, types, trained),
     )
     choice = _as_written(source, data, choice, trained)
     _check_use(data, choice, kinds)
@@ -158,15 +159,8 @@ def _guesses(source: Source, uses: Mapping[str, Use]) -> list[Guess]:
         return []
     n_row = N_SAMPLE_ROW if source.n_row is None else min(source.n_row, N_SAMPLE_ROW)
     sample = source.read(0, n_row, list(uses))
-    each = (guess(ColumnValues(n, sample.column(n)), use, source.n_row) for n, use in uses.items())
-    return [found for found in each if found is not None]
-
-
-def _by_use(uses: Mapping[str, Use]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return (
-        tuple(name for name, use in uses.items() if use is Use.NUMERIC),
-        tuple(name for name, use in uses.items() if use is not Use.NUMERIC),
-    )
+    guesses = (guess(ColumnValues(n, sample.column(n)), use, source.n_row) for n, use in uses.items())
+    return [each for each in guesses if each is not None]
 
 
 def _as_written(source: Source, data: DataSpec, choice: Choice, trained: FeatureSpec | None) -> Choice:

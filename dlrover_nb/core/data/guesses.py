@@ -37,6 +37,8 @@ class Guess:
         Why, and what it is without the guess.
     otherwise
         Its type in ``data.types`` that goes against the guess.
+    is_time
+        Whether it holds moments, which are of use in parts.
     """
 
     column: str
@@ -44,6 +46,7 @@ class Guess:
     reason: str
     as_it_was: str
     otherwise: ColumnType
+    is_time: bool = False
 
     @property
     def followed(self) -> str:
@@ -54,7 +57,7 @@ class Guess:
     @property
     def _other(self) -> str:
         word = "a number" if self.otherwise is not ColumnType.CATEGORY else "ids"
-        parts = f"{_PARTS}, and " if "times" in self.reason else ""
+        parts = f"{_PARTS}, and " if self.is_time else ""
         return f"{parts}{typed(self.column, self.otherwise)} takes it as {word}"
 
     @property
@@ -62,7 +65,7 @@ class Guess:
         """What is said of it where it was not followed."""
         ids = f"{typed(self.column, ColumnType.CATEGORY)} makes it ids"
         better = "exclude it" if self.use is None else ids
-        parts = ", or derive hour and weekday from it" if "times" in self.reason else ""
+        parts = ", or derive hour and weekday from it" if self.is_time else ""
         return f"column {self.column!r} {self.reason}, {self.as_it_was}; {better}{parts}"
 
 
@@ -87,9 +90,10 @@ def guess(column: ColumnValues, use: Use, n_row: int | None) -> Guess | None:
         return None
     if use is Use.CATEGORICAL:
         as_it_was = "each an id of its own"
-        return Guess(column.name, None, "holds times as text", as_it_was, ColumnType.CATEGORY)
+        return Guess(column.name, None, "holds times as text", as_it_was, ColumnType.CATEGORY, is_time=True)
     if column.is_time:
-        return Guess(column.name, None, "holds times", "taken as one number", ColumnType.NUMBER)
+        as_it_was = "taken as one number"
+        return Guess(column.name, None, "holds times", as_it_was, ColumnType.NUMBER, is_time=True)
     if column.is_row_index(n_row):
         reason = "counts the rows" if column.counts else "numbers the rows"
         return Guess(column.name, None, reason, "taken as a number", ColumnType.NUMBER)

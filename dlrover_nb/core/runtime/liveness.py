@@ -202,7 +202,7 @@ def _note_starved(state: JobState, node: Node, starved_s: float, at_s: float) ->
     before_s, node.starved_s = node.starved_s, starved_s
     is_news = before_s < limit_s / 2 <= starved_s
     if is_news and not state.is_ended:
-        where = f" on {node.machine or node.host}" if node.machine or node.host else ""
+        where = f" on {node.machine}" if node.machine else ""
         state.note(
             f"{node.id} got no processor for {starved_s:.0f} of {stuck_s:.0f} s, "
             f"as other work{where} has them or its cores are few; it is given more time",
@@ -245,10 +245,10 @@ def record_waits(state: JobState, waits: Mapping[str, float], pressure: float | 
     if not starved:
         return
     worst = max(starved, key=lambda node: node.waited_s)
-    told = "" if pressure is None else f", where some process waits for one {pressure:.0%} of the time"
+    share = "" if pressure is None else f", where some process waits for one {pressure:.0%} of the time"
     figures = (
         f"{', '.join(node.id for node in starved)} got no processor for {worst.waited_s:.0f} of the "
-        f"{at_s - _last_word_s(worst):.0f} s since the last word{told}"
+        f"{at_s - _last_word_s(worst):.0f} s since the last word{share}"
     )
     _tell_busy(state, worst, figures, STARVED_LIMIT_S, at_s)
 
@@ -267,7 +267,7 @@ def _tell_busy(state: JobState, node: Node, figures: str, patience_s: float, at_
     if state.is_ended or any(at_s <= each.busy_told_s + LATE_FOR_S for each in beside):
         return
     node.busy_told_s = at_s
-    host = f"host {node.machine or node.host}" if node.machine or node.host else "the host"
+    host = f"host {node.machine}" if node.machine else "the host"
     state.note(
         f"{host} is too busy for its nodes to answer in time: {figures}; "
         f"they get up to {limit_s + patience_s:.0f} s instead of {limit_s:g} s",
