@@ -63,7 +63,7 @@ class FakeNode:
         return self.order.node
 
     @property
-    def held(self) -> tuple[ShardProgress, ...]:
+    def unfinished(self) -> tuple[ShardProgress, ...]:
         return () if self.shard is None else _progress(self.shard, self.n_done, self.skipped)
 
     def say(self, message: m.FromNode, *arrays: np.ndarray) -> None:
@@ -75,12 +75,15 @@ class FakeNode:
         said = m.Hello(self.id, self.order.role, pid, "host", f"ipc://{self.id}", False)
         if is_ps:
             return replace(said, ps_epoch=self.ps_epoch)
-        held = [*self.held, *(each for shard in self.granted for each in _progress(shard, shard.offset))]
-        return replace(said, released=tuple(self.released), held=tuple(held))
+        unfinished = [
+            *self.unfinished,
+            *(each for shard in self.granted for each in _progress(shard, shard.offset)),
+        ]
+        return replace(said, released=tuple(self.released), unfinished=tuple(unfinished))
 
     def let_go(self) -> None:
         """Hold its shard no longer."""
-        self.released.extend(self.held)
+        self.released.extend(self.unfinished)
         self.shard, self.n_done, self.skipped = None, 0, ()
 
 

@@ -137,7 +137,7 @@ def _validated(spec: JobSpec, folder: Path, trained: FeatureSpec | None) -> Vali
     _check_codes(spec, folder)
     ElementwiseOptimizer.named(spec.model.optimizer)  # refuses an unknown one
     features, schema = take_data(spec.data, spec.model, folder=folder, trained=trained)
-    for text in schema.guesses:  # before anything runs: whoever wants it otherwise can end the call
+    for text in schema.guesses:  # before anything runs: a call can still be ended
         _log.warning("job %s: %s", spec.name, text)
     _check_passes(spec, features)
     tried, warnings = _tried(spec, features, folder)

@@ -63,7 +63,7 @@ class ShardPrefetcher:
         return (*read, *(shard.lease for shard, _ in self._coming))
 
     @property
-    def held(self) -> tuple[ShardProgress, ...]:
+    def unfinished(self) -> tuple[ShardProgress, ...]:
         """What is done of the training shards that it has."""
         read = tuple(work.progress for work in self._works if work.trains)
         return (*read, *untouched(shard for shard, _ in self._coming))

@@ -138,7 +138,7 @@ def hear_again(state: JobState, node: Node, hello: Hello, at_s: float) -> None:
     One that holds what it may not train any more has not heard that it is to drop its shards.
     """
     _note_released(state, node, hello.released, at_s)
-    for each in hello.held:
+    for each in hello.unfinished:
         if state.train.holds(node.id, each.lease):
             _note_skipped(state, node, each, at_s)
             if each.n_row_done:

@@ -8,8 +8,8 @@ it can neither send nor receive. ZeroMQ asks a ZAP handler about each client's k
 no state, because the socket's ZAP domain is the public key that it admits. That handler's thread ends with
 the context: close the sockets, then call `Context.term`.
 
-Whoever reaches a port can open connections and say nothing. Each costs a descriptor until it is closed, after
-`HANDSHAKE_MS`; ZeroMQ has no limit of their number, so that is bounded by time alone.
+Any program that reaches a port can open connections and say nothing. Each costs a descriptor until it is
+closed, after `HANDSHAKE_MS`; ZeroMQ has no limit of their number, so that is bounded by time alone.
 """
 
 from __future__ import annotations

@@ -389,8 +389,8 @@ class Worker:
 
     def _introduce(self, hello: Hello) -> Hello:
         """Add what was done in its shards: what it said of that may be lost with the connection."""
-        held = (*self._prefetcher.held, *untouched(self._orders.granted))
-        return replace(hello, released=self._prefetcher.released, held=held)
+        unfinished = (*self._prefetcher.unfinished, *untouched(self._orders.granted))
+        return replace(hello, released=self._prefetcher.released, unfinished=unfinished)
 
     def _describe(self, sample: NodeSample) -> Report:
         if self._client is not None:

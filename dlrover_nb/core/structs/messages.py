@@ -64,7 +64,7 @@ class Hello:
     copies: str = ""
     machine: str = ""
     released: tuple[ShardProgress, ...] = ()
-    held: tuple[ShardProgress, ...] = ()
+    unfinished: tuple[ShardProgress, ...] = ()
     ps_epoch: int = -1
 
 

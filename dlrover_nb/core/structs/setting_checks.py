@@ -1,8 +1,8 @@
 """Whether mode, pins and budget of a job can become others: the rule of its controller and of its clients.
 
 The controller refuses a decision that cannot be. One that waits for a person is checked when it is asked for
-too, from the snapshot, so that nobody is asked to approve what the controller would refuse. Each has the same
-facts at hand, so the rule stands once, here.
+too, from the snapshot, so that no person is asked to approve what the controller would refuse. Each has the
+same facts at hand, so the rule stands once, here.
 """
 
 from __future__ import annotations

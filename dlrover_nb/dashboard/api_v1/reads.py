@@ -33,8 +33,8 @@ def jobs(call: Call) -> Result:
 
 def snapshot(call: Call) -> Result:
     """Return a job's state; its version is what ``If-Match`` of a decision names."""
-    told = bare_snapshot(call.job().snapshot())
-    return Result(told, told.version)
+    state = bare_snapshot(call.job().snapshot())
+    return Result(state, state.version)
 
 
 def series(call: Call) -> Result:
@@ -46,15 +46,15 @@ def series(call: Call) -> Result:
 
 def proposals(call: Call) -> Result:
     """Return all proposals of a job."""
-    told = bare_snapshot(call.job().snapshot())
-    return Result(answers.ProposalsAnswer(told.version, told.proposals), told.version)
+    state = bare_snapshot(call.job().snapshot())
+    return Result(answers.ProposalsAnswer(state.version, state.proposals), state.version)
 
 
 def mitigations(call: Call) -> Result:
     """Return all actions against stragglers of a job, with the slow nodes and the errors of nodes."""
-    told = bare_snapshot(call.job().snapshot())
-    answer = answers.MitigationsAnswer(told.version, told.mitigations, told.stragglers, told.node_errors)
-    return Result(answer, told.version)
+    state = bare_snapshot(call.job().snapshot())
+    answer = answers.MitigationsAnswer(state.version, state.mitigations, state.stragglers, state.node_errors)
+    return Result(answer, state.version)
 
 
 def explain(call: Call) -> Result:

@@ -147,9 +147,9 @@ class Flows:
         flow = Flow(state, nonce, verifier, wanted, redirect_uri, at_s)
         return flow, jwt.encode({"alg": _OWN}, msgspec.to_builtins(flow), self._key)
 
-    def take(self, state: str, kept: str, at_s: float) -> Flow:
-        """Return the flow of a state, once, from what its browser kept; `NotAllowedError` if they differ."""
-        flow = self._signed(kept)
+    def take(self, state: str, signed: str, at_s: float) -> Flow:
+        """Return the flow of a state, once, from its browser's text; `NotAllowedError` if they differ."""
+        flow = self._read(signed)
         is_of_it = flow is not None and hmac.compare_digest(flow.state.encode(), state.encode())
         if flow is None or not is_of_it or at_s - flow.at_s > FLOW_S or state in self._used:
             raise NotAllowedError("this sign-in was not begun here, or too long ago; begin it again")
@@ -158,10 +158,10 @@ class Flows:
             self._used.popitem(last=False)
         return flow
 
-    def _signed(self, kept: str) -> Flow | None:
+    def _read(self, signed: str) -> Flow | None:
         """Return the flow in a text that was signed here; None: it was not."""
         try:
-            return msgspec.convert(jwt.decode(kept, self._key, algorithms=[_OWN]).claims, Flow)
+            return msgspec.convert(jwt.decode(signed, self._key, algorithms=[_OWN]).claims, Flow)
         except (JoseError, ValueError):  # msgspec's are values too
             return None
 

@@ -61,7 +61,7 @@ class OidcStart(_OfProvider):
     async def get(self) -> None:
         """Begin a flow of this browser, and send it there."""
         wanted, way = own_path(self.get_query_argument("next", "/")), self._sign_in
-        flow, kept = way.flows.begin(wanted, own_address(self, f"{PAGE}/back"), time.monotonic())
+        flow, signed = way.flows.begin(wanted, own_address(self, f"{PAGE}/back"), time.monotonic())
         try:
             loop = asyncio.get_running_loop()
             url = await loop.run_in_executor(None, way.provider.start_url, flow)
@@ -69,7 +69,7 @@ class OidcStart(_OfProvider):
             raise HTTPError(503, "%s", error) from error
         for name in self._cookie.all_named(self.request)[MOST_OF_BROWSER - 1 :]:
             self._cookie.named(name, 0).clear(self)
-        self._of_state(flow.state).set(self, kept)
+        self._of_state(flow.state).set(self, signed)
         self.redirect(url)
 
 

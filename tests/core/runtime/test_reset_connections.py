@@ -179,7 +179,7 @@ def test_a_worker_that_did_not_hear_of_a_rollback_drops_what_it_holds() -> None:
     world.run_until(lambda: any(_is_dropped(world, name) for name in workers))
     name = next(name for name in workers if _is_dropped(world, name))
     world.nodes[name].inbox.clear()
-    assert world.nodes[name].hello(1).held
+    assert world.nodes[name].hello(1).unfinished
     world.hello(name)
     world.run_to_end()
     trained = world.master.train_counts

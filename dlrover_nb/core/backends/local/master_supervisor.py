@@ -104,7 +104,7 @@ def how_ended(code: int) -> str:
 
 
 def supervise(folder: Path, command: list[str], note: Callable[[Step], None]) -> None:
-    """Run a master, and again after each end that nobody asked for; return when none is wanted any more."""
+    """Run a master, and again after each end without a request; return when none is wanted any more."""
     restarts_s: list[float] = []
     ended = _run(folder, command)
     while not _is_over(folder):
@@ -188,15 +188,15 @@ def _start_lock(folder: Path) -> Iterator[Callable[[], None]]:
 def main() -> None:
     """Supervise the master of the command line."""
     folder, command = Path(sys.argv[1]), sys.argv[2:]
-    held = os.open(folder / SUPERVISOR, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(held, fcntl.LOCK_EX)  # a client has ended the one before
+    record = os.open(folder / SUPERVISOR, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(record, fcntl.LOCK_EX)  # a client has ended the one before
 
     def note(step: Step) -> None:
         words = step.words and f"{time.strftime('%H:%M:%S UTC', time.gmtime())}: {step.words}"
         text = {"pid": os.getpid(), "words": words, "is_waiting": step.restart_after_s is not None}
         with contextlib.suppress(OSError):  # a full disk keeps no master from being started
-            os.ftruncate(held, 0)
-            os.pwrite(held, json.dumps(text).encode(), 0)
+            os.ftruncate(record, 0)
+            os.pwrite(record, json.dumps(text).encode(), 0)
 
     note(Step(None))
     signal.signal(signal.SIGTERM, _leave)

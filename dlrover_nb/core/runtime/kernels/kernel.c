@@ -193,12 +193,12 @@ FAST void update_dense(int64_t kind, float *dense, int64_t stride, const float *
 }
 
 /* store/dense.py's DenseSlice.average; as with gradients, a share may have changed since it was checked. */
-void average_dense(float *values, const double *kept, const float *shares, int64_t n)
+void average_dense(float *values, const double *decay, const float *shares, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         const float share = shares[i];
         if (fabsf(share) <= FLT_MAX)
-            values[i] = (float)(kept[i] * (double)values[i] + (double)share);
+            values[i] = (float)(decay[i] * (double)values[i] + (double)share);
     }
 }
 

@@ -19,7 +19,7 @@ void update_rows(int64_t kind, float *table, int64_t stride, const int32_t *slot
                  int64_t n_correction);
 void update_dense(int64_t kind, float *dense, int64_t stride, const float *grad, int64_t n, const Rule *rule,
                   const float *corrections, int64_t n_correction);
-void average_dense(float *values, const double *kept, const float *shares, int64_t n);
+void average_dense(float *values, const double *decay, const float *shares, int64_t n);
 int are_distinct(int32_t *restrict seen, uint64_t mask, const int64_t *restrict ids, int64_t n);
 int are_usual(const float *numbers, int64_t n);
 int64_t save_rows(int32_t *slots_to, float *rows_to, const float *table, int64_t stride, const int32_t *slots, int64_t n,

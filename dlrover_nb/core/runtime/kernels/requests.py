@@ -97,7 +97,7 @@ class Parameters(Structure):
         ("dense", c_void_p),
         ("n_dense", c_int64),
         ("n_trained", c_int64),
-        ("kept", c_void_p),
+        ("decay", c_void_p),
         ("kind", c_int64),
         ("rule", c_void_p),
         ("corrections", c_void_p),

@@ -311,7 +311,7 @@ static void push_dense_stripe(const Work *work, int64_t i)
         update_dense(store->kind, store->dense + start, store->n_dense, work->gradients + start, last - start,
                      store->rule, store->corrections, store->n_correction);
     if (first < stop)
-        average_dense(store->dense + first, store->kept + (first - store->n_trained), work->gradients + first,
+        average_dense(store->dense + first, store->decay + (first - store->n_trained), work->gradients + first,
                       stop - first);
 }
 

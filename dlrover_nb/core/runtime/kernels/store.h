@@ -40,7 +40,7 @@ typedef struct {
     int64_t early, most_in_piece; /* rows of a piece from which the map may split it, and must */
     float *dense;
     int64_t n_dense, n_trained; /* elements, and the first ones that are parameters; the others are averages */
-    const double *kept;         /* what a batch leaves of each average */
+    const double *decay;        /* of each average: what a batch leaves of it */
     int64_t kind;
     const Rule *rule;
     const float *corrections;

@@ -43,7 +43,7 @@ class DenseSlice:
     ) -> None:
         self._rule, self._length = rule, length
         counts, weights = [each.n for each in averages], [each.weight for each in averages]
-        self._all_kept = 1 - np.repeat(np.array(weights, np.float64), counts)
+        self._all_decay = 1 - np.repeat(np.array(weights, np.float64), counts)
         self._clear(index, n_ps)
 
     @property
@@ -54,17 +54,17 @@ class DenseSlice:
     @property
     def n_average(self) -> int:
         """The last elements, which are averages."""
-        return len(self._kept)
+        return len(self._decay)
 
     def describe(self, parameters: Parameters) -> None:
         """Say where the slice lies."""
         parameters.dense, parameters.n_dense = self.table.ctypes.data, self.table.shape[1]
-        parameters.n_trained, parameters.kept = self.n_trained, self._kept.ctypes.data
+        parameters.n_trained, parameters.decay = self.n_trained, self._decay.ctypes.data
 
     def average(self, shares: Floats) -> None:
-        """Take the shares of a batch into the averages: each becomes kept * value + share."""
+        """Take the shares of a batch into the averages: each becomes decay * value + share."""
         values = self.table[0, self.n_trained :]
-        values[:] = self._kept * values + shares
+        values[:] = self._decay * values + shares
 
     def init(self, values: Floats) -> bool:
         """Start from `values`, of this length, unless there are some; whether it did."""
@@ -95,9 +95,9 @@ class DenseSlice:
         self.range = dense_slice(self._length, index, n_ps)
         n = self.range.stop - self.range.start
         self.table = np.zeros((1 + self._rule.dense_state, n), np.float32)
-        first = self._length - len(self._all_kept)  # of all averages
+        first = self._length - len(self._all_decay)  # of all averages
         self.n_trained = min(max(first - self.range.start, 0), n)
-        self._kept = self._all_kept[max(self.range.start - first, 0) :][: n - self.n_trained]
+        self._decay = self._all_decay[max(self.range.start - first, 0) :][: n - self.n_trained]
         self._filled = np.zeros(n, np.bool_)
         self.ready = not n
 
