@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 Test: TypeAlias = "Callable[..., None]"
 SHOWN = 120  # characters of a case's name
-ENDS = (
-    Exception,
-    pytest.fail.Exception,
-    pytest.skip.Exception,
-)  # a case that skips would be left out silently
+SKIPS = pytest.skip.Exception
+ENDS = (Exception, pytest.fail.Exception, SKIPS)  # where some cases skip, they would be left out silently
 
 
 def for_each(
@@ -30,7 +27,8 @@ def for_each(
 ) -> Callable[[Test], Test]:
     """Try a test with every row of a table, and fail with the name and the error of each row that failed.
 
-    It reads as `pytest.mark.parametrize` does, and stands above `given`. The rows share the fixtures of the test.
+    It reads as `pytest.mark.parametrize` does, and stands above `given`. The rows share the fixtures of the test, which
+    skips if every row does.
     """
     names = columns.replace(",", " ").split() if isinstance(columns, str) else list(columns)
     table = [_case(names, row) for row in rows]
@@ -46,6 +44,8 @@ def for_each(
                     test(*args, **fixtures, **case)
                 except ENDS as failure:
                     failures[f"{n} ({_shown(name, case, ids)})"] = failure
+            if len(failures) == len(table) and all(isinstance(each, SKIPS) for each in failures.values()):
+                raise next(iter(failures.values()))
             if failures:
                 raise AssertionError(_message(failures, len(table))) from next(iter(failures.values()))
 

@@ -25,12 +25,22 @@ def test_every_case_is_tried_and_each_that_fails_is_named_with_its_error():
 
 @pytest.mark.parametrize("end", [pytest.skip, pytest.fail])
 def test_a_case_that_skips_or_fails_by_a_call_fails_the_test(end):
-    @for_each("reason", ["no such machine"])
+    @for_each("reason", ["", "no such machine"])
     def ends(reason):
-        end(reason)
+        if reason:
+            end(reason)
 
-    with pytest.raises(AssertionError, match="1 of 1 cases failed: 0 \\(reason='no such machine'\\)"):
+    with pytest.raises(AssertionError, match="1 of 2 cases failed: 1 \\(reason='no such machine'\\)"):
         ends()
+
+
+def test_a_test_whose_cases_all_skip_is_skipped():
+    @for_each("tool", ["a", "b"])
+    def skips(tool):
+        pytest.skip(f"needs {tool}")
+
+    with pytest.raises(pytest.skip.Exception, match="needs a"):
+        skips()
 
 
 def test_a_case_has_the_name_that_its_row_gives():

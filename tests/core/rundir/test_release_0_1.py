@@ -42,7 +42,8 @@ def unpacked() -> Iterator[Path]:
         THERE.mkdir(mode=0o700)
         for path in FIXTURES.glob("*.tar.xz"):
             with tarfile.open(path) as archive:
-                archive.extractall(THERE, filter="data")
+                archive.extraction_filter = getattr(tarfile, "data_filter", None)  # new in 3.11.4
+                archive.extractall(THERE)
         for folder in THERE.iterdir():
             folder.chmod(0o700)
         yield THERE
