@@ -13,10 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from dlrover_nb.core.structs.capacity import NodeLimits  # noqa: TC001 - decoded by its annotations
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.capacity import Capacity, Need, NodeLimits
+    from dlrover_nb.core.structs.capacity import Capacity, Need
     from dlrover_nb.core.structs.external import Written
     from dlrover_nb.core.structs.host_wish import HostWish
     from dlrover_nb.core.structs.node_config import NodeConfig
