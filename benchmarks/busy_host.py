@@ -5,7 +5,8 @@ plans by hand; each change is predicted by the fit so far (walk-forward) and mea
 auto mode leads jobs that begin small, and jobs that begin on the best plan. Predictions and outcomes are
 compared without what the host took; `seen_*` are of speeds as the clock saw them.
 
-speed_beside_load   speed of 3 workers beside 2 busy loops over that of a quiet host
+speed_beside_load   speed of 3 workers beside 2 busy loops over that of a quiet host, in turn in one job
+cores_beside_load   cores that they used in the one and the other
 rmsle_*             of predictions of plans before they ran: quiet, constant, alternating
 inside_share        share of those that lay in their 90 % bands, with n_outcome of them
 seen_rmsle_*        the same with speeds as measured, without taking off what the host took
@@ -33,6 +34,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.job import JobSpec, Mode
@@ -51,6 +54,11 @@ WALK = ((1, 1), (2, 1), (3, 1), (3, 2), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1), 
 BEST = (3, 1)  # of a quiet host, as the walk finds
 ON_S = OFF_S = 15.0  # of the alternating load; no multiple of a plan's time
 LONG_S = 600.0
+BLOCKS, BLOCK_S, SETTLE_S = (
+    6,
+    12.0,
+    3.0,
+)  # each of a quiet and a loaded one; what is left out of a block's begin
 SPIN = "import os,sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
@@ -64,11 +72,16 @@ def job(name: str, begin: tuple[int, int], mode: Mode) -> JobSpec:
     return JobSpec(name=name, plan=plan_of(*begin), bounds=bounds, mode=mode, n_epoch=10_000)
 
 
+def busy_loops() -> list[subprocess.Popen[bytes]]:
+    """Start one on each of two processors."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    return [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for core in cores]
+
+
 @contextlib.contextmanager
 def load(condition: str) -> Iterator[None]:
     """Keep each processor busy with one loop, always or every other `ON_S` seconds."""
-    cores = sorted(os.sched_getaffinity(0))[:2] if condition != "quiet" else []
-    loops = [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for core in cores]
+    loops = busy_loops() if condition != "quiet" else []
     over = threading.Event()
 
     def alternate() -> None:
@@ -142,6 +155,37 @@ def walked(cluster: Cluster, condition: str, hold_s: float) -> Run:
         return _end(handle, condition)
 
 
+def beside_load(cluster: Cluster) -> dict[str, Any]:
+    """Compare a quiet host with a loaded one in turn, as the speed of machines changes by the minute."""
+    handle = cluster.submit(job("beside", BEST, Mode.MANUAL))
+    until(handle, lambda s: s.fit is not None)
+    blocks: dict[str, list[tuple[float, float]]] = {"quiet": [], "constant": []}
+    for _ in range(BLOCKS):
+        for condition, of_condition in blocks.items():
+            with load(condition):
+                of_condition.append(block(handle))
+    handle.stop()
+    handle.wait(60)
+    pairs = zip(blocks["constant"], blocks["quiet"], strict=True)
+    cores = {condition: statistics.median(c for _, c in some) for condition, some in blocks.items()}
+    return {
+        "speed_beside_load": round(statistics.median(b / q for (b, _), (q, _) in pairs), 3),
+        "cores_beside_load": {condition: round(each, 2) for condition, each in cores.items()},
+    }
+
+
+def block(handle: JobHandle) -> tuple[float, float]:
+    """Return a job's rows a second and the cores that it uses, for the length of a block."""
+    time.sleep(SETTLE_S)  # measured from then on
+    first, begin_s = handle.snapshot(), time.monotonic()
+    nodes = [psutil.Process(node.pid) for node in first.nodes if node.pid]
+    used_s = -sum(sum(node.cpu_times()[:2]) for node in nodes)
+    time.sleep(BLOCK_S)
+    used_s += sum(sum(node.cpu_times()[:2]) for node in nodes)
+    span_s = time.monotonic() - begin_s
+    return (handle.snapshot().train.n_sample_done - first.train.n_sample_done) / span_s, used_s / span_s
+
+
 def steered(cluster: Cluster, condition: str, begin: tuple[int, int], span_s: float) -> Run:
     """Let auto mode lead a job."""
     with load(condition):
@@ -177,9 +221,7 @@ def figures_of_walks(walks: Sequence[Run]) -> dict[str, Any]:
         figures[f"cpu_ms_per_step_{condition}"] = round(1e3 * statistics.median(cpu_s), 1) if cpu_s else None
         shares = [s.host_share for s in samples]
         figures[f"host_share_{condition}"] = round(statistics.fmean(shares), 3) if shares else None
-    speed = {c: [run.speeds[BEST] for run in walks if run.condition == c] for c in CONDITIONS}
-    beside, quiet = (statistics.median(speed[c]) if speed[c] else None for c in ("constant", "quiet"))
-    return figures | {"speed_beside_load": round(beside / quiet, 3) if beside and quiet else None}
+    return figures
 
 
 def returns(snapshot: JobSnapshot) -> int:
@@ -214,6 +256,7 @@ def measured(hold_s: float, auto_s: float, conditions: Sequence[str]) -> dict[st
             os.environ[f"XDG_{name}_HOME"] = f"{home}/{name.lower()}"
         cluster = connect("local", cpus=3.0)
         try:
+            beside = beside_load(cluster)
             walks = [walked(cluster, condition, hold_s) for condition in conditions]
             autos = [
                 steered(cluster, condition, begin, auto_s)
@@ -226,6 +269,7 @@ def measured(hold_s: float, auto_s: float, conditions: Sequence[str]) -> dict[st
     outcomes = [o for run in (*walks, *autos) for o in run.end.outcomes if o.predicted is not None]
     inside = [bool(o.inside_band) for o in outcomes]
     return {
+        **beside,
         **figures_of_walks(walks),
         **figures_of_auto(autos, walks),
         "n_outcome": len(outcomes),
