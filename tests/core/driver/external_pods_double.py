@@ -106,8 +106,9 @@ class LocalPods:
         kill(self.pods[node])
 
     def _has_ended(self, node, process):
-        """Whether its program has ended, and all that it wrote was read."""
-        return process.poll() is not None and not self._pumps[node].is_alive()
+        """Whether its program has ended, and all that it wrote was read: of one from before, by another."""
+        pump = self._pumps.get(node)
+        return process.poll() is not None and not (pump and pump.is_alive())
 
     def poll(self):
         gone = [n for n, process in self.pods.items() if n not in self._told and self._has_ended(n, process)]
