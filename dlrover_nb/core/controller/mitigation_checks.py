@@ -142,8 +142,11 @@ def _check_nodes(names: Iterable[str], role: Role, now: MitigationContext) -> No
     unknown = [name for name in names if name not in known]
     if unknown:
         more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-        told = ", ".join(known[:MOST_NAMED]) + more or "none that has reported yet"
-        raise NotFoundError(f"job {now.spec.name} has no {role.value} {unknown[0]!r}; it has {told}")
+        reporting = ", ".join(known[:MOST_NAMED]) + more or "none"
+        raise NotFoundError(
+            f"job {now.spec.name} has no {role.value} {unknown[0]!r} that has reported under this plan; "
+            f"those that have: {reporting}. One that has just started does so within seconds"
+        )
 
 
 def _check_sync(action: Action, now: MitigationContext, *, is_possible: bool, where: str) -> None:

@@ -18,7 +18,7 @@ from waiting import until
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.errors import CheckpointError, InvalidValueError
+from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.models import metrics
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.runtime.allreduce.job import with_workers
@@ -157,8 +157,12 @@ def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(loc
     spec = JobSpec("sized", plan=plan(2), foreign=foreign, batch_size=8, shard_batches=10, mode=Mode.MANUAL)
     handle = local.submit(spec)
     world(handle, 2)
-    until(lambda: all(n.last for n in handle.snapshot().nodes if n.id != "ps-0"), what="reports of all")
-    handle.mitigate(AdjustBatches((("worker-0", 12), ("worker-1", 4))))
+
+    def is_ordered():
+        with contextlib.suppress(NotFoundError):  # until both have reported under the plan
+            return handle.mitigate(AdjustBatches((("worker-0", 12), ("worker-1", 4))))
+
+    until(is_ordered, what="other batches")
     closed = until(lambda: (m := handle.snapshot().mitigations) and m[-1].closed_at_s and m[-1], what="it")
     assert closed.status is ProposalStatus.APPLIED, closed.note
     larger = ResourcePlan(RolePlan(2, 0.75, 1024), RolePlan(1, 0.25, 512))
