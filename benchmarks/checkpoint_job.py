@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from migration import STAMPS, Job, longest_gap, stamp_iterations, stamps, wide_features
 
-from dlrover_nb.core.runtime import checkpoint_coordinator
-from dlrover_nb.core.runtime.state import JobState, Stage
+from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator
+from dlrover_nb.core.master.own.state.state import JobState, Stage
 from dlrover_nb.core.structs.job import JobSpec, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 

@@ -34,7 +34,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver import external_job
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
-from dlrover_nb.core.external import program
+from dlrover_nb.core.master.external import program
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode

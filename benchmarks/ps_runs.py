@@ -18,12 +18,12 @@ import plain_node
 import ps_processes
 import zmq
 
+from dlrover_nb.core.master.own.servers.placement import assign_buckets
 from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime import ps_link
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.trainer import Push

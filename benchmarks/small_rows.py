@@ -26,11 +26,11 @@ import plain_node
 import ps_processes
 import zmq
 
+from dlrover_nb.core.master.own.servers.placement import assign_buckets
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime import sealed, wire
 from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.batches import PreparedBatch
-from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.runtime.ps_client import PsClient
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.trainer import Push

@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.shards import MOST_HELD, Purpose, Shard, ShardProgress, SkippedBatch
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.runtime.orders import StartNode
+    from dlrover_nb.core.master.shared.orders import StartNode
     from dlrover_nb.core.runtime.store import StorePart
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec

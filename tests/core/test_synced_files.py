@@ -11,12 +11,12 @@ import pytest
 from dlrover_nb.core import files
 from dlrover_nb.core.backends.local.record import write_private
 from dlrover_nb.core.data.stored import store_rows
+from dlrover_nb.core.master.own.master import JobMaster
+from dlrover_nb.core.master.own.write_ahead_log import Entry, WriteAheadLog
 from dlrover_nb.core.models.metrics import evaluate
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG, JobFile, WriteAheadLogFile, write_job
 from dlrover_nb.core.rundir.journal import JOURNAL, Journal, compress
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.write_ahead_log import Entry, WriteAheadLog
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.events import Decided, Ticked

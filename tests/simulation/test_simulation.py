@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from driver_world import PlayedBackend, plan
 
+from dlrover_nb.core.master.own.nodes import fencing
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.log_frames import LogContent, read_log
-from dlrover_nb.core.runtime import fencing
 from simulation.schedule import BusyMachine, Event, Scenario, scenario
 from simulation.search import Verdict, failures, run
 

@@ -5,7 +5,7 @@ over the wire. So its calls return at once, and one non-blocking `poll` reports 
 master's loop is the only caller; a backend needs no lock.
 
 A wide interface (restart, scale, wait until ready) was rejected: these are decisions, and they are made once,
-in `core.runtime.master`, instead of once per kind of cluster.
+in `core.master.own.master`, instead of once per kind of cluster.
 """
 
 from __future__ import annotations

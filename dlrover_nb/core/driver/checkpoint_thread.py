@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.orders import (
+from dlrover_nb.core.master.shared.orders import (
     CheckpointAction,
     DropCheckpoint,
     PrepareCheckpoint,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, assert_never
 
 from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
-from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.actions import MitigationChoice
 from dlrover_nb.core.structs.events import EndJob, Mitigate, MitigationEnded, Remember, Scale
 

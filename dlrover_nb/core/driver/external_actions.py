@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.external import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
+from dlrover_nb.core.master.external import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
+from dlrover_nb.core.master.shared.orders import Emit, ResizeNode, StartNode, StopNode, WriteManifest
 from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
 from dlrover_nb.core.rundir.shard_log import ShardLog
-from dlrover_nb.core.runtime.orders import Emit, ResizeNode, StartNode, StopNode, WriteManifest
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.trained import Trained
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import ExternalBackend
     from dlrover_nb.core.driver.external_logs import ExternalLogs
     from dlrover_nb.core.driver.service_queue import ServiceQueue
-    from dlrover_nb.core.external import ExternalMaster
+    from dlrover_nb.core.master.external import ExternalMaster
     from dlrover_nb.core.rundir.job_file import JobFile
-    from dlrover_nb.core.runtime.orders import Manifest
+    from dlrover_nb.core.sharding.manifest import Manifest
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.driver.backend import ResizingBackend
-from dlrover_nb.core.external import SendAnswer
+from dlrover_nb.core.master.external import SendAnswer
 from dlrover_nb.core.runtime.flash import free_run
 from dlrover_nb.core.structs.reported import TrainerReport
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import ExternalBackend, NodeExited
     from dlrover_nb.core.driver.external_logs import ExternalLogs
     from dlrover_nb.core.driver.service_queue import ServiceQueue
-    from dlrover_nb.core.external import ExternalMaster, ExternalOrder
+    from dlrover_nb.core.master.external import ExternalMaster, ExternalOrder
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.questions import LogLine
     from dlrover_nb.core.structs.services import ServiceCall

@@ -23,7 +23,7 @@ from dlrover_nb.core.driver.loop import JobLoop, opened
 from dlrover_nb.core.driver.parts import Parts, restart_of
 from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.service_queue import ServiceQueue
-from dlrover_nb.core.external import NO_FEATURES, ExternalAction, ExternalMaster, planned
+from dlrover_nb.core.master.external import NO_FEATURES, ExternalAction, ExternalMaster, planned
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, check_new, hold_folder, read_job, write_job
 from dlrover_nb.core.rundir.origin import origin_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import SystemClock
     from dlrover_nb.core.driver.backend import ExternalBackend
-    from dlrover_nb.core.runtime.orders import Manifest
+    from dlrover_nb.core.sharding.manifest import Manifest
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec

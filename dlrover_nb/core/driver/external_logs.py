@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.driver.endings import Ending, ending
-from dlrover_nb.core.external import BEGINS, StepLog
+from dlrover_nb.core.master.external import BEGINS, StepLog
 from dlrover_nb.core.rundir.node_logs import NodeLogs
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.questions import LogLine

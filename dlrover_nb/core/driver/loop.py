@@ -30,8 +30,8 @@ from dlrover_nb.core.driver.executor import OrderExecutor, begun
 from dlrover_nb.core.driver.parts import ActionT
 from dlrover_nb.core.driver.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
+from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.redaction import Redactor
-from dlrover_nb.core.runtime.orders import Emit
 from dlrover_nb.core.structs.budget import STOPPED_BY, per_hour
 from dlrover_nb.core.structs.decisions import Decision
 from dlrover_nb.core.structs.events import (

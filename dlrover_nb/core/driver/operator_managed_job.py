@@ -13,12 +13,12 @@ from dlrover_nb.core.driver.backend import ExternalBackend
 from dlrover_nb.core.driver.external_inputs import ExternalInputs
 from dlrover_nb.core.driver.external_job import begin_composed, resume_composed
 from dlrover_nb.core.driver.external_logs import ExternalLogs
-from dlrover_nb.core.external import OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.master.external import OperatorManagedJob, OperatorManagedMaster
 
 if TYPE_CHECKING:
     from dlrover_nb.core.driver.external_job import Compose, Composed, ExternalJob, Surroundings
     from dlrover_nb.core.driver.recorded_controller import RecordedController
-    from dlrover_nb.core.external import ExternalOrder
+    from dlrover_nb.core.master.external import ExternalOrder
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.external import StepsDone
     from dlrover_nb.core.structs.job import JobSpec

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.rundir.job_file import WriteAheadLogFile
-from dlrover_nb.core.runtime.orders import (
+from dlrover_nb.core.master.own.write_ahead_log import WriteAheadLog
+from dlrover_nb.core.master.shared.orders import (
     Action,
     DropCheckpoint,
     Order,
@@ -21,7 +21,7 @@ from dlrover_nb.core.runtime.orders import (
     SweepCheckpoints,
     WriteManifest,
 )
-from dlrover_nb.core.runtime.write_ahead_log import WriteAheadLog
+from dlrover_nb.core.rundir.job_file import WriteAheadLogFile
 from dlrover_nb.core.structs.node_config import NodeConfig
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import Backend
     from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread, Outcome
     from dlrover_nb.core.driver.transport import MasterSocket
+    from dlrover_nb.core.master.own.master import JobMaster
     from dlrover_nb.core.rundir.job_file import JobFile
-    from dlrover_nb.core.runtime.master import JobMaster
 
 logger = logging.getLogger(__name__)
 

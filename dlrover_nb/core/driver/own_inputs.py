@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.driver.transport import MasterSocket
+    from dlrover_nb.core.master.own.master import JobMaster
+    from dlrover_nb.core.master.shared.orders import Order
     from dlrover_nb.core.rundir.node_logs import NodeLogs
-    from dlrover_nb.core.runtime.master import JobMaster
-    from dlrover_nb.core.runtime.orders import Order
     from dlrover_nb.core.structs.questions import LogLine
 
 

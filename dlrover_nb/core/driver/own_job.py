@@ -25,6 +25,12 @@ from dlrover_nb.core.driver.parts import Parts, restart_of
 from dlrover_nb.core.driver.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.master.own.going_back import Remains, WayBack, go_back
+from dlrover_nb.core.master.own.master import JobMaster
+from dlrover_nb.core.master.own.recovery_record import latest_s
+from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.master.own.write_ahead_log import read_back
+from dlrover_nb.core.master.shared.orders import Action, Order
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
@@ -42,13 +48,7 @@ from dlrover_nb.core.rundir.log_frames import LogDamage
 from dlrover_nb.core.rundir.node_logs import NodeLogs, names_in
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.flash import MemoryClaim
-from dlrover_nb.core.runtime.going_back import Remains, WayBack, go_back
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.orders import Action, Order
-from dlrover_nb.core.runtime.recovery_record import latest_s
 from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
-from dlrover_nb.core.runtime.state import Stage
-from dlrover_nb.core.runtime.write_ahead_log import read_back
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.secrets import secret_values
 from dlrover_nb.core.structs.trained import Trained
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.clock import SystemClock
     from dlrover_nb.core.driver.backend import Backend
+    from dlrover_nb.core.master.own.recovery_record import StateRecord
     from dlrover_nb.core.rundir.origin import Origin
-    from dlrover_nb.core.runtime.recovery_record import StateRecord
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.events import JobSubmitted
     from dlrover_nb.core.structs.features import FeatureSpec

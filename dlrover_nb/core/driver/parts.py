@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.driver.backend import Backend, NodeExited
     from dlrover_nb.core.driver.recorded_controller import RecordedController
-    from dlrover_nb.core.runtime.orders import Emit
+    from dlrover_nb.core.master.shared.orders import Emit
     from dlrover_nb.core.structs.actions import MitigationChoice
     from dlrover_nb.core.structs.capacity import Capacity
     from dlrover_nb.core.structs.job import JobSpec

@@ -9,15 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.external.program import (
-    CLUSTER_VAR,
-    HTTPS_PORT_VAR,
-    REPORT_FILE_VAR,
-    REPORT_TOKEN_VAR,
-    TRUSTED_VAR,
-    image,
-    program,
-)
 from dlrover_nb.core.manifests.affinity import beside_roles
 from dlrover_nb.core.manifests.parts import (
     CERTIFICATE_KEY,
@@ -29,6 +20,15 @@ from dlrover_nb.core.manifests.parts import (
     ROLE_LABEL,
     RUN_LABEL,
     secret_name,
+)
+from dlrover_nb.core.master.external.program import (
+    CLUSTER_VAR,
+    HTTPS_PORT_VAR,
+    REPORT_FILE_VAR,
+    REPORT_TOKEN_VAR,
+    TRUSTED_VAR,
+    image,
+    program,
 )
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.pods import (

@@ -13,7 +13,8 @@ from dlrover_nb.core.redaction import PLACEHOLDER, redact
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, newest_manifest, read_manifest
 from dlrover_nb.core.rundir.job_file import JOB, read_job
 from dlrover_nb.core.rundir.pruning import job_of
-from dlrover_nb.core.runtime.flash import as_checkpoint_error, checkpoint_root, place_of
+from dlrover_nb.core.runtime.flash import as_checkpoint_error, place_of
+from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
 from dlrover_nb.core.structs.start_from import is_path
 from dlrover_nb.core.structs.trained import Trained
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.history import JobRun
-    from dlrover_nb.core.runtime.orders import Manifest
+    from dlrover_nb.core.sharding.manifest import Manifest
 
 CLOCK_S = 60.0  # between the start of a run in its folder and in the history
 _ADVICE = "name another run, or the URL of a checkpoint"

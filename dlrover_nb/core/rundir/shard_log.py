@@ -11,8 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
+from dlrover_nb.core.master.own.write_ahead_log import Entry
 from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
-from dlrover_nb.core.runtime.write_ahead_log import Entry
 from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import Split

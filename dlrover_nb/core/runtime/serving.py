@@ -3,8 +3,8 @@
 One thread owns the store, so a request is atomic without locks: in asynchronous training (ASP) the gradients
 of two workers never mix within a row. Requests for another epoch than the served one are refused, since the
 sender's mapping of rows to PS may be stale. Requests of a worker that the master gave up are refused, since
-others train its shards (`core.runtime.fencing`). A repeated request is identified by its step and answered
-again without applying it twice.
+others train its shards (`core.master.own.nodes.fencing`). A repeated request is identified by its step and
+answered again without applying it twice.
 
 The arrays of a worker on this host may lie in its slab (`slab`): gradients are read there, and rows and dense
 parameters are written there. Then it rings for most of its exchanges, and the compiled kernel serves those

@@ -28,8 +28,8 @@ from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.transport import MasterSocket, Received
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.master.shared.orders import StartNode
 from dlrover_nb.core.runtime.message_decoder import MessageDecoder
-from dlrover_nb.core.runtime.orders import StartNode
 from dlrover_nb.core.runtime.output import output_path
 from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs import messages as m

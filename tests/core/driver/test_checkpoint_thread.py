@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from waiting import LIMIT_S
 
 from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread, Outcome
-from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
-from dlrover_nb.core.rundir.journal import JOURNAL
-from dlrover_nb.core.runtime.orders import (
+from dlrover_nb.core.master.shared.orders import (
     DropCheckpoint,
-    Manifest,
     PrepareCheckpoint,
     SweepCheckpoints,
     WriteManifest,
 )
+from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
+from dlrover_nb.core.rundir.journal import JOURNAL
 from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import Split
 
 if TYPE_CHECKING:

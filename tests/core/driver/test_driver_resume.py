@@ -24,6 +24,7 @@ from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.rundir.job_file import (
     JOB,
     WRITE_AHEAD_LOG,
@@ -33,7 +34,6 @@ from dlrover_nb.core.rundir.job_file import (
 )
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.runtime.flash.names import SHM, run_name
-from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.runtime.sockets import new_keys
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode

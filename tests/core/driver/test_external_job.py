@@ -8,7 +8,7 @@ from external_pods_double import ForeignJob, kill, lines_of, plan
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.program import STORE
+from dlrover_nb.core.master.external.program import STORE
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, Mode

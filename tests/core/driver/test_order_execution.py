@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.driver.executor import OrderExecutor
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.external import ExternalMaster, OperatorManagedJob, OperatorManagedMaster
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.orders import Emit, StartNode, StopNode
+from dlrover_nb.core.master.external import ExternalMaster, OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.master.own.master import JobMaster
+from dlrover_nb.core.master.shared.orders import Emit, StartNode, StopNode
 from dlrover_nb.core.structs.actions import ActionChoice, KillRestart, MitigationChoice
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import Mitigate, MitigationEnded, PhaseChanged, Scale, Ticked

@@ -19,9 +19,9 @@ from dlrover_nb.core.driver.finished_job import FinishedJob, pack_snapshot, unpa
 from dlrover_nb.core.driver.recorded_controller import RecordedController
 from dlrover_nb.core.driver.time_travel import Replay
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import segments
-from dlrover_nb.core.runtime.master import JobMaster
 from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.events import MitigationEnded, PhaseChanged

@@ -1,7 +1,7 @@
 """A cluster that does what the master of an external job orders, for tests of its laws."""
 
-from dlrover_nb.core.external import ExternalMaster, SendEnvironment
-from dlrover_nb.core.runtime.orders import Emit, ResizeNode, StartNode, StopNode
+from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
+from dlrover_nb.core.master.shared.orders import Emit, ResizeNode, StartNode, StopNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework, StepsDone
 from dlrover_nb.core.structs.job import JobSpec

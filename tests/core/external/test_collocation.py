@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.external.collocation import place
+from dlrover_nb.core.master.external.collocation import place
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole
 from dlrover_nb.core.structs.resources import Role
 

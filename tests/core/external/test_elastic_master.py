@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlrover_nb.core.external import ExternalMaster, SendEnvironment
-from dlrover_nb.core.runtime.orders import StartNode, StopNode
+from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
+from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec

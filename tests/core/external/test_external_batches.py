@@ -9,9 +9,9 @@ from test_elastic_master import Job
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.external import ExternalMaster, ExternalRecord
-from dlrover_nb.core.external.shares import Part, even
-from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord
+from dlrover_nb.core.master.external.shares import Part, even
+from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches, KillRestart, MitigationChoice
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import BatchSizesSet, MitigationEnded

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from external_world import ROOM
 
-from dlrover_nb.core.external import ExternalMaster
-from dlrover_nb.core.runtime.orders import Emit, StartNode
+from dlrover_nb.core.master.external import ExternalMaster
+from dlrover_nb.core.master.shared.orders import Emit, StartNode
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.events import QualityMeasured
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework, StepsDone

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import ExternalMaster, ExternalRecord, planned
-from dlrover_nb.core.external.master import QUIET_S, ROOM_LIMIT_S
+from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord, planned
+from dlrover_nb.core.master.external.master import QUIET_S, ROOM_LIMIT_S
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.external import Counting

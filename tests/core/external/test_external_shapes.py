@@ -8,8 +8,8 @@ import pytest
 from external_world import TF, TORCH, plan, running
 from test_elastic_master import Job
 
-from dlrover_nb.core.external.shapes import RESIZE_LIMIT_S
-from dlrover_nb.core.runtime.orders import ResizeNode, StartNode, StopNode
+from dlrover_nb.core.master.external.shapes import RESIZE_LIMIT_S
+from dlrover_nb.core.master.shared.orders import ResizeNode, StartNode, StopNode
 from dlrover_nb.core.structs.events import PlanApplied
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.external import ExternalRecord, OperatorManagedJob, OperatorManagedMaster
-from dlrover_nb.core.external.master import START_LIMIT_S
-from dlrover_nb.core.runtime.orders import Emit
+from dlrover_nb.core.master.external import ExternalRecord, OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.master.external.master import START_LIMIT_S
+from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeReported, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, StepsDone

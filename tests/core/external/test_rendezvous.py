@@ -5,7 +5,7 @@ import pytest
 from cases import for_each
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.external import Member, environment, program
+from dlrover_nb.core.master.external import Member, environment, program
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.resources import Role
 

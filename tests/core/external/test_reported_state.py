@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import ExternalMaster, ExternalRecord
-from dlrover_nb.core.external.reported_state import counted
-from dlrover_nb.core.runtime.orders import Emit, StartNode
+from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord
+from dlrover_nb.core.master.external.reported_state import counted
+from dlrover_nb.core.master.shared.orders import Emit, StartNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeReported
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole, Framework, StepsDone

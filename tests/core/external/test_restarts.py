@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from test_elastic_master import Job
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import ExternalMaster, SendEnvironment
-from dlrover_nb.core.external.restarts import foretold, words
-from dlrover_nb.core.runtime.orders import ResizeNode
+from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
+from dlrover_nb.core.master.external.restarts import foretold, words
+from dlrover_nb.core.master.shared.orders import ResizeNode
 from dlrover_nb.core.structs.external import FixedRole, Framework
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan

@@ -10,7 +10,7 @@ from external_world import ROOM, RUN, TF, TORCH, World, plan, running
 from dlrover_nb.core.backends.programs.program_files import note_placement
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.external import ExternalMaster, ExternalRecord, Member, environment, planned
+from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord, Member, environment, planned
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported

@@ -16,12 +16,12 @@ from dlrover_nb.client.session import Session
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.driver.external_actions import StatePersistence
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import ExternalMaster, SendEnvironment
-from dlrover_nb.core.external.master import QUIET_S
+from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
+from dlrover_nb.core.master.external.master import QUIET_S
+from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.flash.names import free_run, run_name
-from dlrover_nb.core.runtime.orders import StartNode, StopNode
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec

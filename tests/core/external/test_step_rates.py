@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external import StepLog
-from dlrover_nb.core.external.step_rates import StepRates
+from dlrover_nb.core.master.external import StepLog
+from dlrover_nb.core.master.external.step_rates import StepRates
 from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, StepsDone
 from dlrover_nb.core.structs.resources import Role
 

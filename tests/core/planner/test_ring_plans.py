@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.external import planned
+from dlrover_nb.core.master.external import planned
 from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.terms import RING_TERMS
 from dlrover_nb.core.planner import Situation, analyse, marginals

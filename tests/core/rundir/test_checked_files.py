@@ -23,13 +23,13 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.codec import from_checked_json, from_json, to_checked_json, to_json
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.external import ExternalRecord
+from dlrover_nb.core.master.external import ExternalRecord
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
 from dlrover_nb.core.rundir.external_state import STATE_FILE, SavedState, StateFile
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
 from dlrover_nb.core.rundir.shard_log import ShardLog, read_shard_log
-from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import JobPhase, JobSpec

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
 from dlrover_nb.core.rundir.journal import JOURNAL
-from dlrover_nb.core.runtime.flash import checkpoint_root, write_url
-from dlrover_nb.core.runtime.orders import Manifest
+from dlrover_nb.core.runtime.flash import write_url
 from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import Split
+from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

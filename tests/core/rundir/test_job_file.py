@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.codec import Tagged, to_json
 from dlrover_nb.core.errors import BackendError, CheckpointError
+from dlrover_nb.core.master.own.write_ahead_log import Entry
 from dlrover_nb.core.rundir.job_file import (
     JOB,
     WRITE_AHEAD_LOG,
@@ -27,7 +28,6 @@ from dlrover_nb.core.rundir.job_file import (
     write_job,
 )
 from dlrover_nb.core.rundir.log_frames import LogDamage
-from dlrover_nb.core.runtime.write_ahead_log import Entry
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
 

@@ -15,16 +15,17 @@ import pytest
 
 from dlrover_nb.core.errors import CheckpointError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.master.own.state.state import ORIGIN, train_split
 from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.job_file import JobFile, write_job
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.same_model import differences
-from dlrover_nb.core.runtime.flash import Image, Layout, checkpoint_root, part_url, read_url, write_url
-from dlrover_nb.core.runtime.orders import Manifest
-from dlrover_nb.core.runtime.state import ORIGIN, train_split
+from dlrover_nb.core.runtime.flash import Image, Layout, read_url, write_url
 from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.manifest import Manifest
+from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, ModelSpec

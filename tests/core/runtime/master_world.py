@@ -15,11 +15,12 @@ from played_nodes import PlayedNodes
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.orders import (
+from dlrover_nb.core.master.own.master import JobMaster
+from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.master.own.write_ahead_log import Entry, WriteAheadLog, read_back
+from dlrover_nb.core.master.shared.orders import (
     DropCheckpoint,
     Emit,
-    Manifest,
     Order,
     PrepareCheckpoint,
     ResizeNode,
@@ -29,8 +30,6 @@ from dlrover_nb.core.runtime.orders import (
     SweepCheckpoints,
     WriteManifest,
 )
-from dlrover_nb.core.runtime.state import Stage
-from dlrover_nb.core.runtime.write_ahead_log import Entry, WriteAheadLog, read_back
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.models.score_sums import ScoreSums
+    from dlrover_nb.core.sharding.manifest import Manifest
     from dlrover_nb.core.structs.events import Event
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.actions import (
     Action,

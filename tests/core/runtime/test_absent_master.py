@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from master_world import World, features, in_place, plan, spec
 
-from dlrover_nb.core.runtime.liveness import LONGEST_TURN_S
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.nodes.liveness import LONGEST_TURN_S
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.resources import Role
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import features, plan, spec
 
+from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
 from dlrover_nb.core.planner import has_room
-from dlrover_nb.core.runtime.liveness import PLAN_LIMIT_S
 from dlrover_nb.core.structs.bounds import PlanBounds
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape, change_needs, fits, plan_needs
 from dlrover_nb.core.structs.events import PlanApplied, PlanFailed

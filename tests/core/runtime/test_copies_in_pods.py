@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from master_world import features, in_place, plan, spec, trained_every_row
 from pods_world import PodsWorld
 
-from dlrover_nb.core.runtime.copy_coordinator import COPY_LIMIT_S
-from dlrover_nb.core.runtime.peer_copies import last_whole
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.checkpoints.copy_coordinator import COPY_LIMIT_S
+from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.copy_messages import KeepCopy
 from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.runtime.evaluation import early_stop_reason
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.rows.evaluation import early_stop_reason
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import PhaseChanged

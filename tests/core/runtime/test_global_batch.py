@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec
 
+from dlrover_nb.core.master.own.state.batch_sizes import shares
 from dlrover_nb.core.planner.batch import batch_sizes
-from dlrover_nb.core.runtime.batch_sizes import shares
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.resources import Role

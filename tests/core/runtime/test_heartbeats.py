@@ -18,14 +18,15 @@ from node_world import World as Nodes
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.master.own.master import JobMaster
+from dlrover_nb.core.master.own.nodes.liveness import DISK_LIMIT_S, PLAN_LIMIT_S, STARVED_LIMIT_S
+from dlrover_nb.core.master.own.state.state import RestorableCheckpoint, Stage
+from dlrover_nb.core.master.shared.orders import Emit, Send, StartNode, StopNode
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.liveness import DISK_LIMIT_S, PLAN_LIMIT_S, STARVED_LIMIT_S
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.orders import Emit, Manifest, Send, StartNode, StopNode
-from dlrover_nb.core.runtime.state import RestorableCheckpoint, Stage
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner
 from dlrover_nb.core.runtime.wire import decode
+from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.checkpoints import PartSource

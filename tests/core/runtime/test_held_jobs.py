@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from master_world import World, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime.liveness import PLAN_LIMIT_S
+from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
 from dlrover_nb.core.structs.admission import HELD, Admission
 from dlrover_nb.core.structs.job import JobPhase
 

@@ -20,15 +20,15 @@ import zmq
 from waiting import until
 
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.master.own.master import JobMaster
+from dlrover_nb.core.master.own.servers.load_placement import assign_by_load
+from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.master.shared.orders import Send, StartNode, StopNode
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.batches import PreparedBatch
-from dlrover_nb.core.runtime.load_placement import assign_by_load
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.orders import Send, StartNode, StopNode
 from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, PsClient
 from dlrover_nb.core.runtime.sockets import bind_router, new_keys
-from dlrover_nb.core.runtime.state import Stage
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.trainer import Push
 from dlrover_nb.core.runtime.wire import decode, encode

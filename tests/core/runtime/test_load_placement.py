@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.load_placement import ENOUGH, LEAST_GAIN, assign_by_load
+from dlrover_nb.core.master.own.servers.load_placement import ENOUGH, LEAST_GAIN, assign_by_load
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 
 LOADS = st.lists(st.integers(0, 20), min_size=2, max_size=7)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime.checkpoint_coordinator import PREPARE_LIMIT_S, retry_wait_s
-from dlrover_nb.core.runtime.liveness import DISK_LIMIT_S
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.checkpoints.checkpoint_coordinator import PREPARE_LIMIT_S, retry_wait_s
+from dlrover_nb.core.master.own.nodes.liveness import DISK_LIMIT_S
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Save

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec
 
-from dlrover_nb.core.runtime.orders import StartNode
-from dlrover_nb.core.runtime.placement import assign_buckets
-from dlrover_nb.core.runtime.restarts import RestartBudget
-from dlrover_nb.core.runtime.roster import Roster
-from dlrover_nb.core.runtime.state import Stage
-from dlrover_nb.core.runtime.worker_set import worker_set_change
+from dlrover_nb.core.master.own.nodes.worker_set import worker_set_change
+from dlrover_nb.core.master.own.servers.placement import assign_buckets
+from dlrover_nb.core.master.own.state.roster import Roster
+from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.master.shared.orders import StartNode
+from dlrover_nb.core.master.shared.restarts import RestartBudget
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, n_more, plan_needs
 from dlrover_nb.core.structs.job import JobPhase

@@ -31,9 +31,9 @@ from test_rebalancing import load_of, report
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.runtime.liveness import PLAN_LIMIT_S
-from dlrover_nb.core.runtime.recovery_record import StateRecord
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
+from dlrover_nb.core.master.own.recovery_record import StateRecord
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.actions import (
     Action,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime import liveness
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.nodes import liveness
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Migration

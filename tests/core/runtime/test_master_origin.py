@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from master_world import World, features, in_place, plan, spec
 
-from dlrover_nb.core.runtime.master import JobMaster
-from dlrover_nb.core.runtime.state import ORIGIN, RestorableCheckpoint, train_split
+from dlrover_nb.core.master.own.master import JobMaster
+from dlrover_nb.core.master.own.state.state import ORIGIN, RestorableCheckpoint, train_split
 from dlrover_nb.core.sharding.continued import continued, untouched
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase

@@ -9,8 +9,8 @@ import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.orders import Emit, Send
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.master.shared.orders import Emit, Send
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade

@@ -26,8 +26,8 @@ from test_master_moves import to
 from test_rebalancing import load_of, owner, report
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.runtime.load_placement import within_room
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.servers.load_placement import within_room
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.actions import (
     AdjustBatches,

@@ -14,8 +14,8 @@ from test_master_laws import PLANS, check, disturb, play_out
 from test_resizing import BEFORE, notes, order, running, shapes
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.runtime.liveness import RESIZE_LIMIT_S
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.nodes.liveness import RESIZE_LIMIT_S
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.actions import SetSize
 from dlrover_nb.core.structs.events import NodeSizesSet, PlanApplied
 from dlrover_nb.core.structs.resources import Role

@@ -10,9 +10,9 @@ import pytest
 from node_world import FEATURES, SPEC, Gate, World, shard
 from waiting import LIMIT_S
 
+from dlrover_nb.core.master.own.servers.placement import assign_buckets
 from dlrover_nb.core.runtime import checkpoint, chunk_sender, migration_source, ps_migration
 from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.placement import assign_buckets
 from dlrover_nb.core.structs.job import Optimizer
 from dlrover_nb.core.structs.messages import (
     Granted,

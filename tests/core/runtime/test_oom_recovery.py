@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime.oom_recovery import FULL
+from dlrover_nb.core.master.own.nodes.oom_recovery import FULL
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import NodeOutOfMemory, PlanApplied

@@ -7,10 +7,16 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.runtime.orders import Manifest
-from dlrover_nb.core.runtime.peer_copies import Place, are_wanted, holder_of, is_restorable, is_whole
-from dlrover_nb.core.runtime.state import RestorableCheckpoint
+from dlrover_nb.core.master.own.checkpoints.peer_copies import (
+    Place,
+    are_wanted,
+    holder_of,
+    is_restorable,
+    is_whole,
+)
+from dlrover_nb.core.master.own.state.state import RestorableCheckpoint
 from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PeerCopies, PeerCopy
 

@@ -12,11 +12,16 @@ from power_cut import Disk, lay
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.master.own.write_ahead_log import Entry, read_back
+from dlrover_nb.core.master.shared.orders import (
+    DropCheckpoint,
+    PrepareCheckpoint,
+    SweepCheckpoints,
+    WriteManifest,
+)
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
 from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.orders import DropCheckpoint, PrepareCheckpoint, SweepCheckpoints, WriteManifest
-from dlrover_nb.core.runtime.write_ahead_log import Entry, read_back
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
@@ -24,7 +29,8 @@ if TYPE_CHECKING:
 
     from played_nodes import FakeNode
 
-    from dlrover_nb.core.runtime.orders import Manifest, Order
+    from dlrover_nb.core.master.shared.orders import Order
+    from dlrover_nb.core.sharding.manifest import Manifest
 
 N_CHECKPOINT = 6
 

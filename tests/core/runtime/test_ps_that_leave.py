@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime.placement import assign_buckets, carried_over, next_members
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.servers.placement import assign_buckets, carried_over, next_members
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.events import PlanApplied

@@ -13,9 +13,9 @@ from test_master_laws import acquit
 from test_master_moves import act_once, to
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.runtime import liveness
-from dlrover_nb.core.runtime.load_placement import assign_by_load
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.nodes import liveness
+from dlrover_nb.core.master.own.servers.load_placement import assign_by_load
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET, BucketLoad
 from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed

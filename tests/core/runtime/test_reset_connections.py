@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from master_world import World, features, plan, spec, trained_every_row
 
-from dlrover_nb.core.runtime.state import JobState, Stage
+from dlrover_nb.core.master.own.state.state import JobState, Stage
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.copy_messages import Cut
 from dlrover_nb.core.structs.job import JobPhase, Sync

@@ -12,10 +12,10 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 from test_master_laws import PLANS, check, disturb
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.runtime.liveness import PLAN_LIMIT_S, RESIZE_LIMIT_S
-from dlrover_nb.core.runtime.orders import ResizeNode, StartNode
-from dlrover_nb.core.runtime.recovery_record import NodeRecord
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S, RESIZE_LIMIT_S
+from dlrover_nb.core.master.own.recovery_record import NodeRecord
+from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.master.shared.orders import ResizeNode, StartNode
 from dlrover_nb.core.structs.capacity import fits, plan_needs
 from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.job import JobPhase, Migration

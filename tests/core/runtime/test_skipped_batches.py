@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec
 
-from dlrover_nb.core.runtime.state import Stage
+from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase

@@ -17,9 +17,9 @@ from master_world import World, features, in_place, plan, spec
 from node_world import World as Nodes
 from waiting import until
 
+from dlrover_nb.core.master.own.nodes.liveness import LATE_FOR_S, LATE_PART, SILENT_S, STARVED_LIMIT_S
 from dlrover_nb.core.runtime import heartbeat
 from dlrover_nb.core.runtime.cpu_waits import SilentProcess, SilentWaits, cpu_pressure, own_wait_s
-from dlrover_nb.core.runtime.liveness import LATE_FOR_S, LATE_PART, SILENT_S, STARVED_LIMIT_S
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.resources import Role

@@ -13,11 +13,11 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance
 from dlrover_nb.core.export.nodes import literal
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.external.program import REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
 from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 from dlrover_nb.core.manifests.podspec import with_own
+from dlrover_nb.core.master.external.program import REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.structs.pods import MASTER_FILE, NODE_VAR, POD_FOLDER
 from dlrover_nb.core.structs.resources import ResourcePlan, Role
 

@@ -52,7 +52,6 @@ from dlrover_nb.core.driver.finished_job import FinishedJob
 from dlrover_nb.core.driver.http_server import ThreadedServer
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
-from dlrover_nb.core.external import NO_FEATURES
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
 from dlrover_nb.core.manifests.parts import (
@@ -65,6 +64,7 @@ from dlrover_nb.core.manifests.parts import (
     secret_name,
 )
 from dlrover_nb.core.manifests.pods import node_selector
+from dlrover_nb.core.master.external import NO_FEATURES
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.node_logs import left_lines

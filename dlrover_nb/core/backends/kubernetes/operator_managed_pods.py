@@ -24,10 +24,10 @@ from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs
 from dlrover_nb.core.backends.kubernetes.informer import Informer
 from dlrover_nb.core.backends.kubernetes.refusals import is_refusal, needed
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.external import OperatorManagedJob
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, Doc
 from dlrover_nb.core.manifests.parts import RUN_LABEL
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
+from dlrover_nb.core.master.external import OperatorManagedJob
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import Role
 

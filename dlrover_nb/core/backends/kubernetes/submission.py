@@ -27,7 +27,6 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 from dlrover_nb.core.backends.kubernetes.kueue import queue_of
 from dlrover_nb.core.backends.kubernetes.master_status import end_of_job, is_paused
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
-from dlrover_nb.core.external import checked
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
     JOB,
@@ -50,6 +49,7 @@ from dlrover_nb.core.manifests.objects import (
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import BUDGETS, OF_KUEUE, RESIZE
+from dlrover_nb.core.master.external import checked
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.runtime.pod_staging import sees_rows, send
 from dlrover_nb.core.runtime.sockets import new_keys

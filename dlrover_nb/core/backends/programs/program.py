@@ -2,7 +2,7 @@
 
 It takes the limits of its plan, which the kernel enforces where this process may create control groups, and
 becomes the supervisor (which has the choices of HOW) of a shell with the script of the program's pod
-(`core.external.program`).
+(`core.master.external.program`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from dlrover_nb.core.backends.programs import supervisor
 from dlrover_nb.core.backends.programs.program_files import ProgramFiles
 from dlrover_nb.core.codec import from_checked_json
-from dlrover_nb.core.external import program
+from dlrover_nb.core.master.external import program
 from dlrover_nb.core.runtime.limits import ControlGroupLimits, thread_variables
 from dlrover_nb.core.structs.node_config import NodeConfig
 

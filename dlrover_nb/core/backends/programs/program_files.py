@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_checked_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.external.program import CLUSTER_VAR, REPORT_FILE_VAR, REPORT_TOKEN_VAR, TRUSTED_VAR
+from dlrover_nb.core.master.external.program import (
+    CLUSTER_VAR,
+    REPORT_FILE_VAR,
+    REPORT_TOKEN_VAR,
+    TRUSTED_VAR,
+)
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.pods import NODE_VAR
 from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR

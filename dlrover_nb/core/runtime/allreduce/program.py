@@ -30,21 +30,14 @@ from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
 from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.checkpoint import image_of, part_of
-from dlrover_nb.core.runtime.flash import (
-    Layout,
-    as_checkpoint_error,
-    checkpoint_root,
-    part_url,
-    place_of,
-    read_url,
-    write_url,
-)
+from dlrover_nb.core.runtime.flash import Layout, as_checkpoint_error, place_of, read_url, write_url
 from dlrover_nb.core.runtime.limits import thread_count
-from dlrover_nb.core.runtime.orders import Manifest
 from dlrover_nb.core.runtime.output import log_lines
 from dlrover_nb.core.runtime.pod import await_value, node_config, read_pod_job
 from dlrover_nb.core.runtime.pod_staging import receive
 from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.sharding.manifest import Manifest
+from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url
 from dlrover_nb.core.structs.external import CONFIG_VAR
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.pods import outlives_node

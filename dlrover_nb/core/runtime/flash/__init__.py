@@ -6,7 +6,6 @@ from dlrover_nb.core.runtime.flash.files import Written, as_checkpoint_error, pl
 from dlrover_nb.core.runtime.flash.image import Image, Layout
 from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint
 from dlrover_nb.core.runtime.flash.names import MemoryClaim, free_memory, free_run, run_name, sweep_memory
-from dlrover_nb.core.runtime.flash.places import checkpoint_root, part_url
 
 __all__ = [
     "CopyEnded",
@@ -18,11 +17,9 @@ __all__ = [
     "Persisted",
     "Written",
     "as_checkpoint_error",
-    "checkpoint_root",
     "free_memory",
     "free_run",
     "memory_image",
-    "part_url",
     "place_of",
     "read_piece",
     "read_url",

@@ -10,9 +10,9 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.external.program import BEGINS
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.parts import NODE_LABEL
+from dlrover_nb.core.master.external.program import BEGINS
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 

@@ -9,7 +9,7 @@ from kube import core_api
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.parts import pod_frame
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
-from dlrover_nb.core.runtime.peer_copies import are_wanted
+from dlrover_nb.core.master.own.checkpoints.peer_copies import are_wanted
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import (

@@ -9,7 +9,7 @@ from waiting import until
 
 from dlrover_nb.core.backends.programs.running import ProgramSetup, RunningProgram
 from dlrover_nb.core.driver.http_server import LOOPBACK
-from dlrover_nb.core.external import NO_FEATURES
+from dlrover_nb.core.master.external import NO_FEATURES
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.node_config import NodeConfig

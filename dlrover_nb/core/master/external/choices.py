@@ -1,0 +1,126 @@
+"""Decisions of a user about an external job whose programs use the master's services.
+
+They concern what the master accounts for and tells: shards in quarantine, batch sizes, the end of the rows.
+The programs of other jobs choose these themselves, so there every such decision is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
+from dlrover_nb.core.master.external import early_stop
+from dlrover_nb.core.structs.actions import AdjustBatches
+from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.snapshot import NodePhase
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.master.external.state import ExternalState
+    from dlrover_nb.core.sharding.ledger import ShardLedger
+    from dlrover_nb.core.structs.actions import MitigationChoice
+    from dlrover_nb.core.structs.shards import UserChoice
+
+
+def apply_choice(state: ExternalState, choice: UserChoice) -> str:
+    """Apply a decision; return it in words.
+
+    Raises
+    ------
+    InvalidValueError
+        When the programs use no services, or there is no such shard or worker.
+    """
+    why = f": {choice.why}" if choice.why else ""
+    match choice:
+        case BatchChoice():
+            return _set_batch_sizes(state, choice) + why
+        case ShardChoice():
+            return _resolve(_ledger(state, choice), choice) + why
+        case FinishChoice():
+            _ledger(state, choice)
+            early_stop.end(state, str(choice))
+            return f"{choice}; the current shards are trained, then the programs end"
+        case _ as never:
+            assert_never(never)
+
+
+def adjust_batches(state: ExternalState, choice: MitigationChoice) -> str:
+    """Give workers other batch sizes against stragglers; return it in words.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is another action, which programs of others cannot do, they do not ask for their batch size,
+        or not all workers get one.
+    StaleDecisionError
+        When the job does not train with all nodes of its plan.
+    """
+    action, asked = choice.action.action, f"got: {choice.action.words}"
+    if not isinstance(action, AdjustBatches):
+        raise InvalidValueError(
+            f"job {state.name} runs its own programs, {asked}; of those only batch sizes can be adjusted"
+        )
+    present = [node.id for node in state.nodes if node.role is Role.WORKER and node.phase is NodePhase.READY]
+    if state.running is None:
+        raise StaleDecisionError(
+            f"batch sizes of job {state.name} can be set while it trains with all nodes of its plan, "
+            f"{asked}; decide once it does"
+        )
+    if deaf := [node for node in present if node not in state.size_askers]:
+        raise InvalidValueError(
+            f"the programs of job {state.name} never asked for their batch size on {', '.join(deaf)}, "
+            f"{asked}; let them use dlrover_nb.client.batch_size, or dlrover_nb.client.elastic"
+        )
+    sizes, times = dict(action.sizes), dict(action.accumulate)
+    if sizes.keys() != set(present):
+        raise InvalidValueError(
+            f"expected a batch size of each of {', '.join(present)}, got those of {', '.join(sorted(sizes))}"
+        )
+    if state.external.framework is not Framework.DDP:  # only elastic programs accumulate
+        sizes, times = dict(action.samples), {}
+    state.batch_sizes = tuple(sorted(sizes.items()))
+    state.batch_times = tuple((node, times.get(node, 1)) for node in sorted(sizes))
+    return f"{choice.by} decided to {choice.action.words}" + (f": {choice.why}" if choice.why else "")
+
+
+def _set_batch_sizes(state: ExternalState, choice: BatchChoice) -> str:
+    if not state.has_callers:
+        raise _refusal(state, choice)
+    known = [node.id for node in state.nodes if node.role is Role.WORKER]
+    sizes = dict(choice.sizes)
+    if not sizes or not set(sizes) <= set(known):
+        raise InvalidValueError(f"expected sizes of {', '.join(known) or 'no workers'}, got {sizes}")
+    if min(sizes.values()) < 1:
+        raise InvalidValueError(f"batch sizes must be >= 1, got {sizes}")
+    state.batch_sizes = tuple(sorted({**dict(state.batch_sizes), **sizes}.items()))
+    state.batch_times = tuple(each for each in state.batch_times if each[0] not in sizes)
+    text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
+    return f"{choice.by} sets batch sizes: {text}"
+
+
+def _resolve(ledger: ShardLedger, choice: ShardChoice) -> str:
+    match choice.action:
+        case ShardAction.RETRY:
+            ledger.retry(choice.shard)
+            verb = "tries again"
+        case ShardAction.SKIP:
+            ledger.skip(choice.shard)
+            verb = "skips"
+        case _ as never:
+            assert_never(never)
+    start, stop = ledger.split.rows(choice.shard)
+    return f"{choice.by} {verb} shard {choice.shard} (rows {start} to {stop})"
+
+
+def _ledger(state: ExternalState, choice: UserChoice) -> ShardLedger:
+    if state.account.ledger is None:
+        raise _refusal(state, choice)
+    return state.account.ledger
+
+
+def _refusal(state: ExternalState, choice: UserChoice) -> InvalidValueError:
+    return InvalidValueError(
+        f"job {state.name} runs its own programs, got a {type(choice).__name__}; those programs choose their "
+        "shards and batch sizes, unless they use dlrover_nb.client"
+    )

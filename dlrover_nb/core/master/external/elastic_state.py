@@ -1,0 +1,82 @@
+"""What an elastic job changes of its state when its nodes come and go, and whom programs are told to meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.master.external import elastic
+from dlrover_nb.core.master.external.node_set import plan_of
+from dlrover_nb.core.master.external.orders import SendEnvironment
+from dlrover_nb.core.master.external.rendezvous import Member, environment
+from dlrover_nb.core.master.external.reported_state import ReportedState
+from dlrover_nb.core.structs.events import BatchSizesSet
+from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.master.external.node_set import ExternalNode
+    from dlrover_nb.core.structs.resources import RolePlan
+
+
+class ElasticState(ReportedState):
+    """See `ExternalState`."""
+
+    def _plan_of(self, role: Role) -> RolePlan:
+        return plan_of(self._external, self.target, role)
+
+    def _is_beside(self, node: ExternalNode) -> bool:
+        return node.role not in self._external.world
+
+    def settle_world(self, at_s: float) -> None:
+        """Make the next world of an elastic job, if it can be made, and end the nodes that are not in it."""
+        if elastic.advance(self, at_s):
+            self._met_at_s, self._n_rendezvous = at_s, self.worlds.now.number
+            self._heard, self._before = set(), set()
+            self._drop_shares(at_s)
+        self._members = elastic.members(self)
+        wanted = elastic.wanted(self)
+        for node in self._node_set.nodes:
+            is_surplus = node.role is Role.WORKER and bool(node.address) and node.id not in wanted
+            if is_surplus and self.worlds.now.number and node.id not in self._members:
+                self._stop_node(node)
+
+    def _drop_shares(self, at_s: float) -> None:
+        """Drop parts of a global batch that were set for other workers: they would not sum to it."""
+        is_of_others = {node for node, _ in self.batch_sizes} != set(self.worlds.now.members)
+        if self.batch_sizes and is_of_others and self._spec.global_batch is not None:
+            self.batch_sizes = self.batch_times = ()
+            self.emit(BatchSizesSet(at_s, ()))
+
+    def _send_environments(self) -> None:
+        """Order the variables of the last rendezvous for all of its members."""
+        if self._external.framework is Framework.DDP:
+            self._orders += elastic.environments(self, self._node_set.nodes)
+            return
+        known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
+        if len(known) < len(self._members):
+            return
+        texts = self._texts(known, self._n_rendezvous)
+        for node in known:
+            node.told = texts[node.id]
+            if not node.is_finished:
+                self._orders.append(SendEnvironment(node.id, node.told))
+
+    def _texts(self, members: Sequence[ExternalNode], number: int) -> dict[str, str]:
+        """Return the variables of members by node, for the rendezvous of this number."""
+        named, rendezvous_id = [Member(n.id, n.role, n.address) for n in members], f"{self.name}-{number}"
+        return {
+            each.node: environment(self._external, named, each.node, rendezvous_id=rendezvous_id)
+            for each in named
+        }
+
+    def _new_texts(self, members: Sequence[ExternalNode], number: int) -> set[str]:
+        """Return the members whose programs begin, or restart, with that rendezvous."""
+        texts = self._texts(members, number)
+        return {node.id for node in members if node.told != texts[node.id]}
+
+    def _send_own_environment(self, node: ExternalNode) -> None:
+        """Order the variables of a node of an elastic job, which do not depend on others."""
+        if self._external.framework is Framework.DDP:
+            self._orders += elastic.environments(self, [node])

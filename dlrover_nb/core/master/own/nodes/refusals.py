@@ -1,0 +1,72 @@
+"""What follows where the cluster refuses to make a node: by its size, or by another rule.
+
+Such a rule (a LimitRange, an admission policy) is no failure of the job, whose other nodes train on:
+
+- of a change of plan, the change is refused with the cluster's words, and the plan before runs on;
+- of the first plan, the job fails, and says which line of the job file to change;
+- of a plan that ran, the rule is younger than the plan: the job goes on with the nodes that it has, and the
+  node is asked for again, at most every 15 s, until the rule is lifted or another plan is chosen.
+
+A node of a change that cannot begin for another reason, as its image is gone, ends the change alone too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.job import JobPhase
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.master.own.state.roster import Node
+    from dlrover_nb.core.master.own.state.state import JobState
+    from dlrover_nb.core.structs.capacity import Need, NodeLimits
+    from dlrover_nb.core.structs.resources import Role
+
+
+def hopeless(
+    state: JobState, node: Node, why: str, limits: NodeLimits | None, at_s: float, *, never_ran: bool
+) -> None:
+    """Handle a node, removed already, in whose place a new one would fail in the same way.
+
+    Parameters
+    ----------
+    limits
+        Of the cluster's rule, which may be none; None: no rule refused it.
+    never_ran
+        Whether nothing of it ever ran: then a plan that ran before does not need it.
+    """
+    cannot_go_on = f"{node.id} cannot go on: {why}"
+    if state.has_way_back and never_ran:
+        state.fail_plan(cannot_go_on if limits is None else of_change(node.id, node.need, why), at_s)
+    elif limits is None:
+        state.end(JobPhase.FAILED, cannot_go_on, at_s)
+    elif state.applied is None:
+        state.end(JobPhase.FAILED, of_first_plan(node.role, node.need, why, limits), at_s)
+    else:
+        done = state.n_sample_done
+        state.restarts[node.role].record(at_s, has_worked=False, n_sample_done=done)
+        if (text := of_running_plan(node.role, node.need, why)) != state.message:
+            state.note(text, at_s)
+
+
+def of_change(node: str, need: Need, why: str) -> str:
+    """Return why a change was refused."""
+    return f"the cluster refuses {node} of {need[0]:g} cores and {need[1]} MiB: {why}"
+
+
+def of_first_plan(role: Role, need: Need, why: str, limits: NodeLimits) -> str:
+    """Return why a job cannot begin, with the lines of its job file to change."""
+    broken = limits.broken(need) or ("cpu", "memory_mib")
+    lines = " or ".join(f"plan.{role}.{name}" for name in broken)
+    values = {"cpu": f"{need[0]:g}", "memory_mib": f"{need[1]}"}
+    size = " and ".join(f"{name} {values[name]}" for name in broken)
+    way_out = f"change {lines}" if limits else f"ask for the rule, or change {lines}"
+    return f"the cluster refuses {role} nodes with {size}: {why}; {way_out} and submit again"
+
+
+def of_running_plan(role: Role, need: Need, why: str) -> str:
+    """Return why a node of a plan that ran is not replaced now."""
+    return (
+        f"the cluster now refuses {role} nodes of {need[0]:g} cores and {need[1]} MiB: {why}; the job goes "
+        "on with the nodes that it has and asks again, or choose another plan"
+    )

@@ -1,0 +1,1 @@
+"""What becomes of rows that cannot be trained, and what evaluations say of those that were."""

@@ -1,0 +1,1 @@
+"""What the job master knows of its job, and the changes of it under way."""
