@@ -36,8 +36,7 @@ import numpy as np
 import psutil
 import torch
 
-from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.flash import (
+from dlrover_nb.core.runtime.checkpoints import (
     CopyEnded,
     FlashCheckpoint,
     MemoryClaim,
@@ -46,14 +45,15 @@ from dlrover_nb.core.runtime.flash import (
     memory_image,
     read_url,
 )
-from dlrover_nb.core.runtime.flash.names import SHM, run_name
+from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.store.cut import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.runtime.flash import Image
+    from dlrover_nb.core.runtime.checkpoints import Image
 
 JOB = "benchmark"
 ROW_FLOATS = 34  # of the built-in models with Adagrad: 17 values, 17 sums

@@ -36,7 +36,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.models.metrics import auc, log_loss
-from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, ModelSpec, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 

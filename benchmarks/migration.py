@@ -47,9 +47,9 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.rundir.job_file import read_job
-from dlrover_nb.core.runtime.exchange import Exchange
-from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.exchange.requests import Exchange
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobSpec, Migration, Mode
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
@@ -75,7 +75,8 @@ def plan(n_ps: int) -> ResourcePlan:
 
 def run_node(config: str) -> int:
     """Run a worker that stamps its iterations; this file is then the program of its process."""
-    from dlrover_nb.core.runtime import node, trainer
+    from dlrover_nb.core.runtime.node.node import node
+    from dlrover_nb.core.runtime.worker.worker import trainer
 
     path = Path(os.environ[STAMPS]) / f"{Path(config).stem}.stamps"
     with path.open("ab", buffering=0) as file:

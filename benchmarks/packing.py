@@ -24,8 +24,8 @@ import numpy as np
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.models.metrics import auc
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.packing import CODECS, Packer, pack_answer, unpack_answer, unpack_push
+from dlrover_nb.core.runtime.exchange.packing import CODECS, Packer, pack_answer, unpack_answer, unpack_push
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.packing import ExchangeSpec, Precision
 

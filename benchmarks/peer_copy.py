@@ -33,7 +33,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
-from dlrover_nb.core.runtime.flash.names import SHM_VAR, sweep_memory
+from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR, sweep_memory
 from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
 from dlrover_nb.core.structs.pods import MACHINE_VAR

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.runtime import sealed
-from dlrover_nb.core.runtime.node import main
+from dlrover_nb.core.runtime.exchange.requests import sealed
+from dlrover_nb.core.runtime.node.node import main
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.sockets import JobKeys, bind_router
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, bind_router
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.messages import Hello, Load, Loaded, Stop
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ import zmq
 
 from dlrover_nb.core.master.own.servers.placement import assign_buckets
 from dlrover_nb.core.models.matmul import fast_matmul
-from dlrover_nb.core.runtime import ps_link
-from dlrover_nb.core.runtime.allocator import keep_freed
-from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch
+from dlrover_nb.core.runtime.exchange.requests import ps_link
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.ps_client import PsClient
-from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
-from dlrover_nb.core.runtime.trainer import Push
+from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
+from dlrover_nb.core.runtime.worker.ps_client import PsClient
+from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec

@@ -21,12 +21,12 @@ import zmq
 from ps_processes import Group, Waiter, servers
 
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.allocator import keep_freed
-from dlrover_nb.core.runtime.batches import PreparedBatch
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.ps_client import PsClient
-from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
-from dlrover_nb.core.runtime.trainer import Push
+from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.store.batches import PreparedBatch
+from dlrover_nb.core.runtime.worker.ps_client import PsClient
+from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec

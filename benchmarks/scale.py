@@ -39,10 +39,10 @@ import numpy as np
 import psutil
 from ps_saturation import saturation
 
-from dlrover_nb.core.runtime.allocator import keep_freed
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
+from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.process.time_accounting import own_memory
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.time_accounting import own_memory
 from dlrover_nb.core.structs.job import Embedding, ModelSpec
 from dlrover_nb.core.structs.resources import Role
 

@@ -38,7 +38,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir.locate import new_run_folder
-from dlrover_nb.core.runtime.time_accounting import own_memory
+from dlrover_nb.core.runtime.process.time_accounting import own_memory
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec
 

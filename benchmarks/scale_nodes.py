@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET, BucketLoad
 from dlrover_nb.core.structs.messages import (
     Granted,

@@ -44,9 +44,9 @@ from dlrover_nb.core import codec
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver import own_job
-from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.sockets import JobKeys, connect_dealer
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
 from dlrover_nb.core.structs.capacity import NodeShape

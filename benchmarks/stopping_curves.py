@@ -12,10 +12,10 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.metrics import auc, log_loss
-from dlrover_nb.core.runtime.local import LocalClient, LocalSource, training_shards
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.trainer import Trainer
+from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource, training_shards
+from dlrover_nb.core.runtime.worker.trainer import Trainer
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import ChunkTaken
-from dlrover_nb.core.runtime.migration_source import AddressedChunk, Sizes
-from dlrover_nb.core.runtime.ps_migration import PsMigration
+from dlrover_nb.core.runtime.exchange.requests import ChunkTaken
+from dlrover_nb.core.runtime.ps.migration import PsMigration
+from dlrover_nb.core.runtime.ps.migration_source import AddressedChunk, Sizes
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET

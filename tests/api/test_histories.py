@@ -12,7 +12,7 @@ import pytest
 from dlrover_nb import connect, load_model
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.models.metrics import auc
-from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import JobPhase
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.decisions import Verdict
 from dlrover_nb.core.structs.job import JobPhase

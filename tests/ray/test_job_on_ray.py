@@ -22,7 +22,7 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
-from dlrover_nb.core.runtime.flash.names import SHM
+from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart, SetSize
 from dlrover_nb.core.structs.decisions import ProposalStatus
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, Sync

@@ -17,8 +17,8 @@ from damaged_world import FilesWorld
 from driver_world import STEP_S, PlayedBackend
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.output import STREAMS
-from dlrover_nb.core.runtime.wire import encode
+from dlrover_nb.core.runtime.exchange.wire import encode
+from dlrover_nb.core.runtime.process.output import STREAMS
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Purpose

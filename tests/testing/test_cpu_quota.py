@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.runtime.limits import quota_us
+from dlrover_nb.core.runtime.process.limits import quota_us
 from dlrover_nb.testing.faults.cpu_group import cores_of, lowered, own_group, renewed, set_back, write
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.last_words import FATAL
+from dlrover_nb.core.runtime.process.last_words import FATAL
 from dlrover_nb.core.structs.failures import ProgramError
 
 if TYPE_CHECKING:

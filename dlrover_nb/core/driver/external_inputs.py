@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.master.external import SendAnswer
-from dlrover_nb.core.runtime.flash import free_run
+from dlrover_nb.core.runtime.checkpoints import free_run
 from dlrover_nb.core.structs.reported import TrainerReport
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from dlrover_nb.core.rundir.job_file import JobFile, check_new, hold_folder, rea
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
-from dlrover_nb.core.runtime.flash import MemoryClaim, read_url, run_name
+from dlrover_nb.core.runtime.checkpoints import MemoryClaim, read_url, run_name
 from dlrover_nb.core.structs.events import JobSubmitted
 from dlrover_nb.core.structs.fixed_roles import capacity_left, check_job_fits, limits_left
 

@@ -6,8 +6,8 @@ from socket import gethostname
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.driver.endings import ending
-from dlrover_nb.core.runtime.cpu_waits import SilentProcess, SilentWaits, cpu_pressure
-from dlrover_nb.core.runtime.flash import free_memory
+from dlrover_nb.core.runtime.checkpoints import free_memory
+from dlrover_nb.core.runtime.process.cpu_waits import SilentProcess, SilentWaits, cpu_pressure
 from dlrover_nb.core.structs.messages import LinesWritten
 
 if TYPE_CHECKING:

@@ -47,8 +47,8 @@ from dlrover_nb.core.rundir.job_file import (
 from dlrover_nb.core.rundir.log_frames import LogDamage
 from dlrover_nb.core.rundir.node_logs import NodeLogs, names_in
 from dlrover_nb.core.rundir.origin import origin_of
-from dlrover_nb.core.runtime.flash import MemoryClaim
-from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
+from dlrover_nb.core.runtime.checkpoints import MemoryClaim
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.structs.capacity import check_fits
 from dlrover_nb.core.structs.secrets import secret_values
 from dlrover_nb.core.structs.trained import Trained

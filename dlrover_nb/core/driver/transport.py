@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import zmq
 
 from dlrover_nb.core.rundir.orphans import remove_unserved
-from dlrover_nb.core.runtime.message_decoder import AuthFailureCounter, MessageDecoder, receive
-from dlrover_nb.core.runtime.sockets import bind_router
-from dlrover_nb.core.runtime.wire import encode
+from dlrover_nb.core.runtime.exchange.message_decoder import AuthFailureCounter, MessageDecoder, receive
+from dlrover_nb.core.runtime.exchange.sockets import bind_router
+from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.structs.messages import FromNode, LinesWritten, Report
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.sockets import JobKeys
+    from dlrover_nb.core.runtime.exchange.sockets import JobKeys
     from dlrover_nb.core.structs.messages import ToNode
 
 logger = logging.getLogger(__name__)

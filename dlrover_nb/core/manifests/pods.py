@@ -28,7 +28,7 @@ from dlrover_nb.core.manifests.parts import (
     volumes,
 )
 from dlrover_nb.core.manifests.podspec import with_own
-from dlrover_nb.core.runtime.limits import thread_variables
+from dlrover_nb.core.runtime.process.limits import thread_variables
 from dlrover_nb.core.structs.pods import (
     CPU_VAR,
     END_FILE,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"
-CHECK_MODULE, CHECK_ROLE = "dlrover_nb.core.runtime.pod_check", "check"
+CHECK_MODULE, CHECK_ROLE = "dlrover_nb.core.runtime.pod.check", "check"
 CONTAINER = "node"
 ZONE = "topology.kubernetes.io/zone"
 SELF_END_S = 5  # grace period of a pod that others delete

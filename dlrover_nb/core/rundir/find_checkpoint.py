@@ -13,7 +13,7 @@ from dlrover_nb.core.redaction import PLACEHOLDER, redact
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, newest_manifest, read_manifest
 from dlrover_nb.core.rundir.job_file import JOB, read_job
 from dlrover_nb.core.rundir.pruning import job_of
-from dlrover_nb.core.runtime.flash import as_checkpoint_error, place_of
+from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of
 from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
 from dlrover_nb.core.structs.start_from import is_path
 from dlrover_nb.core.structs.trained import Trained

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import NotFoundError, shown
 from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.rundir.locate import run_folder
-from dlrover_nb.core.runtime.last_words import last_error
-from dlrover_nb.core.runtime.output import STREAMS, Tail, head, output_path, read_head
+from dlrover_nb.core.runtime.process.last_words import last_error
+from dlrover_nb.core.runtime.process.output import STREAMS, Tail, head, output_path, read_head
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.questions import LogLine
 

@@ -18,7 +18,7 @@ from dlrover_nb.core.master.own.state.state import ORIGIN, RestorableCheckpoint,
 from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.same_model import differences, encoded_as
-from dlrover_nb.core.runtime.flash import place_of
+from dlrover_nb.core.runtime.checkpoints import place_of
 from dlrover_nb.core.sharding.continued import continued, n_sample_of, untouched
 from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
 from dlrover_nb.core.structs.job import DataFormat

@@ -11,8 +11,8 @@ import errno
 import socket
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.flash import sweep_memory
-from dlrover_nb.core.runtime.limits import sweep_groups
+from dlrover_nb.core.runtime.checkpoints import sweep_memory
+from dlrover_nb.core.runtime.process.limits import sweep_groups
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,8 @@
-"""What runs in the cluster: parameter servers, workers, and the mind of the job master that leads them.
+"""What runs in the processes of a job: parameter servers, workers, and the pods around them.
 
-Node side: `node` is the way in; `ps` and `worker` are the two roles, each with an `agent` to its master;
-`line`, `wire` and `exchange` carry parameters between them, `store` and `checkpoint` keep them. `trainer` and
-`batches` are the training loop, which `local` runs in one process as the baseline. Imports stay light: a PS
-needs numpy and ZeroMQ only, and torch is loaded by workers alone.
+`node` is the way in, `pod` the same in a pod; `ps` and `worker` are the two roles, `allreduce` that of
+replicas. Below them `peers` and `checkpoints` keep parameters beyond the life of a process, `process` is what
+each node has (its connection to the master, limits, accounts of time, output), `exchange` the messages
+between nodes, `store` the rows, `kernels` the compiled code. Imports stay light: a PS needs numpy and ZeroMQ
+alone, and torch is loaded by workers.
 """

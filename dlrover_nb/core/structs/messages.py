@@ -1,7 +1,7 @@
 """Messages between nodes and the job master (control plane).
 
 Each message is one flat record; arrays are sent beside it in frames of their own. The data plane between
-worker and PS has its own few messages in `core.runtime.exchange`.
+worker and PS has its own few messages in `core.runtime.exchange.requests`.
 
 A connection that is reset, or a master that is killed, loses what was on its way. What says it again:
 

@@ -1,9 +1,9 @@
 """The CPU quota of a node's control group: read, lowered, and set back.
 
-A node enters a group of its own where that is permitted (`core.runtime.limits`). We lower the quota of that
-group and make none: moving a process into another one would take its memory limit along in v2. A node that
-is resized in place writes its quota anew; `renewed` then lowers the new one, and it is the new one that is
-set back.
+A node enters a group of its own where that is permitted (`core.runtime.process.limits`). We lower the quota
+of that group and make none: moving a process into another one would take its memory limit along in v2. A node
+that is resized in place writes its quota anew; `renewed` then lowers the new one, and it is the new one that
+is set back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import errno
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrover_nb.core.runtime.limits import ROOT, quota_us
+from dlrover_nb.core.runtime.process.limits import ROOT, quota_us
 
 FOLDER = "dlrover-nb"  # the parent of nodes' groups
 _V2, _PERIOD, _QUOTA = "cpu.max", "cpu.cfs_period_us", "cpu.cfs_quota_us"

@@ -15,7 +15,7 @@ import psutil
 
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.output import output_path
+from dlrover_nb.core.runtime.process.output import output_path
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.resources import Role

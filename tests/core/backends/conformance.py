@@ -18,8 +18,8 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.driver.backend import NodeAllotted
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.runtime.sockets import JobKeys, bind_router, new_keys
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, bind_router, new_keys
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec
 from dlrover_nb.core.structs.messages import Hello, Stop

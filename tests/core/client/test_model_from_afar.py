@@ -21,7 +21,7 @@ from dlrover_nb.core.data.source import CENSUS_FILE
 from dlrover_nb.core.errors import CheckpointError, NotFoundError
 from dlrover_nb.core.manifests.kinds import JOB
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import PodJob

@@ -21,7 +21,7 @@ from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.rundir.same_model import differences
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.job import DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.schema import Use
 from dlrover_nb.core.structs.trained import Trained

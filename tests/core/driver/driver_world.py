@@ -29,9 +29,9 @@ from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.transport import MasterSocket, Received
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.master.shared.orders import StartNode
-from dlrover_nb.core.runtime.message_decoder import MessageDecoder
-from dlrover_nb.core.runtime.output import output_path
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
+from dlrover_nb.core.runtime.process.output import output_path
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from dlrover_nb.core.runtime.sockets import JobKeys
+    from dlrover_nb.core.runtime.exchange.sockets import JobKeys
     from dlrover_nb.core.structs.capacity import Need
     from dlrover_nb.core.structs.node_config import NodeConfig
     from dlrover_nb.core.structs.shards import Shard

@@ -20,7 +20,7 @@ from dlrover_nb.core.driver import external_job
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.master.external import program
-from dlrover_nb.core.runtime.flash import run_name
+from dlrover_nb.core.runtime.checkpoints import run_name
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.external import Written

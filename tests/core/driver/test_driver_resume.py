@@ -33,8 +33,8 @@ from dlrover_nb.core.rundir.job_file import (
     read_job,
 )
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.runtime.flash.names import SHM, run_name
-from dlrover_nb.core.runtime.sockets import new_keys
+from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
+from dlrover_nb.core.runtime.exchange.sockets import new_keys
 from dlrover_nb.core.structs.events import PhaseChanged
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.snapshot import JobSnapshot

@@ -13,10 +13,10 @@ from real_job import Job, TcpBackend, plan, succeeded
 from waiting import LIMIT_S
 
 from dlrover_nb.core.rundir.job_file import read_job
-from dlrover_nb.core.runtime.exchange import Exchange, StaleEpoch
-from dlrover_nb.core.runtime.flash.names import buffers_of, run_name
-from dlrover_nb.core.runtime.sockets import connect_dealer, new_keys
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
+from dlrover_nb.core.runtime.exchange.requests import Exchange, StaleEpoch
+from dlrover_nb.core.runtime.exchange.sockets import connect_dealer, new_keys
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.job import JobPhase, Migration, ModelSpec
 from dlrover_nb.core.structs.messages import LinesWritten, ShardAsked, ShardFinished, Stop
 from dlrover_nb.core.structs.questions import LogLine

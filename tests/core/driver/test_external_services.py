@@ -18,7 +18,7 @@ from external_pods_double import ROOT, ForeignJob, kill, plan
 from waiting import until
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.runtime.flash.names import SHM, buffers_of, free_memory
+from dlrover_nb.core.runtime.checkpoints.names import SHM, buffers_of, free_memory
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode

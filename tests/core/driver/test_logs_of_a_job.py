@@ -19,7 +19,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.rundir.node_logs import read_logs
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.questions import LogLine

@@ -18,7 +18,7 @@ from waiting import is_gone, until
 
 from dlrover_nb import trainable
 from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec, Sync
 from dlrover_nb.core.structs.messages import NodeFailed
@@ -78,7 +78,7 @@ class Freezing(Net):
         (folder / "pid.tmp").write_text(str(os.getpid()))
         (folder / "pid.tmp").rename(folder / "pid")
         os.kill(os.getpid(), signal.SIGSTOP)
-        from dlrover_nb.core.runtime.worker import Orders  # noqa: PLC0415 - in the worker alone
+        from dlrover_nb.core.runtime.worker.worker import Orders  # noqa: PLC0415 - in the worker alone
 
         Orders.stopped = property(lambda _: False, lambda _, __: None)  # type: ignore[assignment]
 

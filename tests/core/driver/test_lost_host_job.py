@@ -11,7 +11,7 @@ from real_job import Job, succeeded
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
-from dlrover_nb.core.runtime.flash.names import SHM_VAR, sweep_memory
+from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR, sweep_memory
 from dlrover_nb.core.structs.pods import MACHINE_VAR
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from dlrover_nb.core.driver.transport import SOCKET, MasterSocket
-from dlrover_nb.core.runtime.sockets import new_keys
+from dlrover_nb.core.runtime.exchange.sockets import new_keys
 
 
 def bound(path: Path) -> socket.socket:

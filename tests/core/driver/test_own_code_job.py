@@ -11,7 +11,7 @@ from real_job import GOOD_AUC, Job, plan
 from torch import nn
 
 from dlrover_nb import load_model, trainable
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.resources import Role

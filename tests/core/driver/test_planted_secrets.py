@@ -18,7 +18,7 @@ from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.redaction import PLACEHOLDER
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec

@@ -13,7 +13,7 @@ from real_job import Job, plan, succeeded
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
-from dlrover_nb.core.runtime.limits import quota_us
+from dlrover_nb.core.runtime.process.limits import quota_us
 from dlrover_nb.core.structs.events import NodeReported, PlanApplied
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan

@@ -8,7 +8,7 @@ import pytest
 from driver_world import DriverWorld
 
 from dlrover_nb.core.driver import own_inputs
-from dlrover_nb.core.runtime.cpu_waits import SilentWaits
+from dlrover_nb.core.runtime.process.cpu_waits import SilentWaits
 
 if TYPE_CHECKING:
     from pathlib import Path

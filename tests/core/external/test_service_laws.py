@@ -21,7 +21,7 @@ from dlrover_nb.core.master.external.master import QUIET_S
 from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.shard_log import read_shard_log
-from dlrover_nb.core.runtime.flash.names import free_run, run_name
+from dlrover_nb.core.runtime.checkpoints.names import free_run, run_name
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job import JobPhase, JobSpec

@@ -11,8 +11,8 @@ from torch.nn import functional
 from dlrover_nb.core.data.encode import PADDING, padded
 from dlrover_nb.core.models.inputs import split_inputs
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.runtime.batches import BucketLayout, prepare_batch
 from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.runtime.store.batches import BucketLayout, prepare_batch
 from dlrover_nb.core.structs.features import SequenceInput
 from dlrover_nb.core.structs.job import ModelSpec
 

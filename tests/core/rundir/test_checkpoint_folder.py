@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
 from dlrover_nb.core.rundir.journal import JOURNAL
-from dlrover_nb.core.runtime.flash import write_url
+from dlrover_nb.core.runtime.checkpoints import write_url
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import Split

@@ -10,7 +10,7 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.rundir import locate, node_logs
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.node_logs import NodeLogs, newest, read_logs
-from dlrover_nb.core.runtime.output import output_path
+from dlrover_nb.core.runtime.process.output import output_path
 from dlrover_nb.core.structs.failures import ProgramError
 from dlrover_nb.core.structs.messages import LinesWritten
 from dlrover_nb.core.structs.questions import LogLine

@@ -22,7 +22,7 @@ from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.job_file import JobFile, write_job
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.rundir.same_model import differences
-from dlrover_nb.core.runtime.flash import Image, Layout, read_url, write_url
+from dlrover_nb.core.runtime.checkpoints import Image, Layout, read_url, write_url
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url

@@ -15,15 +15,15 @@ from waiting import LIMIT_S
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.agent import Agent
-from dlrover_nb.core.runtime.limits import Enforced
-from dlrover_nb.core.runtime.ps import ParameterServer
-from dlrover_nb.core.runtime.sockets import bind_router, new_keys
+from dlrover_nb.core.runtime.exchange.sockets import bind_router, new_keys
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
+from dlrover_nb.core.runtime.process.agent import Agent
+from dlrover_nb.core.runtime.process.limits import Enforced
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
+from dlrover_nb.core.runtime.ps.server import ParameterServer
 from dlrover_nb.core.runtime.store import even_bucket_owner
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.trainer import Trainer
-from dlrover_nb.core.runtime.wire import decode, encode
-from dlrover_nb.core.runtime.worker import Worker
+from dlrover_nb.core.runtime.worker.trainer import Trainer
+from dlrover_nb.core.runtime.worker.worker import Worker
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.messages import (

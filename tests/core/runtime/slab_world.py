@@ -18,16 +18,16 @@ import pytest
 import zmq
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.runtime.batches import PreparedBatch
+from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
+from dlrover_nb.core.runtime.exchange.sockets import bind_router, new_keys
 from dlrover_nb.core.runtime.kernels import VARIABLE
-from dlrover_nb.core.runtime.ps_client import PsClient
-from dlrover_nb.core.runtime.serving import Serving
-from dlrover_nb.core.runtime.slab import AttachedSlabs
-from dlrover_nb.core.runtime.sockets import bind_router, new_keys
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
+from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
-from dlrover_nb.core.runtime.synchronous_clients import BspClient, SspClient
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.trainer import Push, Refusal
+from dlrover_nb.core.runtime.store.batches import PreparedBatch
+from dlrover_nb.core.runtime.worker.ps_client import PsClient
+from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
+from dlrover_nb.core.runtime.worker.trainer import Push, Refusal
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import JobSpec, ModelSpec, Sync
 from dlrover_nb.core.structs.messages import Train
@@ -35,7 +35,7 @@ from dlrover_nb.core.structs.messages import Train
 if TYPE_CHECKING:
     from typing import Self
 
-    from dlrover_nb.core.runtime.exchange import BellName
+    from dlrover_nb.core.runtime.exchange.requests import BellName
 
 N_ID, N_DENSE = 5000, 1001
 MODEL = ModelSpec(embedding_dim=4, hidden=(2,))

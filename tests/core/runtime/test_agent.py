@@ -6,10 +6,10 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.agent import LEAVING_ALONE_S, Agent, read_endpoint
-from dlrover_nb.core.runtime.sockets import HIGH_WATER, bind_router, new_keys
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.wire import decode
+from dlrover_nb.core.runtime.exchange.sockets import HIGH_WATER, bind_router, new_keys
+from dlrover_nb.core.runtime.exchange.wire import decode
+from dlrover_nb.core.runtime.process.agent import LEAVING_ALONE_S, Agent, read_endpoint
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.structs.messages import Left, ShardAsked
 from dlrover_nb.core.structs.node_config import NodeConfig
 from dlrover_nb.core.structs.resources import Role

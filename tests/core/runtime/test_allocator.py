@@ -9,7 +9,7 @@ import pytest
 MEASURE = """
 import resource
 import numpy as np
-from dlrover_nb.core.runtime.allocator import keep_freed
+from dlrover_nb.core.runtime.process.allocator import keep_freed
 from dlrover_nb.core.structs.resources import Role
 
 if {keeps}:

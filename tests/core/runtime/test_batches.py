@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dlrover_nb.core.data import Batch
-from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork, prepare_batch
 from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork, prepare_batch
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime import load_window
-from dlrover_nb.core.runtime.load_window import LoadWindow
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
+from dlrover_nb.core.runtime.ps.load_window import LoadWindow
+from dlrover_nb.core.runtime.ps.server import load_window
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.runtime.store.served import SAMPLE_EVERY, ServedRows, bucket_counts
-from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET, BucketLoad
 from dlrover_nb.core.structs.job import ModelSpec, Optimizer
 from dlrover_nb.core.structs.messages import Report

@@ -10,9 +10,9 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime import checkpoint
-from dlrover_nb.core.runtime.flash import FlashCheckpoint, files
-from dlrover_nb.core.runtime.flash.names import SHM
+from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, files
+from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner, owned_buckets
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.job import ModelSpec

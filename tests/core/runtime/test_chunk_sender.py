@@ -7,9 +7,9 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.runtime.chunk_sender import _Way
-from dlrover_nb.core.runtime.exchange import ChunkTaken, MoveChunk
-from dlrover_nb.core.runtime.migration_source import WINDOW
+from dlrover_nb.core.runtime.exchange.requests import ChunkTaken, MoveChunk
+from dlrover_nb.core.runtime.ps.chunk_sender import _Way
+from dlrover_nb.core.runtime.ps.migration_source import WINDOW
 
 
 class TwoWays:

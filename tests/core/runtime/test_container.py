@@ -1,7 +1,7 @@
 import pytest
 
-from dlrover_nb.core.runtime import limits
-from dlrover_nb.core.runtime.container import ContainerLimits, charged_bytes, cpu_limit, memory_limit
+from dlrover_nb.core.runtime.process import limits
+from dlrover_nb.core.runtime.process.container import ContainerLimits, charged_bytes, cpu_limit, memory_limit
 
 MIB = 1 << 20
 STAT = "cache 9\nrss 8\nactive_file 1\ninactive_file 1\ntotal_rss 8\ntotal_active_file {a}\ntotal_inactive_file {i}"

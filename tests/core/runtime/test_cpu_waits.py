@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from dlrover_nb.core.runtime.cpu_waits import CpuWaits, Starvation
+from dlrover_nb.core.runtime.process.cpu_waits import CpuWaits, Starvation
 
 SPIN = textwrap.dedent("""
     import os, subprocess, sys, time
-    from dlrover_nb.core.runtime.cpu_waits import CpuWaits
-    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    from dlrover_nb.core.runtime.process.cpu_waits import CpuWaits
+    from dlrover_nb.core.runtime.process.limits import ControlGroupLimits
     core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
     other = None

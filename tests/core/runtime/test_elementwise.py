@@ -19,7 +19,7 @@ from dlrover_nb.core.jobfile import job_from, known_values
 from dlrover_nb.core.runtime.kernels import kernel, numpy_kernel
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.runtime.kernels.rule import Rule
-from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import ModelSpec, Optimizer
 
 ADAGRAD = ModelSpec(optimizer=Optimizer.ADAGRAD)

@@ -10,7 +10,7 @@ import pytest
 from master_world import spec
 
 from dlrover_nb.core.redaction import PLACEHOLDER
-from dlrover_nb.core.runtime.node import _report_failures
+from dlrover_nb.core.runtime.node.node import _report_failures
 from dlrover_nb.core.structs.kubernetes import KubernetesSpec
 
 SECRET = "pl4nt3d-variable"

@@ -4,14 +4,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime import gentle_start
+from dlrover_nb.core.runtime.node.node import gentle_start
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = """
 import os, sys, threading
-print(os.getpriority(os.PRIO_PROCESS, 0), "dlrover_nb.core.runtime.ps" in sys.modules, __name__, sys.argv[1:])
+print(os.getpriority(os.PRIO_PROCESS, 0), "dlrover_nb.core.runtime.ps.server" in sys.modules, __name__, sys.argv[1:])
 """
 
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from kernel_world import every_kernel  # noqa: F401 - a fixture
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime import gradients
-from dlrover_nb.core.runtime.gradients import LARGEST_NORM, UsualNorm, check_usable, norm_of
-from dlrover_nb.core.runtime.store import ParameterStore
+from dlrover_nb.core.runtime.store import ParameterStore, gradients
+from dlrover_nb.core.runtime.store.gradients import LARGEST_NORM, UsualNorm, check_usable, norm_of
 from dlrover_nb.core.structs.job import ModelSpec, Optimizer
 
 FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)

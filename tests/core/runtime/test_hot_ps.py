@@ -26,12 +26,12 @@ from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import Send, StartNode, StopNode
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.batches import PreparedBatch
-from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, PsClient
-from dlrover_nb.core.runtime.sockets import bind_router, new_keys
+from dlrover_nb.core.runtime.exchange.sockets import bind_router, new_keys
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.trainer import Push
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.store.batches import PreparedBatch
+from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, PsClient
+from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape

@@ -9,11 +9,11 @@ import sys
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.runtime.last_words import FATAL, is_failure, last_error, parsed
+from dlrover_nb.core.runtime.process.last_words import FATAL, is_failure, last_error, parsed
 from dlrover_nb.core.structs.failures import ProgramError
 
 HEALTHY = [
-    ("INFO", "dlrover_nb.core.runtime.worker: worker-0 trains with 1 PS, epoch 1"),
+    ("INFO", "dlrover_nb.core.runtime.worker.worker: worker-0 trains with 1 PS, epoch 1"),
     ("stdout", "step 12, loss 0.31, error rate 0.2"),
     ("WARNING", "rows: row 500 comes"),
     ("stderr", "100%|#####| 12/12"),

@@ -10,7 +10,7 @@ import pytest
 MODULE = "TABLE = [[n] for n in range(200_000)]\n"
 MEASURE = """
 import gc, json, sys
-from dlrover_nb.core.runtime.lasting_imports import lasting_imports
+from dlrover_nb.core.runtime.process.lasting_imports import lasting_imports
 
 def n_collection():
     return sum(generation["collections"] for generation in gc.get_stats())

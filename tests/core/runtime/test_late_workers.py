@@ -17,12 +17,12 @@ from waiting import LIMIT_S
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.runtime.batches import ShardWork, prepare_batch
-from dlrover_nb.core.runtime.local import LocalClient, train_single
-from dlrover_nb.core.runtime.shard_prefetcher import ShardPrefetcher
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.trainer import MOST_LATE, Trainer
+from dlrover_nb.core.runtime.store.batches import ShardWork, prepare_batch
+from dlrover_nb.core.runtime.worker.local import LocalClient, train_single
+from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher
+from dlrover_nb.core.runtime.worker.trainer import MOST_LATE, Trainer
 from dlrover_nb.core.structs.job import Optimizer
 from dlrover_nb.core.structs.messages import (
     Drain,

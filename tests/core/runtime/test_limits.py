@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.runtime.limits import (
+from dlrover_nb.core.runtime.process.limits import (
     ControlGroupLimits,
     _sweep,
     _weigh,
@@ -47,7 +47,7 @@ def test_where_groups_cannot_be_made_the_share_is_advisory(tmp_path):
 
 SPIN = textwrap.dedent("""
     import os, sys, time
-    from dlrover_nb.core.runtime.limits import ControlGroupLimits, _own_groups
+    from dlrover_nb.core.runtime.process.limits import ControlGroupLimits, _own_groups
     limit = ControlGroupLimits("test")
     before = _own_groups()
     if not limit.apply(0.2, 512).cpu:
@@ -78,7 +78,7 @@ def test_a_process_gets_no_more_than_its_share_and_its_group_goes_with_it():
 
 
 GROW = textwrap.dedent("""
-    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    from dlrover_nb.core.runtime.process.limits import ControlGroupLimits
     limit = ControlGroupLimits("grow")
     def read(name):
         return [int((group / name).read_text()) for group in limit._before if (group / name).exists()]
@@ -109,7 +109,7 @@ def test_limits_can_be_changed_while_a_process_runs_and_stay_where_they_cannot()
 
 WAIT = textwrap.dedent("""
     import sys
-    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    from dlrover_nb.core.runtime.process.limits import ControlGroupLimits
     limit = ControlGroupLimits("dead")
     print(limit.apply(0.5, 512).cpu and next(iter(limit._before)), flush=True)
     sys.stdin.read()
@@ -136,7 +136,7 @@ def test_a_group_that_a_living_process_has_just_made_is_not_swept(tmp_path):
 
 
 GREEDY = textwrap.dedent("""
-    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    from dlrover_nb.core.runtime.process.limits import ControlGroupLimits
     if not ControlGroupLimits("greedy").apply(1.0, 64).memory:
         raise SystemExit(3)
     kept = [bytearray(16 << 20) for _ in range(40)]
@@ -174,7 +174,7 @@ def test_the_nodes_of_a_host_weigh_together_what_they_would_as_processes(tmp_pat
 
 WEIGH = textwrap.dedent("""
     import os, sys
-    from dlrover_nb.core.runtime.limits import ControlGroupLimits
+    from dlrover_nb.core.runtime.process.limits import ControlGroupLimits
     limit = ControlGroupLimits("weigh")
     if not limit.apply(0.5, 512).cpu:
         print("advisory"); sys.exit()

@@ -9,7 +9,7 @@ import pytest
 from node_world import SPEC, shard
 
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.runtime.local import train_single
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import Embedding, Optimizer
 
 RATES = {Optimizer.SGD: 0.5, Optimizer.ADAGRAD: 0.05, Optimizer.ADAM: 0.005}

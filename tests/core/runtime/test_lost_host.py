@@ -14,7 +14,7 @@ from node_world import World, shard
 from waiting import until
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.flash.names import SHM_VAR
+from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.checkpoints import CopySource, PartSource
 from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy

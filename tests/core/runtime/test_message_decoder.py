@@ -20,11 +20,18 @@ from waiting import LIMIT_S
 from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime import sockets, wire
-from dlrover_nb.core.runtime.exchange import DenseReady, Exchange, Exchanged, ExchangeRefused, InitDense
-from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.sockets import bind_router, connect_dealer, new_keys
-from dlrover_nb.core.runtime.wire import INLINE_BYTES, MAX_FRAMES, decode, encode
+from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder, receive
+from dlrover_nb.core.runtime.exchange.requests import (
+    DenseReady,
+    Exchange,
+    Exchanged,
+    ExchangeRefused,
+    InitDense,
+    sockets,
+    wire,
+)
+from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_dealer, new_keys
+from dlrover_nb.core.runtime.exchange.wire import INLINE_BYTES, MAX_FRAMES, decode, encode
 from dlrover_nb.core.structs.messages import Drain, FromNode, Report, ShardAsked, ShardFinished, Stop
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.shards import Lease, Purpose

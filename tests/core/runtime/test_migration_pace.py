@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ps_world import MODEL, N_DENSE
 
-from dlrover_nb.core.runtime.migration_source import (
+from dlrover_nb.core.runtime.ps.migration_source import (
     LONGEST_PAUSE_S,
     WINDOW,
     AddressedChunk,

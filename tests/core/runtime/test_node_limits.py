@@ -11,8 +11,8 @@ import pytest
 from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.runtime.exchange import DenseReady
-from dlrover_nb.core.runtime.worker import Orders, Worker
+from dlrover_nb.core.runtime.exchange.requests import DenseReady
+from dlrover_nb.core.runtime.worker.worker import Orders, Worker
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.checkpoints import MemoryPart
 from dlrover_nb.core.structs.messages import Drain, Pause, Stop, Train
@@ -66,7 +66,7 @@ def test_a_worker_waits_for_a_silent_server_as_long_as_its_orders_let_it(time: V
 
 def client_of(time: VirtualTime, link: SilentLink, patience_s: Callable[[], float]) -> Any:
     """Return a worker's client of one silent server, and its module."""
-    module = as_shipped("dlrover_nb.core.runtime.ps_client", time)
+    module = as_shipped("dlrover_nb.core.runtime.worker.ps_client", time)
     module.PsLink = lambda *_, **__: link
     agent = SimpleNamespace(wait=time.advance)
     client = module.PsClient(

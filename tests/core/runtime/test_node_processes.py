@@ -14,8 +14,8 @@ from node_world import FEATURES, SPEC, Gate, World, shard, with_heartbeat
 from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.node import main
+from dlrover_nb.core.runtime.node.node import main
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import DataFormat, DataSpec, Sync
 from dlrover_nb.core.structs.messages import (
     Forget,
@@ -56,7 +56,7 @@ class Processes(ExitStack):
 
 
 def test_a_ps_imports_neither_torch_nor_readers_nor_file_systems():
-    code = f"import sys, {MODULE}, dlrover_nb.core.runtime.ps; print(*sys.modules)"
+    code = f"import sys, {MODULE}, dlrover_nb.core.runtime.ps.server; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert not {"torch", "pandas", "pyarrow", "fsspec", "asyncio"} & set(done.stdout.split())
 

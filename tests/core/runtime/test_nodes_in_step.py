@@ -12,8 +12,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork, prepare_batch
 from dlrover_nb.core.runtime.store import ParameterStore
+from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork, prepare_batch
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Optimizer, Sync
 from dlrover_nb.core.structs.messages import (

@@ -16,12 +16,12 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.wide_deep import WideDeep
 from dlrover_nb.core.runtime.allreduce.replica import Replica
-from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork
-from dlrover_nb.core.runtime.gradients import HARMLESS_NORM, LEAST_NORMS, UsualNorm, unusable
-from dlrover_nb.core.runtime.local import LocalClient, LocalSource
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.trainer import Trainer
+from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
+from dlrover_nb.core.runtime.store.gradients import HARMLESS_NORM, LEAST_NORMS, UsualNorm, unusable
+from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
+from dlrover_nb.core.runtime.worker.trainer import Trainer
 from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
 
 if TYPE_CHECKING:

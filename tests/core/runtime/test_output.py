@@ -14,8 +14,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime import output
-from dlrover_nb.core.runtime.output import LineFormatter, Output, Tail, head, output_path, read_head
+from dlrover_nb.core.runtime.process import output
+from dlrover_nb.core.runtime.process.output import LineFormatter, Output, Tail, head, output_path, read_head
 from dlrover_nb.core.structs.resources import Role
 
 SECRET = "s" * 40
@@ -164,7 +164,7 @@ from dataclasses import replace
 from pathlib import Path
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.runtime.output import captured
+from dlrover_nb.core.runtime.process.output import captured
 from dlrover_nb.core.structs.node_config import NodeConfig
 config = from_json(Path(sys.argv[1]).read_bytes(), NodeConfig)
 with captured(config, SystemClock()) as output:

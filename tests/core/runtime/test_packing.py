@@ -15,9 +15,7 @@ from node_world import FEATURES, SPEC, World, shard
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.runtime.exchange import Exchange, Form, Probe
-from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.packing import (
+from dlrover_nb.core.runtime.exchange.packing import (
     CODECS,
     Packer,
     pack,
@@ -26,9 +24,11 @@ from dlrover_nb.core.runtime.packing import (
     unpack_answer,
     unpack_push,
 )
-from dlrover_nb.core.runtime.preflight import validate_job
-from dlrover_nb.core.runtime.slab.of_worker import OfferedSlab
-from dlrover_nb.core.runtime.wire import decode, encode
+from dlrover_nb.core.runtime.exchange.requests import Exchange, Form, Probe
+from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
+from dlrover_nb.core.runtime.node.preflight import validate_job
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import JobSpec, Sync
 from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec, Precision
 from dlrover_nb.core.structs.resources import Role

@@ -14,11 +14,11 @@ from node_world import FEATURES, SPEC
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash import FlashCheckpoint, memory_image
-from dlrover_nb.core.runtime.flash.names import MemoryClaim, sweep_memory
+from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, memory_image
+from dlrover_nb.core.runtime.checkpoints.names import MemoryClaim, sweep_memory
+from dlrover_nb.core.runtime.exchange.sealed import SEALS, Seal
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.peers import CopyKeeper, CopySender, read_copy, reading
-from dlrover_nb.core.runtime.sealed import SEALS, Seal
-from dlrover_nb.core.runtime.sockets import JobKeys, new_keys
 from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
 from dlrover_nb.core.structs.copy_messages import KeepCopy
 from dlrover_nb.core.structs.node_config import NodeConfig

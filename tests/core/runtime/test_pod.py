@@ -9,7 +9,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
-from dlrover_nb.core.runtime.pod import (
+from dlrover_nb.core.runtime.pod.pod import (
     MOST_LETTERS,
     await_value,
     node_config,

@@ -6,7 +6,7 @@ import pytest
 from node_world import SPEC
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.runtime.pod_staging import receive, sees_rows, send
+from dlrover_nb.core.runtime.pod.staging import receive, sees_rows, send
 from dlrover_nb.core.structs.job import DataFormat, DataSpec
 from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.pods import CODE_BYTES, storage_advice

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.runtime.preflight import pack_code, validate_job, validate_packed_job
+from dlrover_nb.core.runtime.node.preflight import pack_code, validate_job, validate_packed_job
 from dlrover_nb.core.structs.job import Averages, DataFormat, DataSpec, JobSpec, ModelSpec
 
 SPEC = JobSpec("try")

@@ -10,7 +10,7 @@ from node_world import FEATURES, MODEL, Gate, World, shard, with_heartbeat
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.exchange import (
+from dlrover_nb.core.runtime.exchange.requests import (
     Arrive,
     DenseReady,
     Exchange,
@@ -25,9 +25,9 @@ from dlrover_nb.core.runtime.exchange import (
     Proceed,
     StaleEpoch,
 )
-from dlrover_nb.core.runtime.sockets import connect_dealer
+from dlrover_nb.core.runtime.exchange.sockets import connect_dealer
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.store import even_bucket_owner
-from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.checkpoints import PartSource
 from dlrover_nb.core.structs.messages import (
     Drain,

@@ -6,9 +6,9 @@ import pytest
 import torch
 from node_world import MEMORY_MIB, World
 
-from dlrover_nb.core.runtime import node as module
-from dlrover_nb.core.runtime.limits import Enforced
-from dlrover_nb.core.runtime.rung import RungRequests
+from dlrover_nb.core.runtime.node.node import node as module
+from dlrover_nb.core.runtime.process.limits import Enforced
+from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.structs.messages import Copied, Hello, Save, Saved
 from dlrover_nb.core.structs.resizing import Resize, Resized
 from dlrover_nb.core.structs.resources import Role

@@ -16,17 +16,17 @@ from kernel_world import needs_c
 from slab_world import MODEL, N_DENSE, N_ID, World, n_open
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import DescriptorName
+from dlrover_nb.core.runtime.exchange.requests import DescriptorName
+from dlrover_nb.core.runtime.exchange.slab import bell
+from dlrover_nb.core.runtime.exchange.slab.memory import HEAD_BYTES
 from dlrover_nb.core.runtime.kernels import maps
 from dlrover_nb.core.runtime.kernels.compiled import Compiled
 from dlrover_nb.core.runtime.kernels.requests import Outcome, Request
 from dlrover_nb.core.runtime.kernels.rule import Rule
-from dlrover_nb.core.runtime.ps_client import ExchangeDroppedError, FencedError
-from dlrover_nb.core.runtime.rung import RungRequests
-from dlrover_nb.core.runtime.serving import Serving
-from dlrover_nb.core.runtime.slab import bell
-from dlrover_nb.core.runtime.slab.memory import HEAD_BYTES
+from dlrover_nb.core.runtime.ps.rung import RungRequests
+from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
+from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Embedding, Optimizer
 from dlrover_nb.core.structs.resources import Role

@@ -22,14 +22,14 @@ from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.trainable import Columns
 from dlrover_nb.core.rundir.same_model import differences
 from dlrover_nb.core.runtime.allreduce.replica import Replica
-from dlrover_nb.core.runtime.batches import BucketLayout, ShardWork
-from dlrover_nb.core.runtime.checkpoint import read
-from dlrover_nb.core.runtime.local import LocalClient, LocalSource
-from dlrover_nb.core.runtime.packing import Packer, pack_answer, unpack_answer, unpack_push
-from dlrover_nb.core.runtime.slab.of_worker import OfferedSlab
+from dlrover_nb.core.runtime.checkpoints.parameters import read
+from dlrover_nb.core.runtime.exchange.packing import Packer, pack_answer, unpack_answer, unpack_push
+from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.trainer import Trainer
+from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
+from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
+from dlrover_nb.core.runtime.worker.trainer import Trainer
 from dlrover_nb.core.structs.job import Averages, ModelSpec, Optimizer
 from dlrover_nb.core.structs.packing import ExchangeSpec, Precision
 from dlrover_nb.core.structs.resources import Role

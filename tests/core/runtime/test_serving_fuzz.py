@@ -13,7 +13,7 @@ from node_world import FEATURES, MODEL, SPEC
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.exchange import (
+from dlrover_nb.core.runtime.exchange.requests import (
     Arrive,
     ChunkTaken,
     DenseReady,
@@ -35,11 +35,11 @@ from dlrover_nb.core.runtime.exchange import (
     SlabTaken,
     StaleEpoch,
 )
-from dlrover_nb.core.runtime.serving import Serving
-from dlrover_nb.core.runtime.slab import AttachedSlabs
+from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
+from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
+from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.time_accounting import TimeAccounting
-from dlrover_nb.core.runtime.wire import decode, encode
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.packing import Precision
 

@@ -19,9 +19,9 @@ from kernel_world import needs_c
 from slab_world import World
 from waiting import LIMIT_S
 
+from dlrover_nb.core.runtime.exchange.shared_block import aligned
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
 from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Request
-from dlrover_nb.core.runtime.shared_block import aligned
 from dlrover_nb.core.runtime.store import ParameterStore, cut
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.job import Averages, Embedding, ModelSpec, Optimizer

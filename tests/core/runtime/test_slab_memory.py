@@ -21,7 +21,8 @@ from waiting import until
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import (
+from dlrover_nb.core.runtime.checkpoints import MemoryClaim, run_name, sweep_memory
+from dlrover_nb.core.runtime.exchange.requests import (
     DescriptorName,
     Exchange,
     Exchanged,
@@ -29,13 +30,12 @@ from dlrover_nb.core.runtime.exchange import (
     KeepGradients,
     OfferSlab,
 )
-from dlrover_nb.core.runtime.flash import MemoryClaim, run_name, sweep_memory
+from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, SharedBlock
+from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
+from dlrover_nb.core.runtime.exchange.slab.descriptors import named
+from dlrover_nb.core.runtime.exchange.slab.memory import Slab, make_slab
+from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.kernels.requests import wait
-from dlrover_nb.core.runtime.shared_block import SharedArray, SharedBlock
-from dlrover_nb.core.runtime.slab import AttachedSlabs
-from dlrover_nb.core.runtime.slab.descriptors import named
-from dlrover_nb.core.runtime.slab.memory import Slab, make_slab
-from dlrover_nb.core.runtime.wire import decode, encode
 
 N_BYTE = 1 << 16
 
@@ -260,7 +260,7 @@ def test_no_place_in_a_message_ends_a_ps_or_is_written_outside(offsets, rows, an
 WORKER = """
 import sys
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.slab import OfferedSlab
+from dlrover_nb.core.runtime.exchange.slab import OfferedSlab
 import numpy as np
 slab = OfferedSlab(is_wanted=True)
 size = 1 << 14
@@ -274,8 +274,8 @@ while True:
 PS = """
 import sys
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.runtime.exchange import OfferSlab
-from dlrover_nb.core.runtime.slab import AttachedSlabs
+from dlrover_nb.core.runtime.exchange.requests import OfferSlab
+from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
 ps = AttachedSlabs()
 for line in sys.stdin:
     print(ps.attach(b"w", from_json(line, OfferSlab)) and len(ps.bells) == 1, flush=True)

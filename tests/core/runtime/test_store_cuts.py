@@ -12,9 +12,9 @@ from kernel_world import every_kernel, push_as_requests_do  # noqa: F401 - the f
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.checkpoint import image_of
-from dlrover_nb.core.runtime.flash import Layout
-from dlrover_nb.core.runtime.flash.image import parse
+from dlrover_nb.core.runtime.checkpoints import Layout
+from dlrover_nb.core.runtime.checkpoints.image import parse
+from dlrover_nb.core.runtime.checkpoints.parameters import image_of
 from dlrover_nb.core.runtime.kernels import copying, kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, cut
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.clock import ManualClock
-from dlrover_nb.core.runtime.exchange import Exchanged, exchange_cost
-from dlrover_nb.core.runtime.time_accounting import Part, TimeAccounting
+from dlrover_nb.core.runtime.exchange.requests import Exchanged, exchange_cost
+from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.structs.resources import Role
 from dlrover_nb.core.structs.samples import TimeSplit
 

@@ -7,8 +7,8 @@ import pytest
 from ps_world import MODEL, N_DENSE, SIZES
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange import ChunkTaken, MoveChunk
-from dlrover_nb.core.runtime.ps_migration import TIDY_EVERY_S, PsMigration
+from dlrover_nb.core.runtime.exchange.requests import ChunkTaken, MoveChunk
+from dlrover_nb.core.runtime.ps.migration import TIDY_EVERY_S, PsMigration
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets, store
 from dlrover_nb.core.structs import messages as m
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET

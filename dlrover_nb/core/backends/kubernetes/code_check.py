@@ -1,7 +1,7 @@
 """Has a user's code tried in a pod without rights, before the job begins.
 
 The master's own container would do, but code that runs there has the master's account, which may create pods
-(see `core.runtime.pod_check`). A pod that the cluster takes away is made again; one that ends without a word
+(see `core.runtime.pod.check`). A pod that the cluster takes away is made again; one that ends without a word
 has a reason of its own, such as too little memory, and so would the workers.
 """
 

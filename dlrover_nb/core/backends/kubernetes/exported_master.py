@@ -29,7 +29,7 @@ from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, OWNERS, SECRET
 from dlrover_nb.core.manifests.objects import NAMESPACE_VAR, companions
 from dlrover_nb.core.manifests.parts import VIEW_NOTE, owned_by, run_of, secret_name, view_token
-from dlrover_nb.core.runtime.sockets import new_keys
+from dlrover_nb.core.runtime.exchange.sockets import new_keys
 from dlrover_nb.core.structs.pods import IP_VAR, PodJob
 
 if TYPE_CHECKING:

@@ -70,12 +70,12 @@ from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.node_logs import left_lines
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.rundir.pruning import prune
-from dlrover_nb.core.runtime.lasting_imports import collect_rarely
-from dlrover_nb.core.runtime.output import log_lines
-from dlrover_nb.core.runtime.pod import read_pod_job
-from dlrover_nb.core.runtime.pod_staging import receive
-from dlrover_nb.core.runtime.preflight import validate_packed_job
-from dlrover_nb.core.runtime.sockets import JobKeys
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys
+from dlrover_nb.core.runtime.node.preflight import validate_packed_job
+from dlrover_nb.core.runtime.pod.pod import read_pod_job
+from dlrover_nb.core.runtime.pod.staging import receive
+from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely
+from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.kubernetes import STATE
 from dlrover_nb.core.structs.pods import CHECK_PATH, IP_VAR, PodJob, state_folder

@@ -14,7 +14,7 @@ from dlrover_nb.core.manifests.kinds import SECRET
 from dlrover_nb.core.manifests.parts import code_name, has_code
 from dlrover_nb.core.rundir.bundle import lay_out
 from dlrover_nb.core.rundir.job_file import JobFile, write_job
-from dlrover_nb.core.runtime.pod_staging import receive
+from dlrover_nb.core.runtime.pod.staging import receive
 from dlrover_nb.core.structs.pods import keeps_checkpoints, run_name, storage_advice
 
 if TYPE_CHECKING:

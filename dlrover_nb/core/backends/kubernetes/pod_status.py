@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.manifests.pods import CONTAINER
-from dlrover_nb.core.runtime.last_words import is_failure, last_error, parsed
+from dlrover_nb.core.runtime.process.last_words import is_failure, last_error, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -51,8 +51,8 @@ from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import BUDGETS, OF_KUEUE, RESIZE
 from dlrover_nb.core.master.external import checked
 from dlrover_nb.core.rundir.origin import trained_encoding
-from dlrover_nb.core.runtime.pod_staging import sees_rows, send
-from dlrover_nb.core.runtime.sockets import new_keys
+from dlrover_nb.core.runtime.exchange.sockets import new_keys
+from dlrover_nb.core.runtime.pod.staging import sees_rows, send
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
 from dlrover_nb.core.structs.resources import Role
@@ -101,7 +101,7 @@ def looked_at(
         return checked(spec, model=model, data=data), None, None, ()
     check_complete(spec)
     _check_start(spec)
-    from dlrover_nb.core.runtime.preflight import pack_code, validate_job  # noqa: PLC0415 - it loads pyarrow
+    from dlrover_nb.core.runtime.node.preflight import pack_code, validate_job  # noqa: PLC0415 - it loads pyarrow
 
     if data is None and not sees_rows(spec):
         if spec.sync is Sync.ALLREDUCE:

@@ -120,7 +120,7 @@ class LocalCluster(OfThisAccount):
         """Start a job and return once its master has begun it; see `Cluster.submit`."""
         if spec.foreign is not None:
             return self._submit_programs(spec, model=model, data=data)
-        from dlrover_nb.core.runtime.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
+        from dlrover_nb.core.runtime.node.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
 
         prepared = validate_job(spec, model=model, data=data, trained=trained_encoding(spec))
         spec = prepared.spec

@@ -43,8 +43,8 @@ from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
-from dlrover_nb.core.runtime.lasting_imports import collect_rarely, lasting_imports
-from dlrover_nb.core.runtime.output import log_lines
+from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely, lasting_imports
+from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
 
 if TYPE_CHECKING:

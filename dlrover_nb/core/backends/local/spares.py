@@ -1,4 +1,4 @@
-"""Spare processes of a local job: workers that start without importing anything (`core.runtime.spare`).
+"""Spare processes of a local job: workers that start without importing anything (`core.runtime.node.spare`).
 
 A new job gets as many as its plan has workers, at most one per core, before its master has imported what it
 needs itself: the two take equally long. While the job trains, one spare waits for the next worker, where the
@@ -19,13 +19,13 @@ import psutil
 
 from dlrover_nb.core.backends.programs.exits import kill_group
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.limits import thread_count, thread_variables
+from dlrover_nb.core.runtime.process.limits import thread_count, thread_variables
 from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dlrover_nb.core.runtime.spare import Assignment
+    from dlrover_nb.core.runtime.node.spare import Assignment
     from dlrover_nb.core.structs.node_config import NodeConfig
 
 SPARE_MIB = 320  # of an idle one, with torch

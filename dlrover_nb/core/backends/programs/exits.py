@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.runtime.last_words import is_failure, last_error, parsed
-from dlrover_nb.core.runtime.limits import was_out_of_memory
+from dlrover_nb.core.runtime.process.last_words import is_failure, last_error, parsed
+from dlrover_nb.core.runtime.process.limits import was_out_of_memory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,9 +2,10 @@
 
 The actors are detached: they survive a killed master, and the restarted one finds them by their names,
 ``JOB/NODE``. They end by themselves when the master stays away. A node's CPU and memory are requested from
-Ray's scheduler (placement); the node itself enforces its CPU share (`core.runtime.limits`). A job's minimal
-set of nodes is placed together (`gang`): they are requested when Ray has room for all of them, and the others
-after them. Where there are several machines, each node is wished on one by the load of all (`host_wishes`).
+Ray's scheduler (placement); the node itself enforces its CPU share (`core.runtime.process.limits`). A job's
+minimal set of nodes is placed together (`gang`): they are requested when Ray has room for all of them, and
+the others after them. Where there are several machines, each node is wished on one by the load of all
+(`host_wishes`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.runtime.limits import was_out_of_memory
+from dlrover_nb.core.runtime.process.limits import was_out_of_memory
 from dlrover_nb.core.structs.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.node_config import NodeConfig
 
@@ -73,7 +74,7 @@ class RayNode:
 
     def run(self, config_json: bytes) -> None:
         """Run the node to its end; what it raises reaches the master through Ray."""
-        from dlrover_nb.core.runtime import node  # noqa: PLC0415 - in the actor's process alone
+        from dlrover_nb.core.runtime.node.node import node  # noqa: PLC0415 - in the actor's process alone
 
         config = from_json(config_json, NodeConfig)
         if config.listen != "ipc":

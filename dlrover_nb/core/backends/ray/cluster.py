@@ -118,7 +118,7 @@ class RayCluster(SeesRayJobs):
         """Start a job and return at once; see `Cluster.submit`."""
         if spec.foreign is not None:
             return self._submit_programs(spec, model=model, data=data)
-        from dlrover_nb.core.runtime.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
+        from dlrover_nb.core.runtime.node.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
 
         prepared = validate_job(spec, model=model, data=data, trained=trained_encoding(spec))
         spec, features = prepared.spec, prepared.features

@@ -30,7 +30,7 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
-from dlrover_nb.core.runtime.lasting_imports import collect_rarely
+from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely
 from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import JobSpec

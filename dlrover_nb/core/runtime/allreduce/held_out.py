@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.models.score_sums import ScoreSums
-from dlrover_nb.core.runtime.batches import prepare_batch
+from dlrover_nb.core.runtime.store.batches import prepare_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.data import ShardReader
     from dlrover_nb.core.runtime.allreduce.replica import Replica
-    from dlrover_nb.core.runtime.batches import BucketLayout
+    from dlrover_nb.core.runtime.store.batches import BucketLayout
     from dlrover_nb.core.structs.features import FeatureSpec
 
 READ_ROWS = 10_000  # at a time

@@ -28,14 +28,14 @@ from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime.allreduce.held_out import READ_ROWS, HeldOut
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
-from dlrover_nb.core.runtime.batches import BucketLayout, PreparedBatch, ShardWork
-from dlrover_nb.core.runtime.checkpoint import image_of, part_of
-from dlrover_nb.core.runtime.flash import Layout, as_checkpoint_error, place_of, read_url, write_url
-from dlrover_nb.core.runtime.limits import thread_count
-from dlrover_nb.core.runtime.output import log_lines
-from dlrover_nb.core.runtime.pod import await_value, node_config, read_pod_job
-from dlrover_nb.core.runtime.pod_staging import receive
+from dlrover_nb.core.runtime.checkpoints import Layout, as_checkpoint_error, place_of, read_url, write_url
+from dlrover_nb.core.runtime.checkpoints.parameters import image_of, part_of
+from dlrover_nb.core.runtime.pod.pod import await_value, node_config, read_pod_job
+from dlrover_nb.core.runtime.pod.staging import receive
+from dlrover_nb.core.runtime.process.limits import thread_count
+from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.runtime.store import even_bucket_owner
+from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url
 from dlrover_nb.core.structs.external import CONFIG_VAR

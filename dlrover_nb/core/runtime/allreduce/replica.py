@@ -15,16 +15,16 @@ import numpy as np
 import torch
 
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.runtime.gradients import BatchCheck
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
+from dlrover_nb.core.runtime.store.gradients import BatchCheck
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.batches import PreparedBatch
+    from dlrover_nb.core.runtime.store.batches import PreparedBatch
     from dlrover_nb.core.structs.features import FeatureSpec
     from dlrover_nb.core.structs.job import JobSpec
 

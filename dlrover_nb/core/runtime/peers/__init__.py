@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.limits import MOST_USED
+from dlrover_nb.core.runtime.exchange.sockets import JobKeys
 from dlrover_nb.core.runtime.peers.keeping import CopyKeeper
 from dlrover_nb.core.runtime.peers.reading import read_copy
 from dlrover_nb.core.runtime.peers.sending import CopySender
-from dlrover_nb.core.runtime.sockets import JobKeys
+from dlrover_nb.core.runtime.process.limits import MOST_USED
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.runtime.agent import Agent
-    from dlrover_nb.core.runtime.sockets import Context
-    from dlrover_nb.core.runtime.time_accounting import TimeAccounting
+    from dlrover_nb.core.runtime.exchange.sockets import Context
+    from dlrover_nb.core.runtime.process.agent import Agent
+    from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
     from dlrover_nb.core.structs.node_config import NodeConfig
 
 __all__ = ["CopyExchange", "CopyKeeper", "CopySender", "read_copy"]

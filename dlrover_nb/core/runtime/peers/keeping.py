@@ -17,10 +17,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.runtime.flash import run_name
-from dlrover_nb.core.runtime.flash.background import lower_priority
-from dlrover_nb.core.runtime.flash.buffer import SharedBuffer
-from dlrover_nb.core.runtime.flash.names import SHM
+from dlrover_nb.core.runtime.checkpoints import run_name
+from dlrover_nb.core.runtime.checkpoints.background import lower_priority
+from dlrover_nb.core.runtime.checkpoints.buffer import SharedBuffer
+from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.runtime.peers.reading import read_into
 from dlrover_nb.core.structs.checkpoints import PeerCopy
 from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.runtime.sockets import Context, JobKeys
+    from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys
     from dlrover_nb.core.structs.node_config import NodeConfig
 
 _log = logging.getLogger(__name__)

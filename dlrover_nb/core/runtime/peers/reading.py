@@ -20,10 +20,10 @@ import numpy as np
 import zmq
 
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.runtime.exchange import ExchangeRefused
-from dlrover_nb.core.runtime.flash.buffer import nothing
-from dlrover_nb.core.runtime.ps_link import PsLink
-from dlrover_nb.core.runtime.wire import encode
+from dlrover_nb.core.runtime.checkpoints.buffer import nothing
+from dlrover_nb.core.runtime.exchange.ps_link import PsLink
+from dlrover_nb.core.runtime.exchange.requests import ExchangeRefused
+from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.structs.copy_messages import CopyRead, ReadCopy
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.sockets import Context, JobKeys, Socket
+    from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys, Socket
     from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
 
 PIECE_BYTES = 1 << 20

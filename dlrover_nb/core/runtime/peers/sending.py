@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.runtime.exchange import ExchangeRefused, OpenSession
-from dlrover_nb.core.runtime.flash import read_piece, run_name
-from dlrover_nb.core.runtime.flash.background import lower_priority
-from dlrover_nb.core.runtime.flash.names import SHM, is_buffer_of
-from dlrover_nb.core.runtime.message_decoder import MessageDecoder, receive
+from dlrover_nb.core.runtime.checkpoints import read_piece, run_name
+from dlrover_nb.core.runtime.checkpoints.background import lower_priority
+from dlrover_nb.core.runtime.checkpoints.names import SHM, is_buffer_of
+from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder, receive
+from dlrover_nb.core.runtime.exchange.requests import ExchangeRefused, OpenSession
+from dlrover_nb.core.runtime.exchange.sealed_routers import sealed_router
+from dlrover_nb.core.runtime.exchange.sockets import bind_router, without_port
+from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.runtime.peers.reading import PIECE_BYTES
-from dlrover_nb.core.runtime.sealed_routers import sealed_router
-from dlrover_nb.core.runtime.sockets import bind_router, without_port
-from dlrover_nb.core.runtime.wire import encode
 from dlrover_nb.core.structs.copy_messages import CopyRead, CopyTraffic, ReadCopy
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.runtime.sealed import SealedRouter
-    from dlrover_nb.core.runtime.sockets import Context, JobKeys
+    from dlrover_nb.core.runtime.exchange.sealed import SealedRouter
+    from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys
     from dlrover_nb.core.structs.node_config import NodeConfig
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.runtime.gradients import check_finite, check_usable
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.kernels.rates import Rates
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.store.cut import Cut
 from dlrover_nb.core.runtime.store.dense import DenseSlice
+from dlrover_nb.core.runtime.store.gradients import check_finite, check_usable
 from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.pending import PendingRows
 from dlrover_nb.core.runtime.store.rows import RowTable

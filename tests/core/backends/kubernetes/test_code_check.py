@@ -14,7 +14,7 @@ from dlrover_nb.core.driver.service import MasterService
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import POD
-from dlrover_nb.core.runtime.pod_check import tried
+from dlrover_nb.core.runtime.pod.check import tried
 from dlrover_nb.core.structs.features import FeatureSpec
 from dlrover_nb.core.structs.job import Averages
 from dlrover_nb.core.structs.pods import CHECK_PATH, CodeTried, PodJob, check_token

@@ -22,8 +22,8 @@ from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundE
 from dlrover_nb.core.models import metrics
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.runtime.allreduce.job import with_workers
-from dlrover_nb.core.runtime.local import train_single
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
+from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.sharding.continued import n_sample_of
 from dlrover_nb.core.structs.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions import ProposalStatus

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GREEDY = """
-from dlrover_nb.core.runtime.limits import ControlGroupLimits
+from dlrover_nb.core.runtime.process.limits import ControlGroupLimits
 if not ControlGroupLimits("job-ps-0").apply(1.0, 64).memory:
     raise SystemExit(3)
 kept = [bytearray(16 << 20) for _ in range(40)]

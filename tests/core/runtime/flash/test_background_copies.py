@@ -16,12 +16,12 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash import buffer
-from dlrover_nb.core.runtime.flash.background import CopyEnded, Pace, Persisted
-from dlrover_nb.core.runtime.flash.buffer import memory_image
-from dlrover_nb.core.runtime.flash.files import read_url
-from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint
-from dlrover_nb.core.runtime.flash.names import sweep_memory
+from dlrover_nb.core.runtime.checkpoints import buffer
+from dlrover_nb.core.runtime.checkpoints.background import CopyEnded, Pace, Persisted
+from dlrover_nb.core.runtime.checkpoints.buffer import memory_image
+from dlrover_nb.core.runtime.checkpoints.files import read_url
+from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
+from dlrover_nb.core.runtime.checkpoints.names import sweep_memory
 from dlrover_nb.core.structs.checkpoints import MemoryPart
 
 
@@ -124,9 +124,9 @@ import os, select, signal, sys
 import numpy as np
 from pathlib import Path
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint
+from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
 from dlrover_nb.core.runtime.store import ParameterStore, cut
-from dlrover_nb.core.runtime.checkpoint import image_of
+from dlrover_nb.core.runtime.checkpoints.parameters import image_of
 from dlrover_nb.core.structs.job import Embedding, ModelSpec
 shm, url, dies = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 flash = FlashCheckpoint("a", "/jobs/a-run", "ps-0", shm=shm)

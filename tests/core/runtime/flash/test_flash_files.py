@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash import files
-from dlrover_nb.core.runtime.flash.files import read_url, write_url
-from dlrover_nb.core.runtime.flash.image import Image, Layout
+from dlrover_nb.core.runtime.checkpoints import files
+from dlrover_nb.core.runtime.checkpoints.files import read_url, write_url
+from dlrover_nb.core.runtime.checkpoints.image import Image, Layout
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash.image import Image, Layout, parse
+from dlrover_nb.core.runtime.checkpoints.image import Image, Layout, parse
 
 DTYPES = ("<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
 

@@ -17,11 +17,11 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.flash import buffer, increments, keeper
-from dlrover_nb.core.runtime.flash.buffer import memory_image
-from dlrover_nb.core.runtime.flash.files import read_url
-from dlrover_nb.core.runtime.flash.keeper import FlashCheckpoint, Persisted, PersistFailed
-from dlrover_nb.core.runtime.flash.names import sweep_memory
+from dlrover_nb.core.runtime.checkpoints import buffer, increments, keeper
+from dlrover_nb.core.runtime.checkpoints.buffer import memory_image
+from dlrover_nb.core.runtime.checkpoints.files import read_url
+from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint, Persisted, PersistFailed
+from dlrover_nb.core.runtime.checkpoints.names import sweep_memory
 from dlrover_nb.core.structs.checkpoints import MemoryPart
 
 
@@ -354,7 +354,7 @@ KILLED = """
 import os, select, signal, sys
 import numpy as np
 from pathlib import Path
-from dlrover_nb.core.runtime.flash import keeper
+from dlrover_nb.core.runtime.checkpoints import keeper
 from dlrover_nb.core.codec import to_json
 flash = keeper.FlashCheckpoint("a", "/jobs/a-run", "ps-0", shm=Path(sys.argv[1]))
 arrays = lambda n: {"a": np.full((4 << 20,), n, np.uint8), "b": np.full((8 << 20,), n, np.uint8)}

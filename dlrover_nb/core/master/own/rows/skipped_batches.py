@@ -1,8 +1,9 @@
 """Batches that workers could not train: counted per pass and reported with their rows; too many end the job.
 
-A worker skips a batch whose loss or gradients cannot be used (`core.runtime.gradients`) and goes on: one
-broken row must not end a night of training. Many are no accident: the data is damaged or the model diverges,
-and going on would only hide that. The count begins anew with each pass, as a broken row comes again in each.
+A worker skips a batch whose loss or gradients cannot be used (`core.runtime.store.gradients`) and goes on:
+one broken row must not end a night of training. Many are no accident: the data is damaged or the model
+diverges, and going on would only hide that. The count begins anew with each pass, as a broken row comes again
+in each.
 """
 
 from __future__ import annotations

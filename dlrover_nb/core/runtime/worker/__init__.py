@@ -1,0 +1,1 @@
+"""A worker: its loop over shards and batches, and its connections to the parameter servers."""
