@@ -41,11 +41,11 @@ from dlrover_nb.core.runtime.checkpoints import (
     FlashCheckpoint,
     MemoryClaim,
     Persisted,
+    checkpoint,
     free_memory,
     memory_image,
     read_url,
 )
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
 from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.store.cut import Cut

@@ -75,8 +75,8 @@ def plan(n_ps: int) -> ResourcePlan:
 
 def run_node(config: str) -> int:
     """Run a worker that stamps its iterations; this file is then the program of its process."""
-    from dlrover_nb.core.runtime.node.node import node
-    from dlrover_nb.core.runtime.worker.worker import trainer
+    from dlrover_nb.core.runtime.node import node
+    from dlrover_nb.core.runtime.worker import trainer
 
     path = Path(os.environ[STAMPS]) / f"{Path(config).stem}.stamps"
     with path.open("ab", buffering=0) as file:

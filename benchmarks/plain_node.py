@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.runtime.exchange.requests import sealed
+from dlrover_nb.core.runtime.exchange import sealed
 from dlrover_nb.core.runtime.node.node import main
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import zmq
 
 from dlrover_nb.core.master.own.servers.placement import assign_buckets
 from dlrover_nb.core.models.matmul import fast_matmul
-from dlrover_nb.core.runtime.exchange.requests import ps_link
+from dlrover_nb.core.runtime.exchange import ps_link
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.process.allocator import keep_freed

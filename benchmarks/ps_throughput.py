@@ -47,7 +47,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import numpy as np
 from ps_runs import MODELS, Run, ours
 
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.structs.checkpoints import PartSource

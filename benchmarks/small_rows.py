@@ -28,7 +28,7 @@ import zmq
 
 from dlrover_nb.core.master.own.servers.placement import assign_buckets
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.exchange.requests import sealed, wire
+from dlrover_nb.core.runtime.exchange import sealed, wire
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.process.allocator import keep_freed
 from dlrover_nb.core.runtime.store.batches import PreparedBatch

@@ -30,7 +30,7 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import JobFile, read_job
 from dlrover_nb.core.rundir.locate import run_folder
-from dlrover_nb.core.runtime.checkpoints.parameters import fill
+from dlrover_nb.core.runtime.checkpoints.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import with_padding
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET

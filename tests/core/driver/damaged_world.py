@@ -15,7 +15,7 @@ from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
 from dlrover_nb.core.rundir.log_frames import HEAD_BYTES
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.messages import Saved
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
+from dlrover_nb.core.runtime.ps import load_window
 from dlrover_nb.core.runtime.ps.load_window import LoadWindow
-from dlrover_nb.core.runtime.ps.server import load_window
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.runtime.store.served import SAMPLE_EVERY, ServedRows, bucket_counts
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET, BucketLoad

@@ -10,8 +10,7 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, files
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, checkpoint, files
 from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner, owned_buckets
 from dlrover_nb.core.structs.checkpoints import PartSource

@@ -52,7 +52,7 @@ def test_the_same_error_ends_the_job_although_every_worker_did_some_work(*, by_e
         "is broken (rows.py:12 in read)",
         "on worker-0, worker-1, worker-2, worker-3;",
         "first at 1970-01-01T00:0",
-        "last at 1970-01-01 00:0",
+        "last at 1970-01-01T00:0",
         "repair the program or its data and submit the job again",
         "%dlrover logs job worker-3",
     ):

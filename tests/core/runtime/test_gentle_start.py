@@ -4,7 +4,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.runtime.node.node import gentle_start
+from dlrover_nb.core.runtime.node import gentle_start
 
 if TYPE_CHECKING:
     from pathlib import Path

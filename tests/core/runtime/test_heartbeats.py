@@ -23,7 +23,7 @@ from dlrover_nb.core.master.own.nodes.liveness import DISK_LIMIT_S, PLAN_LIMIT_S
 from dlrover_nb.core.master.own.state.state import RestorableCheckpoint, Stage
 from dlrover_nb.core.master.shared.orders import Emit, Send, StartNode, StopNode
 from dlrover_nb.core.models.score_sums import ScoreSums
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.exchange.wire import decode
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner
 from dlrover_nb.core.sharding.manifest import Manifest

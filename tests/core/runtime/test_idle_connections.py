@@ -12,7 +12,7 @@ import pytest
 import zmq
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.runtime.exchange.requests import sockets
+from dlrover_nb.core.runtime.exchange import sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

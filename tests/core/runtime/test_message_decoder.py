@@ -20,6 +20,7 @@ from waiting import LIMIT_S
 from dlrover_nb.core.driver.transport import MasterSocket
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.runtime.exchange import sockets, wire
 from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.exchange.requests import (
     DenseReady,
@@ -27,8 +28,6 @@ from dlrover_nb.core.runtime.exchange.requests import (
     Exchanged,
     ExchangeRefused,
     InitDense,
-    sockets,
-    wire,
 )
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import INLINE_BYTES, MAX_FRAMES, decode, encode

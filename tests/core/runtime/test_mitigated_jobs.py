@@ -18,7 +18,7 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.rundir.journal import JOURNAL, read_events, read_journal
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.process.limits import quota_us
 from dlrover_nb.core.structs.actions import (
     Action,

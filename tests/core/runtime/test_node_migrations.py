@@ -11,9 +11,9 @@ from node_world import FEATURES, SPEC, Gate, World, shard
 from waiting import LIMIT_S
 
 from dlrover_nb.core.master.own.servers.placement import assign_buckets
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
-from dlrover_nb.core.runtime.ps.server import chunk_sender, migration_source
-from dlrover_nb.core.runtime.ps.server import migration as ps_migration
+from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.runtime.ps import chunk_sender, migration_source
+from dlrover_nb.core.runtime.ps import migration as ps_migration
 from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job import Optimizer
 from dlrover_nb.core.structs.messages import (

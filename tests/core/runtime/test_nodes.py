@@ -12,8 +12,8 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
+from dlrover_nb.core.runtime.worker import ps_client, worker
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.runtime.worker.worker import ps_client, worker
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.messages import (
     Adjust,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from node_world import MEMORY_MIB, World
 
-from dlrover_nb.core.runtime.node.node import node as module
+from dlrover_nb.core.runtime.node import node as module
 from dlrover_nb.core.runtime.process.limits import Enforced
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.structs.messages import Copied, Hello, Save, Saved

@@ -22,7 +22,7 @@ from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.trainable import Columns
 from dlrover_nb.core.rundir.same_model import differences
 from dlrover_nb.core.runtime.allreduce.replica import Replica
-from dlrover_nb.core.runtime.checkpoints.parameters import read
+from dlrover_nb.core.runtime.checkpoints.checkpoint import read
 from dlrover_nb.core.runtime.exchange.packing import Packer, pack_answer, unpack_answer, unpack_push
 from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting

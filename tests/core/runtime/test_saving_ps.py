@@ -12,14 +12,14 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.checkpoints import increments, memory_image, read_url
+from dlrover_nb.core.runtime.checkpoints.checkpoint import fill, part_of
 from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
 from dlrover_nb.core.runtime.checkpoints.pair import BufferPair
-from dlrover_nb.core.runtime.checkpoints.parameters import fill, part_of
 from dlrover_nb.core.runtime.exchange.requests import Exchange, Exchanged, InitDense
 from dlrover_nb.core.runtime.exchange.sockets import connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.runtime.ps.server import migration as ps_migration
-from dlrover_nb.core.runtime.ps.server import server as ps
+from dlrover_nb.core.runtime.ps import migration as ps_migration
+from dlrover_nb.core.runtime.ps import server as ps
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store import store as store_module
 from dlrover_nb.core.runtime.store.cut import Cut as StoreCut

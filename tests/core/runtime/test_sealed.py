@@ -15,14 +15,14 @@ from node_world import FEATURES, SPEC, World, shard
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import WireError
+from dlrover_nb.core.runtime.exchange import sealed
 from dlrover_nb.core.runtime.exchange.ps_link import PsLink
-from dlrover_nb.core.runtime.exchange.requests import sealed
 from dlrover_nb.core.runtime.exchange.sealed import SEALS, Mark, Seal, SealedRouter, seal_of_worker
 from dlrover_nb.core.runtime.exchange.slab import of_ps
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_plain_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import MAX_FRAMES, encode
+from dlrover_nb.core.runtime.worker import ps_client
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.runtime.worker.worker import ps_client
 from dlrover_nb.core.structs.job import Sync
 from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.resources import Role

@@ -13,8 +13,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoints import Layout
+from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of
 from dlrover_nb.core.runtime.checkpoints.image import parse
-from dlrover_nb.core.runtime.checkpoints.parameters import image_of
 from dlrover_nb.core.runtime.kernels import copying, kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, cut
 from dlrover_nb.core.structs.bucket_loads import N_BUCKET

@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
-from dlrover_nb.core.runtime.exchange.requests import Exchange, Form, wire
+from dlrover_nb.core.runtime.exchange import wire
+from dlrover_nb.core.runtime.exchange.requests import Exchange, Form
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import INLINE_BYTES, decode, encode
 from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource

@@ -30,7 +30,7 @@ from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.driver.detached import has_started_at, start_time
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.checkpoints import sweep_memory
-from dlrover_nb.core.runtime.node.node import gentle_start, spare
+from dlrover_nb.core.runtime.node import gentle_start, spare
 from dlrover_nb.core.runtime.process.limits import sweep_groups
 from dlrover_nb.core.runtime.process.output import STREAMS, output_path
 from dlrover_nb.core.structs import _check

@@ -74,7 +74,7 @@ class RayNode:
 
     def run(self, config_json: bytes) -> None:
         """Run the node to its end; what it raises reaches the master through Ray."""
-        from dlrover_nb.core.runtime.node.node import node  # noqa: PLC0415 - in the actor's process alone
+        from dlrover_nb.core.runtime.node import node  # noqa: PLC0415 - in the actor's process alone
 
         config = from_json(config_json, NodeConfig)
         if config.listen != "ipc":

@@ -29,7 +29,7 @@ from dlrover_nb.core.runtime.allreduce.held_out import READ_ROWS, HeldOut
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
 from dlrover_nb.core.runtime.checkpoints import Layout, as_checkpoint_error, place_of, read_url, write_url
-from dlrover_nb.core.runtime.checkpoints.parameters import image_of, part_of
+from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of, part_of
 from dlrover_nb.core.runtime.pod.pod import await_value, node_config, read_pod_job
 from dlrover_nb.core.runtime.pod.staging import receive
 from dlrover_nb.core.runtime.process.limits import thread_count

@@ -34,7 +34,7 @@ from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.runtime.checkpoints import MemoryClaim, sweep_memory
-from dlrover_nb.core.runtime.node.node import spare
+from dlrover_nb.core.runtime.node import spare
 from dlrover_nb.core.runtime.peers import CopyExchange
 from dlrover_nb.core.runtime.process.agent import Agent
 from dlrover_nb.core.runtime.process.allocator import keep_freed

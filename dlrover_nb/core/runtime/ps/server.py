@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.checkpoints import CopyEnded, FlashCheckpoint, Persisted
-from dlrover_nb.core.runtime.checkpoints import parameters as checkpoint
+from dlrover_nb.core.runtime.checkpoints import CopyEnded, FlashCheckpoint, Persisted, checkpoint
 from dlrover_nb.core.runtime.exchange.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, bind_router

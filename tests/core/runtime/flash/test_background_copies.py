@@ -126,7 +126,7 @@ from pathlib import Path
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
 from dlrover_nb.core.runtime.store import ParameterStore, cut
-from dlrover_nb.core.runtime.checkpoints.parameters import image_of
+from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of
 from dlrover_nb.core.structs.job import Embedding, ModelSpec
 shm, url, dies = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 flash = FlashCheckpoint("a", "/jobs/a-run", "ps-0", shm=shm)
