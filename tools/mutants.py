@@ -39,7 +39,10 @@ MASTER = (  # tests of the job master in virtual time
         "absent_master",
     ),
 )
-COORDINATION = ("fencing", "checkpoint_coordinator", "copy_coordinator", "migration_coordinator")
+COORDINATION = (
+    *("nodes/fencing", "checkpoints/checkpoint_coordinator", "checkpoints/copy_coordinator"),
+    "servers/migration_coordinator",
+)
 
 
 def say(text: str) -> None:
@@ -66,8 +69,8 @@ ROOMS = {  # each with its modules, and the tests that may reach them
             *runtime_tests(("quarantine", "skipped_batches", "streams", "master_origin", "absent_master")),
         ),
     ),
-    "core/runtime": (
-        tuple(f"dlrover_nb/core/runtime/{name}.py" for name in COORDINATION),
+    "core/master": (
+        tuple(f"dlrover_nb/core/master/own/{name}.py" for name in COORDINATION),
         runtime_tests(MASTER),
     ),
     "core/memory": (
