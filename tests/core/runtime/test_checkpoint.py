@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -179,8 +180,8 @@ def test_a_store_is_filled_from_files_alone(saved):
 def test_memory_that_is_overwritten_while_it_is_loaded_voids_what_was_loaded(saved, monkeypatch):
     load, done = ParameterStore.load, []
 
-    def load_and_lose(store, part, owned, between):
-        load(store, part, owned, between)
+    def load_and_lose(store, part, owned, between, **which):
+        load(store, part, owned, between, **which)
         if not done:
             done.append(1)
             (SHM / saved.sources[0].memory.name).write_bytes(bytes(8192))
@@ -204,3 +205,34 @@ def test_a_file_of_other_arrays_is_refused(saved, tmp_path):
     written = files.write_url(str(tmp_path / "other"), checkpoint.Layout(image).chunks())
     with pytest.raises(CheckpointError, match="expected a checkpoint with the arrays"):
         saved.fill([PartSource(str(tmp_path / "other"), written.sha256)])
+
+
+APART = 100_000  # rows between two that are the same: they are read in different blocks
+
+
+def test_a_part_that_repeats_a_row_far_behind_is_refused(saved, tmp_path):
+    ids = np.arange(APART)
+    ids[-1] = 7
+    twice = StorePart(ids, np.zeros((APART, 8), np.float32), 0, np.zeros((2, 20), np.float32))
+    written = checkpoint.write(tmp_path / "twice", twice)
+    source = PartSource(str(tmp_path / "twice"), written.sha256)
+    with pytest.raises(CheckpointError, match="got 7 more than once; use an earlier checkpoint"):
+        checkpoint.fill(lambda: ParameterStore(MODEL, APART, 20), [source], np.ones(256, np.bool_))
+
+
+def test_a_row_that_two_parts_hold_is_refused(saved):
+    row = saved.parts[0].ids[3]
+    saved.parts[1].ids[5] = row
+    url = saved.sources[1].url
+    saved.sources[1] = PartSource(url, checkpoint.write(Path(url), saved.parts[1]).sha256)
+    with pytest.raises(CheckpointError, match=f"got {row} more than once; use an earlier checkpoint"):
+        saved.fill(saved.sources)
+
+
+def test_where_a_copy_in_memory_repeats_a_row_its_file_is_read(saved):
+    row, other = saved.parts[0].ids[3], saved.parts[1]
+    image = checkpoint.image_of(replace(other, ids=np.where(other.ids == other.ids[5], row, other.ids)))
+    memory = saved.flashes[1].copy(2, image.header, image.arrays)
+    filled = saved.fill([saved.sources[0], replace(saved.sources[1], memory=memory)])
+    assert filled.n_from_memory == 1
+    saved.assert_held_by(filled.store)

@@ -488,3 +488,13 @@ def test_a_part_that_repeats_a_row_is_refused_before_any_row_changes(model, row)
     after = store.export()
     for mine, theirs in zip((ids, table, dense), (after.ids, after.table, after.dense), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_rows_that_move_are_refused_where_one_comes_again_far_behind():
+    store = make(replace(MODEL, embedding=Embedding.HASH))
+    ids = np.arange(100_000)
+    ids[-1] = 7
+    repeated = StorePart(ids, np.ones((len(ids), 8), np.float32), 0, store.export().dense)
+    with pytest.raises(CheckpointError, match="got 7 more than once"):
+        store.absorb(repeated)
+    assert store.n_row == 0

@@ -56,8 +56,8 @@ class Filled:
     n_from_peers: int = 0
 
 
-class _OverwrittenError(CheckpointError):
-    """What was read from memory was overwritten meanwhile."""
+class _SpoiltError(CheckpointError):
+    """The store has rows of a copy that is of no use: it was overwritten meanwhile, or is damaged."""
 
 
 def image_of(part: StorePart) -> Image:
@@ -90,7 +90,8 @@ def fill(
     """Return a store filled with its rows from the parts of a checkpoint.
 
     A part that is not in the memory of this host is read from that of other nodes, else from its file. A
-    store that was filled from memory that was overwritten meanwhile is discarded, and filled again without.
+    store that took rows of memory that was overwritten meanwhile, or is damaged, is discarded, and filled
+    again without.
 
     Parameters
     ----------
@@ -108,13 +109,13 @@ def fill(
     Raises
     ------
     CheckpointError
-        When a part cannot be read anywhere.
+        When a part cannot be read anywhere, or repeats a row of its own or of another part.
     """
     store, found = new_store(), Counter[_From]()
     for index, source in enumerate(sources):
         try:
             found[_load(store, source, owned, read_peer, between)] += 1
-        except _OverwrittenError as error:
+        except _SpoiltError as error:
             logger.warning("%s; it is read elsewhere", error)
             del store  # two of them may not fit
             elsewhere = replace(source, memory=None) if source.memory else replace(source, copies=())
@@ -131,29 +132,36 @@ def _load(
     between: Callable[[], None],
 ) -> _From:
     """Load one part from the first place that has it; return from where."""
+    n_other = store.n_row
     in_memory = [CopySource("", source.memory, is_peer=False)] if source.memory is not None else []
     for copy in (*in_memory, *source.copies):
         where = _From.PEER if copy.is_peer else _From.MEMORY
         try:
-            if _load_here(store, copy, owned, between):
+            if _load_here(store, copy, owned, between, n_other):
                 return where
             if copy.endpoint and read_peer is not None:
                 body = read_peer(copy)
-                store.load(part_of(parse(body, copy.memory.name)), owned, between)
+                store.load(part_of(parse(body, copy.memory.name)), owned, between, n_other=n_other)
                 return where
-        except _OverwrittenError:
+        except _SpoiltError:
             raise
         except CheckpointError as error:
+            if store.n_row > n_other:
+                raise _SpoiltError(str(error)) from error
             logger.warning("%s", error)
     if not source.url:
         raise CheckpointError("the checkpoint was in memory only, and that is gone; use an earlier one")
     for image in read_files(source.url, source.sha256, between=between):
-        store.load(part_of(image), owned, between)
+        store.load(part_of(image), owned, between, n_other=n_other)
     return _From.FILE
 
 
 def _load_here(
-    store: ParameterStore, copy: CopySource, owned: NDArray[np.bool_], between: Callable[[], None]
+    store: ParameterStore,
+    copy: CopySource,
+    owned: NDArray[np.bool_],
+    between: Callable[[], None],
+    n_other: int,
 ) -> bool:
     """Load a part from the memory of this host, if it is here."""
     with contextlib.ExitStack() as stack:
@@ -162,11 +170,11 @@ def _load_here(
         except CheckpointError as error:
             logger.info("%s; it is read elsewhere", error)
             return False
-        store.load(part_of(image), owned, between)
+        store.load(part_of(image), owned, between, n_other=n_other)
         try:
             stack.close()
         except CheckpointError as error:
-            raise _OverwrittenError(str(error)) from error
+            raise _SpoiltError(str(error)) from error
     return True
 
 

@@ -259,22 +259,38 @@ class ParameterStore:
         self._rows.cut = cut = Cut(whole, changed, is_awaited=is_awaited, gone=gone, n_row=n_row)
         return cut
 
-    def load(self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing) -> None:
+    def load(
+        self, part: StorePart, owned: Buckets, between: Callable[[], None] = _nothing, *, n_other: int = 0
+    ) -> None:
         """Take from `part`, of any layout, the rows of `owned` buckets and the overlap of the dense slice.
 
-        `between` is called every few MiB: a part may be larger than free memory.
+        `between` is called every few MiB: a part may be larger than free memory. The first `n_other` rows of
+        this store are of other parts, so none of them may come again; later ones are replaced.
 
         Raises
         ------
         CheckpointError
-            When it is of another table or optimizer.
+            When it is of another table or optimizer, or repeats a row. Its first rows may have been taken.
         """
-        self._take_rows(part, owned, between)
+        self._check_rows(part, between)
+        taken = np.zeros(self._rows.n + len(part.ids), np.bool_)  # by slot: a byte for each row
+        taken[:n_other] = True
+        for chunk in _chunks(len(part.ids)):
+            ids, slots = self._take_rows(part, chunk, owned)
+            if taken[slots].any():
+                raise CheckpointError(
+                    "the rows are damaged: expected each row once in all parts of the checkpoint, got "
+                    f"{ids[taken[slots]][0]} more than once; use an earlier checkpoint"
+                )
+            taken[slots] = True
+            between()
         self.load_dense(part)
 
     def absorb(self, part: StorePart) -> None:
         """Insert or replace all rows of `part`; ignore its dense slice."""
-        self._take_rows(part, np.ones(N_BUCKET, np.bool_), _nothing)
+        self._check_rows(part, _nothing, size=max(len(part.ids), 1))
+        for chunk in _chunks(len(part.ids)):
+            self._take_rows(part, chunk, np.ones(N_BUCKET, np.bool_))
 
     def load_dense(self, part: StorePart) -> None:
         """Take the overlap of the dense slice of `part` with this one's."""
@@ -345,20 +361,19 @@ class ParameterStore:
                 f"got {gradient.shape}, values {'set' if self._dense.ready else 'not set'}"
             )
 
-    def _take_rows(self, part: StorePart, owned: Buckets, between: Callable[[], None]) -> None:
-        self._check_rows(part, between)
-        for chunk in _chunks(len(part.ids)):
-            mine = np.flatnonzero(owned[part.ids[chunk] % N_BUCKET])
-            ids = np.ascontiguousarray(part.ids[chunk][mine])
-            slots = self._rows.find_or_create(ids, fill=False)
-            self._rows.save(slots)
-            self._rows.table[slots] = part.table[chunk][mine]
-            self._pending.mark(ids, slots)
-            if self._rule.is_adam and len(mine):
-                self._rates.saw_steps(part.table[chunk, -1])
-            between()
+    def _take_rows(self, part: StorePart, chunk: slice, owned: Buckets) -> tuple[Ids, NDArray[np.int32]]:
+        mine = np.flatnonzero(owned[part.ids[chunk] % N_BUCKET])
+        ids = np.ascontiguousarray(part.ids[chunk][mine])
+        slots = self._rows.find_or_create(ids, fill=False)
+        self._rows.save(slots)
+        self._rows.table[slots] = part.table[chunk][mine]
+        self._pending.mark(ids, slots)
+        if self._rule.is_adam and len(mine):
+            self._rates.saw_steps(part.table[chunk, -1])
+        return ids, slots
 
-    def _check_rows(self, part: StorePart, between: Callable[[], None]) -> None:
+    def _check_rows(self, part: StorePart, between: Callable[[], None], size: int = _CHUNK) -> None:
+        """Raise `CheckpointError` for rows of another kind, or those that come twice among `size` rows."""
         row_length = self._rows.table.shape[1]
         if part.table.shape[1:] != (row_length,):
             raise CheckpointError(
@@ -366,13 +381,13 @@ class ParameterStore:
                 "a checkpoint fits only the model and optimizer that it was made of"
             )
         try:
-            for chunk in _chunks(len(part.ids)):
+            for chunk in _chunks(len(part.ids), size):
                 self._rows.check(part.ids[chunk])
-                self._rows.check_distinct(part.ids[chunk])  # one of another chunk replaces its row
+                self._rows.check_distinct(part.ids[chunk])
                 between()
         except WireError as error:
             raise CheckpointError(f"the rows are of another table, or damaged: {error}") from error
 
 
-def _chunks(n: int) -> Iterator[slice]:
-    return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
+def _chunks(n: int, size: int = _CHUNK) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, n, size))
