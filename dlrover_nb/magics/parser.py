@@ -181,6 +181,16 @@ def columns(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def sequences(text: str) -> object:
+    """Return columns with their keys, of a mapping in one line of YAML; its braces may be left out."""
+    try:
+        return yaml.safe_load(text if text.strip().startswith("{") else f"{{{text}}}")
+    except (yaml.YAMLError, ValueError) as error:
+        raise argparse.ArgumentTypeError(
+            f"expected columns such as tags, history: {{length: 20, separator: '|'}}, got {text}"
+        ) from error
+
+
 def setting(text: str) -> tuple[str, object]:
     """Return the path of a key and its value, of ``KEY=VALUE``."""
     key, equals, value = text.partition("=")

@@ -19,6 +19,7 @@ from dlrover_nb.core.backends.simulated.assumptions import N_MACHINE, SPEED
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
 from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.features import SequenceSpec
 from dlrover_nb.core.structs.job import JobSpec, Migration, ModelSpec, Optimizer, Sync
 from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics.arguments import GRAMMAR, Grammar
@@ -240,6 +241,10 @@ def test_the_handler_of_a_verb_takes_what_its_parser_gives(grammar: Grammar, nam
         ("submit --format parket", "unknown format 'parket'; did you mean parquet?"),
         ("submit --set epochs", "expected KEY=VALUE"),
         ("submit --set a=[", "malformed value in 'a=['"),
+        (
+            "submit --sequences 'a: {separator: |}'",
+            "--sequences: expected columns such as tags, history: {length",
+        ),
         ("submit --epochs", "--epochs: expected one argument"),
         ('accept --why "unclosed', 'unclosed quote in: accept --why "unclosed'),
     ],
@@ -259,6 +264,25 @@ def test_any_line_is_a_call_or_one_refusal(verb: str, rest: str) -> None:
     except InvalidValueError:
         return
     assert isinstance(call, Call)
+
+
+@for_each(
+    ("text", "sequences"),
+    [
+        ("tags", [SequenceSpec("tags")]),
+        ("tags,history", [SequenceSpec("tags"), SequenceSpec("history")]),
+        (
+            "history: {embedding_of: item, length: 20}, tags",
+            [SequenceSpec("history", 20, embedding_of="item"), SequenceSpec("tags")],
+        ),
+        ("{'my list': {separator: ';'}}", [SequenceSpec("my list", separator=";")]),
+        ("", []),
+    ],
+)
+def test_submit_takes_sequences_as_a_job_file_writes_them(text: str, sequences: list[SequenceSpec]) -> None:
+    call = GRAMMAR.parse_line(shlex.join(["submit", "x", "--sequences", text]))
+    spec = spec_of(None, call.values["settings"], "data: {sequences: [other]}", {})
+    assert spec.data.sequences == tuple(sequences)
 
 
 def test_every_verb_explains_itself_with_its_example() -> None:

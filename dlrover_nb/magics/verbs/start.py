@@ -12,7 +12,7 @@ from dlrover_nb.core.structs.checkpoints import PeerCopies
 from dlrover_nb.core.structs.early_stopping import Metric
 from dlrover_nb.core.structs.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
-from dlrover_nb.magics.parser import columns, number, one_of, setting, whole, widths, yes_no
+from dlrover_nb.magics.parser import columns, number, one_of, sequences, setting, whole, widths, yes_no
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
@@ -68,6 +68,13 @@ SUBMIT_FLAGS: FlagTable = (
         columns,
         "A=TYPE,B=TYPE",
         "types of single columns: number, category or time; all others stay as they are",
+    ),
+    (
+        "--sequences",
+        "data.sequences",
+        sequences,
+        "A,B: {KEY: VALUE}",
+        "columns with lists of ids, and their length, separator and embedding_of; default: chosen by type",
     ),
     ("--separator", "data.separator", str, "MARK", "between fields of a CSV file; default: found in it"),
     ("--decimal", "data.decimal", str, "MARK", "decimal mark of numbers in text, such as ,"),
