@@ -72,6 +72,11 @@ class Commands:
         Makes the line that shows what a verb waits for, see `shown_waits`.
     entry
         Through which these commands come, for the audit.
+
+    Attributes
+    ----------
+    is_shown
+        Whether what `run` returns is shown to the user; a notebook shows no result that is assigned.
     """
 
     def __init__(  # noqa: PLR0913 - what a front end differs in, each by its name
@@ -87,7 +92,7 @@ class Commands:
         line: Callable[[], WaitLine | None] = session_line,
         entry: Entry = Entry.NOTEBOOK,
     ) -> None:
-        self.entry = entry
+        self.entry, self.is_shown = entry, True
         self.session = Session()
         self.command = command
         self.address = address

@@ -52,6 +52,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
         """Run one verb; the help of all verbs takes this text's place."""
         from dlrover_nb.api.views import Note  # noqa: PLC0415 - as the commands
 
+        self.commands.is_shown = cell is not None or self._ends_with(line)
         try:
             with RAY_MESSAGES.kept():
                 return self.commands.run(GRAMMAR.parse_line(line), cell)
@@ -60,6 +61,11 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
         except DlroverError as error:
             hint = RAY_MESSAGES.hint if isinstance(error, BackendError | JobFailedError) else ""
             raise UsageError("\n".join(filter(None, (error.text, hint)))) from error
+
+    def _ends_with(self, line: str) -> bool:
+        """Whether the cell that runs ends with this call, unassigned: then its result is displayed."""
+        cell = str(self.shell.user_ns.get("In", [""])[-1])
+        return cell.rstrip().split("\n")[-1] == f"get_ipython().run_line_magic('dlrover', {line!r})"
 
     dlrover.__doc__ = GRAMMAR.help_text()
 

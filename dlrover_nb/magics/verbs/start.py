@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from dlrover_nb.magics.parser import columns, number, one_of, sequences, setting
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Unpack
 
     from dlrover_nb.api.cluster import Cluster
@@ -267,7 +269,8 @@ def submit(
 
     commands.check_can_submit()
     spec = spec_of(file, settings, cell, commands.namespace)
-    job = commands.cluster(start=True).submit(spec, **own_code(spec, commands.namespace))
+    with contextlib.nullcontext() if wait or not commands.is_shown else _guesses_in_view():
+        job = commands.cluster(start=True).submit(spec, **own_code(spec, commands.namespace))
     commands.session.note_submitted(spec.name)
     follow = f"{commands.command} watch {spec.name} follows it"
     handle = job.handle
@@ -277,6 +280,21 @@ def submit(
             _log.warning("job %s: %s", spec.name, text)
         return commands.wait(job)
     return Job(handle, job.poller, first)
+
+
+@contextlib.contextmanager
+def _guesses_in_view() -> Iterator[None]:
+    """Log no guesses about columns: the view of the job says them."""
+    log = logging.getLogger("dlrover_nb.core.runtime.preflight")  # which logs nothing else
+    log.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        log.removeFilter(_nothing)
+
+
+def _nothing(_: logging.LogRecord) -> bool:
+    return False
 
 
 def cluster(commands: Commands, *, hours: float, record: bool) -> LoadView:
