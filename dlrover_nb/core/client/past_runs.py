@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, NotFoundError, shown
+from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.structs.job import JobPhase
 from dlrover_nb.core.structs.summary import JobSummary
 
@@ -191,8 +192,10 @@ def past_jobs() -> list[JobSummary]:
 
 def _summary_of(run: JobRun) -> JobSummary:
     """Return a job of the history; one without an end was lost with its master, as far as it had come."""
-    phase, message = (run.phase, "") if run.phase.is_final else (JobPhase.FAILED, lost_words(run))
-    done = 1.0 if phase is JobPhase.SUCCEEDED else None
+    if run.phase.is_final:
+        phase, message, done = run.phase, "", 1.0 if run.phase is JobPhase.SUCCEEDED else None
+    else:
+        phase, message, done = JobPhase.FAILED, lost_words(run), last_share(run.job, run.started_at_s)
     return JobSummary(
         run.job,
         phase,

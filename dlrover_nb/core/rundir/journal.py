@@ -51,12 +51,14 @@ SEGMENT_BYTES = 8 << 20
 EVENT_SHARE = 3  # times the bytes of its snapshot: of a thousand nodes, that takes the loop 100 ms
 RETRY_S = 5.0  # by the times of events, until writing is tried again; a snapshot costs up to 100 ms
 PROGRESS_BYTES = 1 << 20
+LAST_BYTES = 1 << 20  # of a segment, in which its last events are looked for
 _NAME = re.compile(r"journal(?:-(\d{6,}))?\.(?:jsonl(?:\.gz)?|snapshot)")
 _HEAD = struct.Struct("<8sII")  # mark, length and CRC-32 of a snapshot
 _MARK = b"dlnbsn01"
 _CHECKSUM = re.compile(rb',"([0-9a-f]{8})"\]\n\Z')
 _UNSYNCED = (NodeReported, ProgressMade, Ticked)
 _EVENTS: Tagged[Event] = Tagged(Event)
+_PROGRESS = f'["{ProgressMade.__name__}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,26 @@ def read_events(folder: Path) -> Iterator[Event]:
     """Yield all events that are kept of a job, oldest first."""
     for segment in segments(folder):
         yield from read_journal(segment.events)
+
+
+def last_progress(folder: Path) -> ProgressMade | None:
+    """Return the newest progress in the last MiB of a segment; None: none is there that can be read."""
+    for segment in reversed(segments(folder)):
+        for line in reversed(_last_lines(segment.events)):
+            if line.startswith(_PROGRESS):
+                with contextlib.suppress(WireError):
+                    event = _event_of(line)
+                    return event if isinstance(event, ProgressMade) else None
+    return None
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            return [line for line in file if line.endswith(b"\n")]
+    except OSError:
+        return []
 
 
 def read_snapshot(path: Path) -> bytes:

@@ -249,9 +249,9 @@ def holding(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
     return tuple(node for node in nodes if node.phase is not NodePhase.PENDING)
 
 
-def share_done(train: ShardCounts) -> float:
-    """Return the share of the training samples that is done, 0 to 1."""
-    return train.n_sample_done / train.n_sample_total if train.n_sample_total else 0.0
+def share_done(train: ShardCounts) -> float | None:
+    """Return the share of the training samples that is done, 0 to 1; None: their number is not known."""
+    return train.n_sample_done / train.n_sample_total if train.n_sample_total else None
 
 
 def left_of(snapshot: JobSnapshot) -> float | None:

@@ -269,7 +269,9 @@ def confirm_body(visit: Visit) -> str:
     press = button(str(action), f"{str(action).capitalize()} {name}")
     row = f'<div class="form-row">{reason_field()}{press}</div>'
     form = act_form(f"{action} {name}", seen_fields(visit, snapshot), row, root=visit.root)
-    told = f"{_STOPS[action]} It has trained {units.percent(share_done(snapshot.train))}."
+    share = share_done(snapshot.train)
+    trained = "" if share is None else f" It has trained {units.percent(share)}."
+    told = f"{_STOPS[action]}{trained}"
     return head_html(visit) + block_html(Paragraph(told, Tone.WARNING)) + form + _back_html(visit, name)
 
 

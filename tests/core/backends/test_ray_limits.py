@@ -123,6 +123,7 @@ def test_a_list_of_jobs_says_that_one_gives_no_answer_yet(cluster):
     assert (starting.phase, starting.started_at_s, starting.message) == (JobPhase.STARTING, 1.8e9, str(AWAY))
     gone = ray_cluster._summary(Silent(GONE), "master")
     assert (gone.phase, gone.started_at_s, gone.message) == (JobPhase.FAILED, 1.8e9, str(GONE))
+    assert "%" not in jobs_view([gone]).text(), "it is not known how far it came"
     said = jobs_view([starting]).text()
     assert "starting (no answer)" in said
     assert "No answer from ads: no answer within 30 s" in said

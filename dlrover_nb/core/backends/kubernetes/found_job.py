@@ -39,7 +39,7 @@ class FoundJob:
             began_s,
             None,
             0.0,
-            0.0,
+            None,
             None,
             live=False,
             at_s=max(time.time(), began_s),  # the API server's clock may be ahead of ours

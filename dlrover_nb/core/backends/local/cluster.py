@@ -48,6 +48,7 @@ from dlrover_nb.core.errors import (
 )
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
+from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.origin import origin_of, trained_encoding
 from dlrover_nb.core.rundir.orphans import sweep
@@ -323,8 +324,8 @@ def _summary(name: str, folder: Path) -> JobSummary | None:
 def _without_answer(name: str, folder: Path) -> JobSummary:
     """Return the line of a job whose master does not answer, or was killed."""
     why = "its master does not answer" if _is_alive(folder) else _why_without(name, folder)
-    began_s = folder.stat().st_mtime
-    return JobSummary(name, JobPhase.STARTING, "", began_s, None, 0.0, 0.0, None, live=False, message=why)
+    began_s, done = folder.stat().st_mtime, last_share(folder)
+    return JobSummary(name, JobPhase.STARTING, "", began_s, None, 0.0, done, None, live=False, message=why)
 
 
 def _why_without(name: str, folder: Path) -> str:

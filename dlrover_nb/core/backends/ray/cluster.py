@@ -44,6 +44,7 @@ from dlrover_nb.core.driver.promise import promised
 from dlrover_nb.core.errors import AwayError, BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
+from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.rundir.locate import new_run_folder
 from dlrover_nb.core.rundir.origin import origin_of, trained_encoding
 from dlrover_nb.core.rundir.orphans import sweep
@@ -419,4 +420,5 @@ def _summary(handle: JobHandle, master: Any) -> JobSummary:  # noqa: ANN401 - Ra
     except DlroverError as error:
         phase, why = JobPhase.FAILED, str(error)
     began_s = began_at_s(master)
-    return JobSummary(handle.name, phase, "", began_s, None, 0.0, 0.0, None, live=False, message=why)
+    done = last_share(handle.name, began_s)
+    return JobSummary(handle.name, phase, "", began_s, None, 0.0, done, None, live=False, message=why)
