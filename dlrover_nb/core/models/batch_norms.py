@@ -14,11 +14,15 @@ loses its own, and one that joins begins with none.
 
 A layer that is called k times for one batch pushes the mean of its batches as one, later ones weighing more,
 as in r itself. One that is not called pushes what it pulled, which changes nothing.
+
+One value of each channel has no variance, and torch refuses it: a batch of one row, as the last one of a
+shard may be, or lists that hold one item in all. A layer normalizes it by its running statistics, as in
+evaluation, and leaves them as they are, so the batch trains all that it can. Rejected: skipping such batches,
+of which jobs with short lists have many, and ending the job, as torch does with a program.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -29,8 +33,6 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job import Averages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
     from numpy.typing import NDArray
 
@@ -41,7 +43,7 @@ _AVERAGES, _COUNTER = ("running_mean", "running_var"), "num_batches_tracked"
 
 
 class BatchNorms:
-    """The batch normalizations of a module that keep running statistics.
+    """The batch normalizations of a module that keep running statistics; they take single values from now on.
 
     Parameters
     ----------
@@ -66,6 +68,8 @@ class BatchNorms:
         of = type(module).__name__
         weighted = [(layer, _weight(f"{name} of {of}", layer.momentum)) for name, layer in named]
         self._norms = [layer for layer, _ in weighted]
+        for layer in self._norms:
+            _let_take_one_value(layer)
         self._layers = [(layer, weight) for layer, weight in weighted if weight]  # 0: averages stay as built
         self.buffers: list[torch.Tensor] = [
             getattr(layer, name) for layer, _ in self._layers for name in _AVERAGES
@@ -79,22 +83,6 @@ class BatchNorms:
     def may_change(self) -> set[int]:
         """Return the ids of the buffers that training may change: averages, and counters of batches."""
         return {id(getattr(layer, name)) for layer in self._norms for name in (*_AVERAGES, _COUNTER)}
-
-    @contextmanager
-    def for_batch(self, n_row: int) -> Iterator[None]:
-        """Train a batch of so many rows.
-
-        One row has no variance, and torch refuses it. It is normalized by the running statistics instead, as
-        in evaluation, and leaves them as they are: the last batch of a shard may be that short.
-        """
-        layers = [layer for layer in self._norms if layer.training] if n_row == 1 else []
-        for layer in layers:
-            layer.eval()
-        try:
-            yield
-        finally:
-            for layer in layers:
-                layer.train()
 
     def counts(self) -> list[int]:
         """Return how often each layer has updated its averages."""
@@ -124,6 +112,22 @@ def _keeps_statistics(module: nn.Module) -> TypeGuard[Norm]:
         and module.track_running_stats
         and module.running_mean is not None
     )
+
+
+def _let_take_one_value(layer: Norm) -> None:
+    """Let a layer take one value of each channel in training, too; see the module."""
+    forward = layer.forward
+
+    def forward_any(input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's name of it
+        if not layer.training or input.numel() != layer.num_features:
+            return forward(input)
+        layer.eval()
+        try:
+            return forward(input)
+        finally:
+            layer.train()
+
+    layer.forward = forward_any  # type: ignore[method-assign]  # of this layer alone
 
 
 def _weight(name: str, momentum: float | None) -> float:

@@ -151,10 +151,9 @@ def _are_probabilities(built: Built, columns: Columns) -> bool:
 def _try_training(name: str, built: Built, columns: Columns, n_row: int) -> None:
     before = {key: buffer.clone() for key, buffer in built.module.named_buffers()}
     norms = BatchNorms(built.module)
-    with norms.for_batch(n_row):
-        logits = _logits(name, built.module, columns, n_row)
-        labels = (torch.arange(n_row) % 2).float()
-        loss = _guarded(f"the loss of {name}", lambda: built.loss(logits, labels))
+    logits = _logits(name, built.module, columns, n_row)
+    labels = (torch.arange(n_row) % 2).float()
+    loss = _guarded(f"the loss of {name}", lambda: built.loss(logits, labels))
     if not isinstance(loss, torch.Tensor) or loss.shape != ():
         raise InvalidValueError(f"the loss of {name} must be one number as a tensor, got {_shown(loss)}")
     if not torch.isfinite(loss):

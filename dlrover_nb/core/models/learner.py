@@ -109,9 +109,8 @@ class Learner:
         if not self._module.training:
             self._module.train()
         before, counts = self._averages.copy(), self._norms.counts()
-        with self._norms.for_batch(len(labels)):
-            loss = self._loss(self._logits(leaf, inverse, dense), _tensor(labels))
-            torch.autograd.backward(loss)
+        loss = self._loss(self._logits(leaf, inverse, dense), _tensor(labels))
+        torch.autograd.backward(loss)
         self._norms.write_shares(self.shares, before, self._averages, counts)
         self._averages[:] = before
         assert leaf.grad is not None

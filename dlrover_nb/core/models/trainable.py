@@ -92,8 +92,8 @@ def trainable(
       SyncBN): small batches per worker make them noisy. ``running_mean`` and ``running_var`` average the
       batches of all workers in the order in which they arrive, as one process would with the same batches.
       Checkpoints hold them, evaluation and predictions use them. ``momentum`` must be a number;
-      ``num_batches_tracked`` is not kept. A batch of one row is normalized by the running statistics and
-      leaves them,
+      ``num_batches_tracked`` is not kept. A layer that gets one value of each channel (a batch of one row,
+      or lists with one item in all) normalizes it by the running statistics and leaves them,
     - other buffers that change in training are refused, and so is normalizing by the current batch in
       evaluation: a score must not depend on other rows,
     - dropout works: it is on in training and off in evaluation and prediction; each worker draws its own.

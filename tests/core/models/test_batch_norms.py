@@ -228,6 +228,23 @@ def test_one_row_is_normalized_by_the_running_statistics_and_leaves_them() -> No
     assert check(Numbers, COLUMNS, [8, 1]) == check(Numbers, COLUMNS, [8])
 
 
+class Channels(Numbers):
+    """A batch normalization of channels that have several values in each row."""
+
+    def __init__(self, columns: Columns) -> None:
+        super().__init__(columns)
+        self.norm = nn.BatchNorm1d(1, momentum=self.MOMENTUM)
+
+    def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = embedded.sum((1, 2)) + self.norm(dense[:, None]).sum((1, 2))
+        return logits
+
+
+def test_one_row_of_several_values_is_normalized_by_these_as_torch_does() -> None:
+    numbers = np.float32([[3, 5]])
+    np.testing.assert_allclose(shares(learner(Channels), numbers), 0.1 * means(numbers.T), rtol=1e-5)
+
+
 def test_averages_are_the_last_elements_in_the_order_of_the_layers() -> None:
     model, learns = model_of(Deep), learner(Deep)
     n_input = 3 * 5 + 2

@@ -362,6 +362,33 @@ def test_items_may_be_normalized_by_their_batch(tmp_path):
     np.testing.assert_allclose(learns.shares, 0.1 * np.concatenate(want), rtol=1e-5, atol=1e-7)
 
 
+class NormedItems(Normed):
+    def forward(self, embedded, dense, sequences):
+        items, is_item = sequences["history"]
+        normed = torch.zeros_like(items)
+        normed[is_item] = self.norm(items[is_item])
+        return Attending.forward(self, embedded, dense, {"history": (normed, is_item)})
+
+
+def test_one_item_in_all_lists_is_normalized_by_the_running_statistics_and_trained(tmp_path):
+    checked = check(NormedItems, WITH_HISTORY, [8, 2, 1])  # the last ones have one item, and none
+    packed = pack(NormedItems)
+    packed.write(tmp_path)
+    model = ModelSpec(
+        "custom", embedding_dim=4, code=packed.code, n_dense=checked.n_dense, averages=checked.averages
+    )
+    learns = Learner(model, 3, 2, sequences=(HISTORY,), folder=tmp_path)
+    averages = learns.values[-10:]
+    averages[:5], averages[5:] = 1, 4
+    places = np.array([[0, 1, 6, 6, 6, 6, 3], [4, 6, 6, 6, 6, 6, 5]])  # 6 is padding
+    table = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    gradients = learns.step(table, places.ravel(), np.ones((2, 2), np.float32), np.array([0, 1], np.float32))
+    np.testing.assert_allclose(learns.shares, 0.1 * averages, rtol=1e-6)
+    assert np.isfinite(gradients.rows).all()
+    assert gradients.rows[1].any()
+    assert learns._module.norm.training
+
+
 def test_a_module_that_knows_no_sequences_gets_their_bags():
     assert check(Logistic, WITH_HISTORY, [8, 1]) == Checked(N_INPUT + 1)
 
