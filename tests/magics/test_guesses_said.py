@@ -11,7 +11,7 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.runtime.preflight import validate_job
+from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.magics.commands import Commands
 
 if TYPE_CHECKING:
