@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psutil
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

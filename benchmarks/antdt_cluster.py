@@ -19,14 +19,14 @@ from dlrover_nb.core.straggler.arbiter import Facts, arbitrate
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, RATIO, SHORT_WINDOW_S, heat
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
-from dlrover_nb.core.structs.actions import AdjustBatches, BackupWorkers, KillRestart, MoveBuckets
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches, BackupWorkers, KillRestart, MoveBuckets
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.training.stragglers import Pace, Straggler
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.actions import Action
+    from dlrover_nb.core.structs.decisions.actions import Action
 
 INTENSITIES = (0.1, 0.3, 0.5, 0.8)
 TABLE_III = {  # job completion times in seconds: BSP, AntDT-ND

@@ -41,12 +41,12 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link import CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.offers import JobOffer
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.offers import JobOffer
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 N_JOB, N_PLAN, N_ROUND = 10_000, 33, 3
 DAY_S, INTERVAL_S = 86_400.0, 30.0

@@ -15,9 +15,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from dlrover_nb.core.client.calls import ANSWERS
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.driver.service import MasterService
-from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
-from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.driver.calls.service import MasterService
+from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

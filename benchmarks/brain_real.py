@@ -26,14 +26,14 @@ from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import LeaseStore
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.structs.brain import BrainRound
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.brain import BrainRound
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 N_CPU = 2
 N_EPOCH = {"due": 30, "short": 8, "medium": 16, "long": 30}

@@ -37,17 +37,17 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.decisions import Outcome
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.decisions import Outcome
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 CONDITIONS = ("quiet", "constant", "alternating")
 WALK = ((1, 1), (2, 1), (3, 1), (3, 2), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1), (3, 1), (2, 2), (3, 1))

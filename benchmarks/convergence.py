@@ -34,16 +34,16 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.models.metrics import auc, log_loss
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, ModelSpec, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, ModelSpec, Sync
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
 LIMIT_S = 600.0
 BATCH_SIZE = 256

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.dashboard.child import start
 
 if TYPE_CHECKING:

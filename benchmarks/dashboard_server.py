@@ -24,9 +24,9 @@ from live_views import simulated
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.past import SeriesRow
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.views.past import SeriesRow
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
@@ -34,7 +34,7 @@ from dlrover_nb.dashboard.sign_in import OwnAccount
 from dlrover_nb.dashboard.team import Team
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 
 MOST_REAL = 50

@@ -39,8 +39,8 @@ import numpy as np
 import pandas as pd
 
 from dlrover_nb.core.straggler import Monitor, MonitorSettings
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

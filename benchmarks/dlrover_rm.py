@@ -52,9 +52,9 @@ from policy_runs import SETTINGS, Baseline, Ours, Still, simulate
 from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.simulator import SimulatedJob, TermsTruth
 from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
-from dlrover_nb.core.structs.events import Event, PlanApplied
-from dlrover_nb.core.structs.job import JobSpec, Mode, Objective
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode, Objective
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import Event, PlanApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -29,9 +29,9 @@ import numpy as np
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.simulator.workload import JobSampler, poisson_arrivals
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import JobSubmitted, NodeReported
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.views.events import JobSubmitted, NodeReported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,21 +31,21 @@ from typing import TYPE_CHECKING, Any
 from waitress.server import create_server
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver import external_job
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
+from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterService
+from dlrover_nb.core.driver.external import external_job
 from dlrover_nb.core.master.external import program
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from dlrover_nb.core.structs.external import StepsDone, Written
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.job.external import StepsDone, Written
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = Path(__file__).with_name("external_train.py")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.capacity import Capacity
+from dlrover_nb.core.structs.plan.capacity import Capacity
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from multiprocessing.connection import Connection
 
-    from dlrover_nb.core.structs.capacity import NodeShape
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.plan.capacity import NodeShape
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 class HandedOut:

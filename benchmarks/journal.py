@@ -30,10 +30,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dlrover_nb.core.driver.recorded_controller import RecordedController
+from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
 from dlrover_nb.core.rundir import journal
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import (
     Event,
     JobSubmitted,
     NodeReported,
@@ -42,9 +45,6 @@ from dlrover_nb.core.structs.events import (
     ProgressMade,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,7 +36,7 @@ N_NODE, PODS_OF_NODE, NODE_CPU, NODE_GIB = 10, 500, 4000, 4000
 N_PS, N_WORKER = 2, 3
 LIMIT_S = 300.0
 NOBODY_IS_LOST = {"TESTKUBE_NODE_GRACE": "3600s"}
-POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as in `core.driver.loop`
+POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as in `core.driver.loop.loop`
 
 
 class FakeKubelet:
@@ -375,10 +375,10 @@ def run_masters(kubeconfig: str, n_job: int) -> None:
 def _backend(api: Any, job: str) -> Any:
     from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
     from dlrover_nb.core.backends.kubernetes.site import Site
-    from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
     features = FeatureSpec("label", (), (), n_train=1, n_eval=1)
     shape = NodeShape(NODE_CPU, NODE_GIB * 1024)  # as observed by the client: masters may not list machines
@@ -387,10 +387,10 @@ def _backend(api: Any, job: str) -> Any:
 
 
 def _start_nodes(job: str, backend: Any) -> None:
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import Role
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
     roles = [(Role.PS, i) for i in range(N_PS)] + [(Role.WORKER, i) for i in range(N_WORKER)]
     for role, i in roles:

@@ -23,9 +23,9 @@ import yaml
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.kubernetes import STATE
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ import psutil
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.widgets.charts import throughput
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.many import ManyJobs

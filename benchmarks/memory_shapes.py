@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.measurement import Measurement
 from dlrover_nb.core.controller.protection import Protection
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

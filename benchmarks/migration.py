@@ -45,20 +45,20 @@ from dlrover_nb.core.backends.local import backend
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.runtime.exchange.requests import Exchange
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobSpec, Migration, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Migration, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 LIMIT_S = 600.0
 LARGE_GIB = 4.0  # moved too, where there is memory

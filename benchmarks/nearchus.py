@@ -44,10 +44,10 @@ from nearchus_jobs import MODELS, A, B, Cluster, Model, Nodes, measured, plan_of
 from dlrover_nb.core.baselines import JobState, optimus
 from dlrover_nb.core.bottleneck import JobQueues, Remedy, Step, WaitingJob, diagnose, fruitless, wanted
 from dlrover_nb.core.bottleneck.assignment import balanced, moved, scaled, spread, start_cores
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 TICK_S = 30.0
 RESTART_S = 60.0

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.bottleneck import JobUse, NodeUse
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 HALF_CORES = 80.0
 RESNET_CORE_S, RESNET_GMAC = 20.0, 4.1

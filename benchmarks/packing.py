@@ -26,11 +26,11 @@ from dlrover_nb.core.models.metrics import auc
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.exchange.packing import CODECS, Packer, pack_answer, unpack_answer, unpack_push
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.packing import ExchangeSpec, Precision
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.packing import ExchangeSpec, Precision
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
 
 F32, BF16, F16 = Precision
 SETTINGS = {

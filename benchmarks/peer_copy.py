@@ -31,19 +31,19 @@ import psutil
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
 from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR, sweep_memory
-from dlrover_nb.core.structs.checkpoints import PeerCopies
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
-from dlrover_nb.core.structs.pods import MACHINE_VAR
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.checkpoints import PeerCopies
+from dlrover_nb.core.structs.wire.pods import MACHINE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 PLAN = ResourcePlan(worker=RolePlan(1, 0.6, 2048), ps=RolePlan(2, 0.3, 2048))
 LIMIT_S = 900.0

@@ -16,7 +16,8 @@ from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.controller.windows import SteadyWindows
 from dlrover_nb.core.planner import PlannerSettings, axes_key
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, WorldSettings
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.events import (
     Event,
     JobSubmitted,
     NodeReported,
@@ -25,16 +26,15 @@ from dlrover_nb.core.structs.events import (
     Scale,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.past import FitSummary
+from dlrover_nb.core.structs.views.past import FitSummary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.baselines import Policy
     from dlrover_nb.core.planner import Axes
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
 REPORT_S = 15.0
 DECIDE_S = 180.0  # "every three minutes" (DLRover-RM section 6.2)

@@ -15,13 +15,13 @@ import zmq
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, bind_router
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.structs.messages import Hello, Load, Loaded, Stop
+from dlrover_nb.core.structs.wire.messages import Hello, Load, Loaded, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dlrover_nb.core.structs.checkpoints import PartSource
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.training.checkpoints import PartSource
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 NODE = ("-m", "dlrover_nb.core.runtime.node")
 

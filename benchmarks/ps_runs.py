@@ -27,19 +27,19 @@ from dlrover_nb.core.runtime.process.allocator import keep_freed
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
-from dlrover_nb.core.structs.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.messages import Train
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.packing import PLAIN, Encryption, ExchangeSpec
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.packing import PLAIN, Encryption, ExchangeSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.wire.messages import Train
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from dlrover_nb.core.structs.checkpoints import PartSource
+    from dlrover_nb.core.structs.training.checkpoints import PartSource
 
 NO_FLOATS = np.empty(0, np.float32)
 MODELS = {"wide_deep": "wide_deep", "dcnv2": "dcn_v2", "xdeepfm": "xdeepfm"}  # the peers' names and ours

@@ -27,12 +27,12 @@ from dlrover_nb.core.runtime.process.allocator import keep_freed
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
-from dlrover_nb.core.structs.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.messages import Train
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.wire.messages import Train
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

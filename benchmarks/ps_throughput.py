@@ -50,7 +50,7 @@ from ps_runs import MODELS, Run, ours
 from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.store import StorePart
-from dlrover_nb.core.structs.checkpoints import PartSource
+from dlrover_nb.core.structs.training.checkpoints import PartSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

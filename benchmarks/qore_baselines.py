@@ -25,17 +25,17 @@ from dlrover_nb.core.baselines.losscurve import LossCurve, fit_loss_curve
 from dlrover_nb.core.baselines.optimus import fit_speed, optimus, optimus_cluster
 from dlrover_nb.core.baselines.state import with_count
 from dlrover_nb.core.planner.waiting import free_of
-from dlrover_nb.core.structs.capacity import Capacity, fits, plan_needs
-from dlrover_nb.core.structs.events import JobSubmitted, Ticked
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.capacity import Capacity, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import JobSubmitted, Ticked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dlrover_nb.core.baselines import JobState
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.events import Event
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.events import Event
 
 LOSS_NOISE = 0.005
 FIRST_LOSS, LAST_LOSS = (0.6, 0.8), (0.35, 0.5)

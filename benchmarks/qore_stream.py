@@ -26,24 +26,24 @@ from dlrover_nb.core.deadline.utilisation import host_load, utilisation
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.simulator.workload import BATCH, SIZES, random_truth
-from dlrover_nb.core.structs.admission import Admission
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, plan_needs
-from dlrover_nb.core.structs.events import JobSubmitted, NodeReported, quota_changed
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.past import JobTraits, PastJob
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import JobSubmitted, NodeReported, quota_changed
+from dlrover_nb.core.structs.views.past import JobTraits, PastJob
 from dlrover_nb.core.warmstart import into_space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.events import Event
-    from dlrover_nb.core.structs.offers import Allotment, Offer
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.offers import Allotment, Offer
+    from dlrover_nb.core.structs.views.events import Event
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 MACHINES = (NodeShape(32.0, 192 * 1024, 4),)
 BOUNDS = PlanBounds(max_workers=24, max_ps=8, worker_cpus=SIZES, ps_cpus=SIZES, quota_cpu=64.0)

@@ -33,9 +33,9 @@ from allreduce import N_ROW, SCRIPT, read_steps, until
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.model import ThroughputModel
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

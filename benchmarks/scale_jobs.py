@@ -39,8 +39,8 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir.locate import new_run_folder
 from dlrover_nb.core.runtime.process.time_accounting import own_memory
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.views.events import PhaseChanged
 
 NO_PROCESS = 2**22 + 1  # above the most that Linux gives
 N_LIST = 5

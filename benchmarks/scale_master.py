@@ -36,11 +36,11 @@ from scale_nodes import Nodes
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -16,8 +16,11 @@ import zmq
 
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET, BucketLoad
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET, BucketLoad
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.wire.messages import (
     Granted,
     Hello,
     LinesWritten,
@@ -32,16 +35,13 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     Train,
 )
-from dlrover_nb.core.structs.questions import LogLine
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.shards import Shard
+    from dlrover_nb.core.structs.training.shards import Shard
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 ITER_S, BATCH = 0.05, 512  # a shard of 20 batches takes a second
 REPORT_EVERY_S, LOAD_EVERY, LINE_EVERY = 1.0, 10, 10  # the last two in reports

@@ -43,16 +43,18 @@ from handed_out import HandedOut, percentile_ms
 from dlrover_nb.core import codec
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.wire.messages import (
     Granted,
     Hello,
     Load,
@@ -62,14 +64,12 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     Train,
 )
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 MILLION = 1_000_000
 WARM_UP_S = 1.0

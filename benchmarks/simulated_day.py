@@ -15,9 +15,9 @@ import numpy as np
 from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.simulator.workload import JobSampler, poisson_arrivals, read_arrivals
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import JobSubmitted
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.views.events import JobSubmitted
 
 if TYPE_CHECKING:
     from pathlib import Path

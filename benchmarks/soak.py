@@ -40,7 +40,7 @@ from soak_job import BATCH, PIECE, rss_mib, soaked
 from soak_rows import RATE
 from soak_witness import witnessed
 
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from soak_faults import Fault
     from soak_job import SoakJob
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 POLL_S = 0.25
 SAMPLE_S = 10.0

@@ -15,7 +15,7 @@ import psutil
 from soak_job import plan
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     import random
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from soak_job import Disk, SoakJob
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 CLOCK_STEPS_S = (0.0, -60.0, 60.0, -HOUR_S, HOUR_S, -DAY_S, DAY_S)

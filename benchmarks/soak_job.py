@@ -23,14 +23,14 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
 from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
-from dlrover_nb.core.structs.job import DataSpec, Embedding, JobSpec, Mode, ModelSpec, Optimizer
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import DataSpec, Embedding, JobSpec, Mode, ModelSpec, Optimizer
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.shards import SkippedBatch
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.training.shards import SkippedBatch
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 CLOCK_SOURCE = Path(__file__).parents[1] / "tests/core/backends/local/set_clock.c"
 STATE_MIB, CHECKPOINTS_MIB = 768, 512

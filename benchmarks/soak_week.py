@@ -31,9 +31,11 @@ import numpy as np
 import psutil
 from journal import BATCH, DAY_S, WORKERS_OF_A_PS, Took, Written, replayed, sample, size_mb
 
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import (
     Decided,
     Event,
     JobSubmitted,
@@ -43,8 +45,6 @@ from dlrover_nb.core.structs.events import (
     ProgressMade,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

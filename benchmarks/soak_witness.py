@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.client.trained_model import TrainedModel
-    from dlrover_nb.core.structs.shards import SkippedBatch
+    from dlrover_nb.core.structs.training.shards import SkippedBatch
 
     Ints = NDArray[np.int64]
 

@@ -36,7 +36,7 @@ from stopping_lstm import fit_lstm
 from dlrover_nb.core.baselines import fit_loss_curve
 from dlrover_nb.core.deadline.remaining import LEAST_POINTS, Extent, fit_curve, forecast
 from dlrover_nb.core.deadline.stop_rule import evaluation_step, stops_at
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -24,19 +24,19 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner import POLICIES
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.events import JobSubmitted
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.start_from import StartFrom
-from dlrover_nb.core.structs.stragglers import Pace
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.stragglers import Pace
+from dlrover_nb.core.structs.views.events import JobSubmitted
 from dlrover_nb.testing import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 SHORT_S = 5.0
 LIMIT_S = 900.0

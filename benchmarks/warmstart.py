@@ -45,11 +45,11 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 
 import numpy as np
 
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import DEFAULT_PLAN
-from dlrover_nb.core.structs.past import JobTraits, PastJob
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.past import JobTraits, PastJob
 from dlrover_nb.core.warmstart import Method, WarmStartSettings, accuracy, into_space, warm_start
 
 if TYPE_CHECKING:

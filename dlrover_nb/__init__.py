@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
     from dlrover_nb.core.models.trainable import trainable
-    from dlrover_nb.core.structs.bounds import PlanBounds
-    from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
-    from dlrover_nb.core.structs.prices import PriceTable
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
+    from dlrover_nb.core.structs.plan.bounds import PlanBounds
+    from dlrover_nb.core.structs.plan.prices import PriceTable
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 __version__ = "0.1.0"
 
@@ -50,7 +50,7 @@ __all__ = [
     "unload_ipython_extension",
 ]
 
-_JOB, _RESOURCES = "dlrover_nb.core.structs.job", "dlrover_nb.core.structs.resources"
+_JOB, _RESOURCES = "dlrover_nb.core.structs.job.job", "dlrover_nb.core.structs.plan.resources"
 _WHERE = {
     "Cluster": "dlrover_nb.api",
     "DataFormat": _JOB,
@@ -61,8 +61,8 @@ _WHERE = {
     "JobSpec": _JOB,
     "Mode": _JOB,
     "ModelSpec": _JOB,
-    "PlanBounds": "dlrover_nb.core.structs.bounds",
-    "PriceTable": "dlrover_nb.core.structs.prices",
+    "PlanBounds": "dlrover_nb.core.structs.plan.bounds",
+    "PriceTable": "dlrover_nb.core.structs.plan.prices",
     "ResourcePlan": _RESOURCES,
     "RolePlan": _RESOURCES,
     "connect": "dlrover_nb.api",

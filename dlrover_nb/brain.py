@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
     from dlrover_nb.core.brain.service import Brain
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.structs.brain import BrainRound
+    from dlrover_nb.core.structs.views.brain import BrainRound
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 

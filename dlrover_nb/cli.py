@@ -28,9 +28,9 @@ from dlrover_nb.core.errors import (
     InvalidValueError,
     JobFailedError,
 )
-from dlrover_nb.core.structs.commands import Entry
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.decisions.commands import Entry
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.arguments import Grammar
 from dlrover_nb.magics.commands import ADDRESS, Commands

@@ -20,9 +20,9 @@ from rich.table import Table
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.waits import tell
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
     Draw = Callable[[JobSnapshot, Sequence[float]], None]
 

@@ -14,9 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
 from dlrover_nb.widgets.mitigations import facts, head_words, slow_words, worst
 from dlrover_nb.widgets.sparkline import sparkline
 from dlrover_nb.widgets.status import first_steps_words, host_words, reported_words
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from dlrover_nb.core.structs.decisions import Candidate, Proposal
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.prices import PriceTable
-    from dlrover_nb.core.structs.samples import TimeSplit
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Proposal
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.plan.prices import PriceTable
+    from dlrover_nb.core.structs.training.samples import TimeSplit
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
 N_STORY = 5
 N_PART = 3  # of an iteration's time: the largest parts

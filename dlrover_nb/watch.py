@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.keyboard import keyboard
 from dlrover_nb.magics.verb import DetachedError
 from dlrover_nb.output import CLI, in_shell_words
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.keyboard import Keyboard
 
 REDRAW_S = 1.0

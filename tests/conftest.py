@@ -28,8 +28,8 @@ settings.register_profile("same", settings.default, deadline=None, derandomize=T
 settings.load_profile("new")
 PATIENT = (  # how long somebody at a keyboard waits, where a busy machine takes longer
     ("dlrover_nb.core.client.handle", "STOP_TIMEOUT_S"),
-    ("dlrover_nb.core.driver.command_queue", "ANSWER_LIMIT_S"),
-    ("dlrover_nb.core.driver.service_queue", "ANSWER_LIMIT_S"),
+    ("dlrover_nb.core.driver.loop.command_queue", "ANSWER_LIMIT_S"),
+    ("dlrover_nb.core.driver.calls.service_queue", "ANSWER_LIMIT_S"),
     ("dlrover_nb.core.backends.local.backend", "END_WAIT_S"),
     ("dlrover_nb.core.backends.local.cluster", "END_LIMIT_S"),
     ("dlrover_nb.core.backends.local.link", "START_LIMIT_S"),

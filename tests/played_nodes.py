@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from ps_world import FakePs, Network
 
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.copy_messages import Cut
-from dlrover_nb.core.structs.resizing import Resize, Resized
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.shards import MOST_HELD, Purpose, Shard, ShardProgress, SkippedBatch
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource
+from dlrover_nb.core.structs.training.resizing import Resize, Resized
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.training.shards import MOST_HELD, Purpose, Shard, ShardProgress, SkippedBatch
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.copy_messages import Cut
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.shared.orders import StartNode
     from dlrover_nb.core.runtime.store import StorePart
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 ASK_AGAIN_S = 30.0  # a worker's patience with an answer that may have been lost with a master
 

@@ -6,10 +6,14 @@ from typing import Any
 
 from dlrover_nb.core.controller import Controller, ControllerSettings, replay
 from dlrover_nb.core.planner import POLICIES
-from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches, SetSize
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, SetSize
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Decided,
     JobSubmitted,
@@ -24,10 +28,6 @@ from dlrover_nb.core.structs.events import (
     Remember,
     Scale,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
 
 WINDOW_S = 30.0
 ITER_S = 0.1  # of a node at normal speed with the job's batch

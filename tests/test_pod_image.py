@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from waiting import LIMIT_S
 
 from dlrover_nb.core.client import handle
-from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import DEFAULT_IMAGE, KubernetesSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = {

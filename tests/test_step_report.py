@@ -13,7 +13,7 @@ from waiting import LIMIT_S
 import dlrover_nb.client.steps
 from dlrover_nb import report
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.structs.external import StepsDone
+from dlrover_nb.core.structs.job.external import StepsDone
 
 FILE = Path(dlrover_nb.client.steps.__file__)
 

@@ -16,7 +16,7 @@ from mkdocs.structure.files import File
 
 from dlrover_nb.cli import CLUSTER, GRAMMAR, JSON
 from dlrover_nb.core.jobfile import WRITTEN_AS, known_values
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.magics.arguments import GRAMMAR as NOTEBOOK
 
 if TYPE_CHECKING:

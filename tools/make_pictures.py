@@ -17,7 +17,7 @@ import panel as pn
 from playwright.sync_api import sync_playwright
 
 import dlrover_nb
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Page

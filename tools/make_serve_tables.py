@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from dlrover_nb.core.commands.rights import RIGHTS
-from dlrover_nb.core.structs.alerts import AlertRules
+from dlrover_nb.core.structs.views.alerts import AlertRules
 from dlrover_nb.dashboard.alerts.settings import AlertSettings
 from dlrover_nb.dashboard.settings import ProxySettings, ServeSettings
 from dlrover_nb.dashboard.sign_in.oidc import OidcSettings

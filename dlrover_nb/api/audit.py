@@ -14,7 +14,7 @@ from dlrover_nb.api.views import Note, Shown
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import AuditBrokenError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.audited import AuditFilter
+from dlrover_nb.core.structs.decisions.audited import AuditFilter
 from dlrover_nb.widgets import audit as drawn
 from dlrover_nb.widgets.rows import results
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.history.audit import AuditStore
-    from dlrover_nb.core.structs.audited import AuditedCommand
+    from dlrover_nb.core.structs.decisions.audited import AuditedCommand
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
 

@@ -10,7 +10,7 @@ from dlrover_nb.widgets import brain
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.brain import BrainRound
+    from dlrover_nb.core.structs.views.brain import BrainRound
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
 

@@ -17,7 +17,7 @@ from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.client.asked_cluster import AskedCluster
 from dlrover_nb.core.errors import DlroverError, NotFoundError, UnmanagedJobError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.commands import Entry
+from dlrover_nb.core.structs.decisions.commands import Entry
 from dlrover_nb.widgets.poller import Poller
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dlrover_nb.api.unmanaged_view import UnmanagedJobView
     from dlrover_nb.api.views import LogsView, TextView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.many import ManyJobs
     from dlrover_nb.widgets.rows.tables import Tables

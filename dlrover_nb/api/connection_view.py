@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views import Shown
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.cluster_access import NOTHING
+from dlrover_nb.core.structs.cluster.cluster_access import NOTHING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
+    from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
+    from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.widgets.blocks import Block
     from dlrover_nb.widgets.rows.tables import Tables
 

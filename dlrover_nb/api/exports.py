@@ -22,8 +22,8 @@ from dlrover_nb.core.export import (
     to_yaml,
     write,
 )
-from dlrover_nb.core.structs.resources import ResourcePlan
-from dlrover_nb.core.structs.secrets import without_secrets
+from dlrover_nb.core.structs.job.secrets import without_secrets
+from dlrover_nb.core.structs.plan.resources import ResourcePlan
 from dlrover_nb.widgets.blocks import Paragraph, Verbatim, View
 from dlrover_nb.widgets.rows import results
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.rows.tables import Tables
 
 CURRENT = "current"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views import Shown
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.goals import answer, read_goals
+from dlrover_nb.core.structs.decisions.goals import answer, read_goals
 from dlrover_nb.widgets import goals
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.goals import GoalAnswer
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.goals import GoalAnswer
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.export import read_export
 from dlrover_nb.core.export.alone import PICKLED
 from dlrover_nb.core.jobfile import dump_job, load_mapping
 from dlrover_nb.core.redaction import redact_words
-from dlrover_nb.core.structs.secrets import without_secrets
+from dlrover_nb.core.structs.job.secrets import without_secrets
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, View
 from dlrover_nb.widgets.records import decision_view, plan_view
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from dlrover_nb.api.job import Job
     from dlrover_nb.api.views import DecisionView
     from dlrover_nb.core.export import Imported, Provenance
-    from dlrover_nb.core.structs.external import ExternalSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.rows.tables import Tables
 
 _OWN = {"plan", "owner"}  # keys of a job that an import compares otherwise, or not

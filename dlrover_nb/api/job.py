@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dlrover_nb.api.goals_view import GoalsView
     from dlrover_nb.api.views import Shown
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.schema import DataSchema
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.schema import DataSchema
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.live import LiveView
     from dlrover_nb.widgets.poller import Poller
@@ -99,7 +99,7 @@ class Job(Results):
         Parameters
         ----------
         goals
-            Such as ``"≤ 12 $/h, done by 18:00"``; see `core.structs.goals.EXAMPLES`.
+            Such as ``"≤ 12 $/h, done by 18:00"``; see `core.structs.decisions.goals.EXAMPLES`.
 
         Raises
         ------

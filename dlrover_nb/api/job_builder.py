@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.redaction import BareRepr, redact_content
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 _PLAN = ("count", "cpu", "memory_mib")
 

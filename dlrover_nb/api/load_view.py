@@ -11,7 +11,7 @@ from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.load_series import LoadPoint
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from dlrover_nb.core.jobfile import check_known, full_path, is_code, known_keys, known_values
 from dlrover_nb.core.paths import rows_folder
-from dlrover_nb.core.structs.datafiles import bare, is_pattern, is_url
+from dlrover_nb.core.structs.job.datafiles import bare, is_pattern, is_url
 from dlrover_nb.core.usercode import is_import
 
 _LONGEST = 40  # of a name that is made here

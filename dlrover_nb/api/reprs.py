@@ -16,9 +16,9 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, Verbatim, V
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 _STRUCTS = "dlrover_nb.core.structs"
 _RECORDS = "dlrover_nb.widgets.records"
@@ -38,7 +38,7 @@ _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.questions", "Weighed"): (_HERE, "weighed_view"),
     (f"{_STRUCTS}.questions", "LogLine"): (_HERE, "line_view"),
     (f"{_STRUCTS}.job", "JobSpec"): (_HERE, "spec_view"),
-    ("dlrover_nb.core.structs.summary", "JobSummary"): (_HERE, "summary_view"),
+    ("dlrover_nb.core.structs.views.summary", "JobSummary"): (_HERE, "summary_view"),
     ("dlrover_nb.core.client.past_runs", "RunHistory"): ("dlrover_nb.widgets.history", "history_view"),
     ("dlrover_nb.core.history.scores", "Scoreboard"): ("dlrover_nb.widgets.scores", "scores_view"),
 }
@@ -99,7 +99,7 @@ def line_view(line: LogLine) -> View:
 def spec_view(spec: JobSpec) -> View:
     """Return a job as its job file, without secrets: a notebook keeps what it shows."""
     from dlrover_nb.core.jobfile import dump_job  # noqa: PLC0415 - when one is shown
-    from dlrover_nb.core.structs.secrets import without_secrets  # noqa: PLC0415 - as above
+    from dlrover_nb.core.structs.job.secrets import without_secrets  # noqa: PLC0415 - as above
 
     bare, missing = without_secrets(spec)
     hidden = tuple(Paragraph(f"not shown, as it is secret: {each}") for each in missing)

@@ -10,7 +10,7 @@ from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views import HistoryView, LogsView, Note, logs_title
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.files import write
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.job.solutions import SolutionName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.exports import ExportView
     from dlrover_nb.api.stragglers_view import StragglersView
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 class Results(Steering):

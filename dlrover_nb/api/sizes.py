@@ -10,8 +10,8 @@ from dlrover_nb.core.errors import InvalidValueError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.bounds import Pins
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dlrover_nb.api.sizes import Sizes, check_given
 from dlrover_nb.api.views import DecisionView
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.widgets.restarts import restart_facts
 from dlrover_nb.widgets.rows.tables import Tabular
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.stragglers_view import MitigationsView
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 class Steering(Tabular):

@@ -11,7 +11,7 @@ from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from dlrover_nb.core.straggler.review import Review
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
 

@@ -25,7 +25,7 @@ from dlrover_nb.core.jobfile import (
     with_start,
 )
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.job import DEFAULT_POLICY, JobSpec
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY, JobSpec
 
 MOST_BYTES = 16 << 20  # of a file that a user named: a larger one is not a job file, and may be a device
 

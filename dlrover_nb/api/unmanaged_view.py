@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+    from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
     from dlrover_nb.widgets.blocks import Block, View
     from dlrover_nb.widgets.rows.tables import Tables
 

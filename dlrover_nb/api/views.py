@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError, NotFoundError
-from dlrover_nb.core.structs.cautions import cautions
-from dlrover_nb.core.structs.deadline import span_words
-from dlrover_nb.core.structs.default_bounds import bounds_words
-from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.cautions import cautions
+from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.deadline import span_words
+from dlrover_nb.core.structs.plan.default_bounds import bounds_words
 from dlrover_nb.core.why import answers
 from dlrover_nb.widgets import history, logs, plans, scores, status, why
 from dlrover_nb.widgets.blocks import Paragraph, Table, Tone, Verbatim, View
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.history import JobRun, Scoreboard
-    from dlrover_nb.core.structs.bounds import PlanBounds
-    from dlrover_nb.core.structs.deadline import DeadlineOutlook
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.schema import DataSchema
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.bounds import PlanBounds
+    from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+    from dlrover_nb.core.structs.views.schema import DataSchema
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.core.why import Answer, Question
     from dlrover_nb.widgets.blocks import Block
     from dlrover_nb.widgets.rows.tables import Tables

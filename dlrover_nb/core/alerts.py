@@ -20,22 +20,22 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pricing import cost_per_hour
-from dlrover_nb.core.structs.alerts import Alert, AlertKind
-from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
-from dlrover_nb.core.structs.stragglers import Pace
+from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import Pace
+from dlrover_nb.core.structs.views.alerts import Alert, AlertKind
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.alerts import AboutJob, AlertRules
-    from dlrover_nb.core.structs.commands import SecondRequest
-    from dlrover_nb.core.structs.decisions import Proposal
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.decisions.commands import SecondRequest
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.training.stragglers import Straggler
+    from dlrover_nb.core.structs.views.alerts import AboutJob, AlertRules
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 RESTART_TOLD_S = 12 * HOUR_S  # of a master at night: who reads it in the morning looks for the cause

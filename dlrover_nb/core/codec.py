@@ -124,7 +124,7 @@ class Tagged(Generic[T]):
     Parameters
     ----------
     union
-        A union of dataclasses, such as `core.structs.messages.FromNode`, or a single one.
+        A union of dataclasses, such as `core.structs.wire.messages.FromNode`, or a single one.
     written
         For a type that was renamed: the name that it keeps in what is written, so that files, journals and
         processes of other releases are still understood.

@@ -11,7 +11,7 @@ import os
 
 import psutil
 
-from dlrover_nb.core.structs.cluster_load import Amount
+from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 SPAN_S = 0.1  # over which CPU time is counted: long against a tick of the kernel, short for who waits
 _MIB = 1 << 20

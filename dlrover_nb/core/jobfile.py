@@ -25,11 +25,11 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.moments import read_moment, write_moment
 from dlrover_nb.core.nearest import by_words, did_you_mean
-from dlrover_nb.core.structs.column_types import TAB
-from dlrover_nb.core.structs.datafiles import check_readable, format_of, is_url
-from dlrover_nb.core.structs.external import check_command, command_words
-from dlrover_nb.core.structs.job import DataFormat, JobSpec, Optimizer, Sync
-from dlrover_nb.core.structs.start_from import is_path
+from dlrover_nb.core.structs.data.column_types import TAB
+from dlrover_nb.core.structs.job.datafiles import check_readable, format_of, is_url
+from dlrover_nb.core.structs.job.external import check_command, command_words
+from dlrover_nb.core.structs.job.job import DataFormat, JobSpec, Optimizer, Sync
+from dlrover_nb.core.structs.job.start_from import is_path
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import load_documents, named, to_yaml
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.prices import MIB_PER_GIB
-from dlrover_nb.core.structs.resources import GIB_PER_CORE
+from dlrover_nb.core.structs.plan.prices import MIB_PER_GIB
+from dlrover_nb.core.structs.plan.resources import GIB_PER_CORE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.prices import PriceTable
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.prices import PriceTable
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 

@@ -2,7 +2,8 @@
 
 Secrets cannot be detected reliably, so three ways are combined. A caller that knows a secret passes its value
 (`Redactor`). Credentials that have a fixed form are found by it (`redact`). And a setting counts as secret by
-its name (`is_secret_name`), which `core.structs.secrets` uses for the places of a job where secrets stand.
+its name (`is_secret_name`), which `core.structs.job.secrets` uses for the places of a job where secrets
+stand.
 
 The placeholder is a text that no system takes for a credential, and that a person understands in a job file.
 """

@@ -13,14 +13,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.samples import TimeSplit
-from dlrover_nb.core.structs.snapshot import SeriesChunk
+from dlrover_nb.core.structs.training.samples import TimeSplit
+from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.samples import NodeSample
-    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.training.samples import NodeSample
+    from dlrover_nb.core.structs.training.shards import ShardCounts
 
 JOB_COLUMNS = ("at_s", "samples_per_s", "workers", "ps", "todo", "doing", "done")
 SPLIT_COLUMNS = tuple(field.name for field in fields(TimeSplit))

@@ -29,12 +29,12 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
     shown,
 )
-from dlrover_nb.core.structs.actions import ActionChoice
-from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, choose, decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.actions import ActionChoice
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, choose, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice
 from dlrover_nb.dashboard.flash import Flash
 from dlrover_nb.dashboard.form_fields import action_fields, action_request, needed, number, whole
 from dlrover_nb.widgets import units
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.people import Person
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.people import Person
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.team import Team
 
     Form = Mapping[str, str]

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.cluster import KnowsPeople
-from dlrover_nb.core.structs.people import Grant
+from dlrover_nb.core.structs.decisions.people import Grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.structs.people import AccessRole, Person
+    from dlrover_nb.core.structs.decisions.people import AccessRole, Person
 
 KEPT_S = 60.0  # an answer about a person's rights; the cluster checks each command anyway
 N_KEPT = 256

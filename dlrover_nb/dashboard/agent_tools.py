@@ -24,9 +24,9 @@ from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
-from dlrover_nb.core.structs.actions import ActionChoice
-from dlrover_nb.core.structs.commands import Asker, Entry, decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.actions import ActionChoice
+from dlrover_nb.core.structs.decisions.commands import Asker, Entry, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.why import question_of, reply_to
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.commands.second_person import Rules
-    from dlrover_nb.core.structs.offers import Allotment, Offer
-    from dlrover_nb.core.structs.people import Person
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import UserChoice
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.decisions.people import Person
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.plan.offers import Allotment, Offer
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import UserChoice
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 Told = dict[str, Any]
 

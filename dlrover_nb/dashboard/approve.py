@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError, shown
-from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, act, answered_words, refused
 from dlrover_nb.dashboard.alerts.links import SEPARATOR
 from dlrover_nb.dashboard.api_v1.problems import status_of
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.commands import SecondRequest
-    from dlrover_nb.core.structs.decisions import Proposal
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.commands import SecondRequest
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.dashboard.sign_in import SignIn
     from dlrover_nb.dashboard.team import Team

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.act import act
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.series import natural
@@ -27,8 +27,8 @@ from dlrover_nb.widgets.series import natural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.structs.people import Person
-    from dlrover_nb.core.structs.summary import JobSummary, ProposedAction, ProposedChange
+    from dlrover_nb.core.structs.decisions.people import Person
+    from dlrover_nb.core.structs.views.summary import JobSummary, ProposedAction, ProposedChange
     from dlrover_nb.dashboard.act import Ended
     from dlrover_nb.dashboard.team import Team
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.people import Person
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.people import Person
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.acting import ActingClusters
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.history.audit import AuditStore
-    from dlrover_nb.core.structs.audited import AuditFilter
-    from dlrover_nb.core.structs.commands import ChainedRow
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.audited import AuditFilter
+    from dlrover_nb.core.structs.decisions.commands import ChainedRow
+    from dlrover_nb.core.structs.decisions.people import Person
 
 N_LINE = 500  # that are made at once, on a thread
 _TYPES = {

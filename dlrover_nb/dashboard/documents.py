@@ -21,7 +21,7 @@ from bokeh.util.token import check_token_signature, get_token_payload
 from tornado.web import HTTPError
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.structs.people import Person
+from dlrover_nb.core.structs.decisions.people import Person
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

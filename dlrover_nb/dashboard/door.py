@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest
     from tornado.web import RequestHandler
 
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.sign_in import SignIn
 
 logger = logging.getLogger(__name__)

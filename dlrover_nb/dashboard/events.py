@@ -22,7 +22,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.handlers import PersonHandler
 from dlrover_nb.dashboard.jobs_board.boards import board
 from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, delta, only

@@ -11,8 +11,8 @@ from dlrover_nb.widgets.blocks import escape
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.page import Visit
 
 _SIZES = ("workers", "PS", "cores per worker", "cores per PS", "MiB per worker", "MiB per PS")

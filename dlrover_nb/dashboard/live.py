@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.commands import Action, Asker, Entry
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.documents import person_here
 from dlrover_nb.dashboard.shell import error_html
 from dlrover_nb.widgets.live import LiveView
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.sign_in import SignIn
     from dlrover_nb.dashboard.team import Team
 

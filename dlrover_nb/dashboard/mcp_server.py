@@ -17,7 +17,7 @@ from pydantic import Field
 from dlrover_nb import __version__
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.resources import CPU_STEP, MOST_CPU, MOST_MEMORY_MIB, MOST_NODES
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, MOST_CPU, MOST_MEMORY_MIB, MOST_NODES
 from dlrover_nb.core.why import Question
 
 if TYPE_CHECKING:

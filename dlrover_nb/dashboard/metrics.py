@@ -28,9 +28,9 @@ from tornado.web import HTTPError
 
 from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.handlers import PersonHandler
 from dlrover_nb.dashboard.log import log_request
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
     from tornado.web import RequestHandler
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.clusters import WatchedCluster
     from dlrover_nb.dashboard.door import Open
     from dlrover_nb.dashboard.sign_in import SignIn

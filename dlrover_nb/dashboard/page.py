@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.team import Team
 
 

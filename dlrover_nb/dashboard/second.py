@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.structs.commands import Action, Asker, Entry
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, refused
 from dlrover_nb.dashboard.waiting_requests import clusters_of
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.commands import SecondRequest
-    from dlrover_nb.core.structs.people import Person
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.commands import SecondRequest
+    from dlrover_nb.core.structs.decisions.people import Person
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.team import Team
 
 

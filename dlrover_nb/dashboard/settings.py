@@ -18,9 +18,9 @@ import msgspec
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.nearest import did_you_mean
-from dlrover_nb.core.structs.alerts import AlertRules
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.people import Grant
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.decisions.people import Grant
+from dlrover_nb.core.structs.views.alerts import AlertRules
 from dlrover_nb.core.yamltext import load_documents
 from dlrover_nb.dashboard.alerts.settings import AlertSettings
 

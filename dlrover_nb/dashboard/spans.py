@@ -23,7 +23,7 @@ from opentelemetry.trace import Status, StatusCode
 
 from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import BackendError, DlroverError, SecondPersonError, StaleDecisionError
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.commands.facts import CommandFacts
     from dlrover_nb.core.commands.second_person import Rules
     from dlrover_nb.core.commands.service import AuditLog, Requests
-    from dlrover_nb.core.structs.commands import Asker, Command
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.commands import Asker, Command
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.notes import NoteStore
 from dlrover_nb.core.history.requests import RequestStore
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.kept_runs import KeptRuns
 from dlrover_nb.dashboard.spans import Steps, TracedCommands
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.commands import Asker
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.commands import Asker
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.clusters import WatchedCluster
 
 

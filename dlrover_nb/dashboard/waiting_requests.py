@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.commands import SecondRequest
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.commands import SecondRequest
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.team import Team
 
 

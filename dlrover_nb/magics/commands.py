@@ -19,7 +19,7 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     UnmanagedJobError,
 )
-from dlrover_nb.core.structs.commands import Entry
+from dlrover_nb.core.structs.decisions.commands import Entry
 from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.verb import MAGIC, DetachedError
 from dlrover_nb.widgets.wait_lines import session_line

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.core.connect.kinds import Target
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.child import Served
 
 

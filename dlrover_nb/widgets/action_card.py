@@ -20,8 +20,8 @@ from dlrover_nb.widgets.theme import WRAP
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.job_view_model import ViewState
     from dlrover_nb.widgets.review import PendingAction, Review
 

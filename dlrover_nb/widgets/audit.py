@@ -10,8 +10,8 @@ from dlrover_nb.widgets.blocks import Paragraph, Table, Tone, View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.audited import AuditedCommand
-    from dlrover_nb.core.structs.commands import AuditRow
+    from dlrover_nb.core.structs.decisions.audited import AuditedCommand
+    from dlrover_nb.core.structs.decisions.commands import AuditRow
 
 NOTHING = "No command is on record. Each one about a job is, from its first on."
 

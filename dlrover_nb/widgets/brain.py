@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
+    from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 
 QUEUE_HEAD = ("place", "job", "owner", "asks for", "starts with", "why")
 HEAD = ("job", "owner", "runs", "is meant to have", "cores", "may plan with", "why not more")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import panel as pn
 
-from dlrover_nb.core.structs.decisions import Candidate
+from dlrover_nb.core.structs.decisions.decisions import Candidate
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
 from dlrover_nb.widgets.charts import all_charts, curve
 from dlrover_nb.widgets.live_charts.legend import Entry
@@ -28,7 +28,7 @@ from dlrover_nb.widgets.whatif import Axis, value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.job_view_model import ViewState
 
 OF_THE_FIT = ("curve", "front")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.history.load_series import LoadPoint
-    from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
+    from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
     from dlrover_nb.widgets.blocks import Block
 
 MACHINES = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sample, plan_spans
 from dlrover_nb.core.history.scores import score
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Paragraph, StaticChart, Table, View
 from dlrover_nb.widgets.history import N_TWIN_ROW, ended_words, series_line

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import panel as pn
 from bokeh.models import TextInput
 
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.parts import choice, pane, press_button, relabel, text
 from dlrover_nb.widgets.review import Answer, meaning, undo_label, undo_words

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.goals import VALUES, GoalKind
+from dlrover_nb.core.structs.decisions.goals import VALUES, GoalKind
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.why import scale_command
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Candidate
-    from dlrover_nb.core.structs.goals import Goal, GoalAnswer
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.goals import Goal, GoalAnswer
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 def goals_view(found: GoalAnswer, snapshot: JobSnapshot) -> View:

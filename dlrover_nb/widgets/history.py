@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.redaction import redact
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.marks import Band, Layer, Line, Plot, Rule
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.history import JobRun
-    from dlrover_nb.core.structs.decisions import Outcome
-    from dlrover_nb.core.structs.past import FitSummary, SeriesRow
+    from dlrover_nb.core.structs.decisions.decisions import Outcome
+    from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow
 
 NO_RUN = "No run is recorded yet. Each job on a real cluster is recorded from its start; run one with:"
 FIRST_STEPS = ("%dlrover connect ray", "%dlrover submit quick-start")

@@ -10,7 +10,7 @@ from dlrover_nb.widgets.blocks import Block, Table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.snapshot import NodeView
+    from dlrover_nb.core.structs.views.snapshot import NodeView
 
 NOTE = "Wishes, not demands: where a host has filled up, the cluster places the node by its own rule."
 _HEAD = ("node", "wished on", "stands on", "because")

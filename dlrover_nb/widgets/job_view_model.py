@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.decisions import Verdict
+from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.widgets.review import Answer, Link, PendingAction
 from dlrover_nb.widgets.series import Window
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.questions import Explanation, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 _ACTIONS = ThreadPoolExecutor(2, thread_name_prefix="dlrover-action")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.straggler.costs import seconds_text
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.series import short_name
@@ -24,11 +24,11 @@ from dlrover_nb.widgets.series import short_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 NONE_YET = "No action against stragglers was proposed or ordered yet."
 NONE_OPEN = "No action against stragglers waits for an answer."

@@ -16,7 +16,7 @@ from dlrover_nb.widgets.series import few, summary_rows
 from dlrover_nb.widgets.svg_drawing import draw_panel
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.moment import Happening, Moment
+    from dlrover_nb.core.structs.views.moment import Happening, Moment
 
 N_STORY = 12
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.widgets import units
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine
 
 LIKELY = 0.05  # from this probability on it is shown
 NEVER = "not before the end"

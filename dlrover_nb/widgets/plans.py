@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.deadline import margin_words, percent
-from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.host_load import FELT_SHARE
+from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
@@ -16,9 +16,9 @@ from dlrover_nb.widgets.status import commands, fit_words, kind_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions import Candidate, Outcome, Prediction, Proposal
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, JobSnapshot
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Outcome, Prediction, Proposal
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import Coefficient, FitReport, JobSnapshot
 
 # A fit changes with each measurement, and predictions with it: no number of a plan goes without its time.
 WHEN_PROPOSED, PREDICTED_NOW = "predicted when proposed", "predicted now"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import curve, front
@@ -25,8 +25,14 @@ from dlrover_nb.widgets.status import kind_words, memory_table, status_view
 from dlrover_nb.widgets.why import candidate_facts
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
-    from dlrover_nb.core.structs.snapshot import Curve, FitReport, JobSnapshot, MemoryLine
+    from dlrover_nb.core.structs.decisions.decisions import (
+        Candidate,
+        Decision,
+        Outcome,
+        ParetoFront,
+        Proposal,
+    )
+    from dlrover_nb.core.structs.views.snapshot import Curve, FitReport, JobSnapshot, MemoryLine
 
 _NO_CURRENCY = units.Currency()  # unknown for a single candidate
 

@@ -23,8 +23,8 @@ from dlrover_nb.widgets.status import (
 from dlrover_nb.widgets.theme import REPORT_CSS
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.prices import PriceTable
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.plan.prices import PriceTable
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 
 def write_report(path: str | Path, snapshot: JobSnapshot, series: SeriesChunk | None = None) -> Path:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.kubernetes import DLROVER
+from dlrover_nb.core.structs.job.kubernetes import DLROVER
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 def restart_facts(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str, str], ...]:

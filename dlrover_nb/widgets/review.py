@@ -13,10 +13,10 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import waits_told
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import waits_told
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.plans import (
@@ -29,8 +29,8 @@ from dlrover_nb.widgets.plans import (
 from dlrover_nb.widgets.status import budget_words, change_words, host_words, kind_words, rate_words
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Decision, Proposal
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 STALE_S = 5.0  # an older snapshot is marked; the master is polled every second
 LOCK_S = 0.8  # after a button has changed to another proposal: longer than a person takes to stop a click

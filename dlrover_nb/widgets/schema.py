@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.schema import Use
+from dlrover_nb.core.structs.views.schema import Use
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema
+    from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema
     from dlrover_nb.widgets.blocks import Block
 
 N_COLUMN = 20  # rows of the table; a wide file would fill the screen

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.widgets.action_card import ActionCard
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.chart_grid import ChartGrid
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import RLock
 
-    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
     from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
 
 _TABLES = {False: "Show the charts' numbers as tables", True: "Hide the tables"}

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import SeriesChunk
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

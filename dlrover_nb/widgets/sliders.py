@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from threading import RLock
     from typing import Any
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.job_view_model import JobViewModel, ViewState
     from dlrover_nb.widgets.review import PendingAction
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.until import first_steps
-from dlrover_nb.core.structs.deadline import margin_words
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
-from dlrover_nb.core.structs.summary import left_of
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.deadline import margin_words
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
+from dlrover_nb.core.structs.views.summary import left_of
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
@@ -21,12 +21,18 @@ from dlrover_nb.widgets.wait_lines import text_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dlrover_nb.core.structs.decisions import Proposal
-    from dlrover_nb.core.structs.reported import TrainerStatus
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import ShardCounts
-    from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot, MemoryLine, NodeView, SeriesChunk
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.reported import TrainerStatus
+    from dlrover_nb.core.structs.training.shards import ShardCounts
+    from dlrover_nb.core.structs.views.snapshot import (
+        FitReport,
+        JobSnapshot,
+        MemoryLine,
+        NodeView,
+        SeriesChunk,
+    )
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 
 _MOST_NODES = 24  # of a table in a saved notebook

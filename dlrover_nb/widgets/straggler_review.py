@@ -12,9 +12,9 @@ from dlrover_nb.widgets.series import short_name
 if TYPE_CHECKING:
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.straggler.review import Review
-    from dlrover_nb.core.structs.actions import Proposed
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.decisions.actions import Proposed
+    from dlrover_nb.core.structs.training.stragglers import Straggler
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 HEAD = ("node", "own work", "others", "ratio", "exchange", "samples/s", "finding")
 NOTHING = "No straggler: no node is slower than the others of its role by the rule."

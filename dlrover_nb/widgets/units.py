@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.prices import ASSUMED
+from dlrover_nb.core.structs.plan.prices import ASSUMED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, Verb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+    from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
 
 MOST_LETTERS = 60  # of an entrypoint in the list
 

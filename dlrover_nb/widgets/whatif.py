@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, block_html
 from dlrover_nb.widgets.plans import currency, gain_facts
@@ -24,9 +24,9 @@ from dlrover_nb.widgets.why import UNKNOWN, candidate_facts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions import Candidate
-    from dlrover_nb.core.structs.questions import Weighed
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.questions import Weighed
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 _LEAST_MEMORY_MIB = 256
 

@@ -1,4 +1,4 @@
-"""Why a plan, and what if another: the answers of `core.why` and of `core.structs.questions` as views.
+"""Why a plan, and what if another: answers of `core.why` and of `core.structs.decisions.questions` as views.
 
 A recommendation needs its reasons. So the view begins with the answers to nine questions, short and in the
 order in which people ask them; below stand what they rest on: the binding constraint, the effect of one step
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import PHRASES
-from dlrover_nb.core.structs.decisions import HOST, REST
+from dlrover_nb.core.structs.decisions.decisions import HOST, REST
 from dlrover_nb.core.why import answers
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
@@ -32,10 +32,10 @@ from dlrover_nb.widgets.restarts import restart_facts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions import Candidate, TermShare
-    from dlrover_nb.core.structs.questions import Explanation, Marginal, Measured, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import FitReport, JobSnapshot
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, TermShare
+    from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal, Measured, Weighed
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import FitReport, JobSnapshot
     from dlrover_nb.core.why import Question
 
 FINISH = "finish in"

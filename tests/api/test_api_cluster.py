@@ -13,8 +13,8 @@ from waiting import until
 
 from dlrover_nb.api import Cluster, Job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 
 if TYPE_CHECKING:
     from dlrover_nb.api.views import StatusView

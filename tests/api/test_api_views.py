@@ -17,13 +17,13 @@ from dlrover_nb.api.views import (
     ShardsView,
     StatusView,
 )
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
-from dlrover_nb.core.structs.decisions import Decision, ProposalKind, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import SkippedBatch
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import SkippedBatch
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 
 def views(hostile: str = ""):

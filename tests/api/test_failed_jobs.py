@@ -11,7 +11,7 @@ from cluster_double import MemoryCluster
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.views import Note
 from dlrover_nb.core.errors import JobFailedError
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 
 
 @pytest.fixture

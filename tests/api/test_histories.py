@@ -13,7 +13,7 @@ from dlrover_nb import connect, load_model
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.models.metrics import auc
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import dlrover_nb
 from dlrover_nb.api import job_builder
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, load_mapping, parse_job
-from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.job.external import Framework
 
 JobBuilder = dlrover_nb.JobBuilder
 

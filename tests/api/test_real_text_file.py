@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dlrover_nb import connect, load_model
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
     from pathlib import Path

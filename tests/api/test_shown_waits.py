@@ -12,7 +12,7 @@ from dlrover_nb.api import waiting
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.waits import is_heard, tell
 from dlrover_nb.widgets.poller import Poller
 

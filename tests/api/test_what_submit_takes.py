@@ -17,9 +17,9 @@ from dlrover_nb.api.submission import job_of, settings_of
 from dlrover_nb.api.views import SubmittedView
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
-from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec
+from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.magics.verbs.start import SUBMIT_FLAGS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dlrover_nb import client
 from dlrover_nb.client.link import Link
 from dlrover_nb.client.shards import Feed, Source
 from dlrover_nb.core.codec import Tagged
-from dlrover_nb.core.structs.services import CALL_NAMES, ServiceCall, ShardWanted
+from dlrover_nb.core.structs.wire.services import CALL_NAMES, ServiceCall, ShardWanted
 
 FOLDER = Path(client.__file__).parent
 

@@ -22,18 +22,18 @@ from dlrover_nb.core.alerts import (
 )
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pricing import cost_per_hour
-from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
-from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind, AlertRules
-from dlrover_nb.core.structs.budget import BudgetOutlook
-from dlrover_nb.core.structs.commands import Action, Command, Entry, SecondRequest
-from dlrover_nb.core.structs.deadline import DeadlineOutlook
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
+from dlrover_nb.core.structs.decisions.commands import Action, Command, Entry, SecondRequest
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.budget import BudgetOutlook
+from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind, AlertRules
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 RULES = AlertRules()
 ABOUT = AboutJob("ray", "quick-start")

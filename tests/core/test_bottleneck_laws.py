@@ -32,8 +32,8 @@ from dlrover_nb.core.bottleneck import (
 from dlrover_nb.core.bottleneck.assignment import balanced, moved, scaled, spread, start_cores
 from dlrover_nb.core.bottleneck.use import efficiency
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 BOUNDS = PlanBounds(24, 8, SIZES, SIZES)

@@ -15,13 +15,13 @@ from hypothesis.errors import NoSuchExample
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, job_from, known_keys, known_values, parse_job
 from dlrover_nb.core.models.table import MODELS
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.features import SequenceSpec
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import RolePlan
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.data.features import SequenceSpec
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import RolePlan
 
 FAST = settings(deadline=None, phases=[Phase.generate], database=None, max_examples=1000)
 

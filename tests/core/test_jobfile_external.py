@@ -3,7 +3,7 @@ from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, parse_job
-from dlrover_nb.core.structs.external import Framework
+from dlrover_nb.core.structs.job.external import Framework
 
 JOB = """
 name: a

@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, parse_job
 from dlrover_nb.core.moments import read_moment, write_moment
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 
 SIX = datetime(2026, 12, 1, 6, 0, tzinfo=UTC).timestamp()
 seconds = st.integers(0, 4_000_000_000)

@@ -6,13 +6,13 @@ import pytest
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_kind, transition_s
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import JobSpec, Migration
-from dlrover_nb.core.structs.past import TransitionKind
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import JobSpec, Migration
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
+from dlrover_nb.core.structs.training.samples import ProfileSample
+from dlrover_nb.core.structs.views.past import TransitionKind
 
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
 TWO = replace(NOW, worker=RolePlan(2, 0.5, 1024))

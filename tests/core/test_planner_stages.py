@@ -24,14 +24,14 @@ from dlrover_nb.core.planner import (
     protected,
     warm_start,
 )
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob, TermKnowledge
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
+from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, TermKnowledge
 
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
 TWO = replace(NOW, worker=RolePlan(2, 0.5, 1024))

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.pricing import cost_per_hour, cost_per_million, costs
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 roles = st.builds(
     RolePlan, st.integers(1, 50), st.floats(0.1, 32).map(lambda c: round(c, 2)), st.integers(64, 9999)

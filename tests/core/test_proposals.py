@@ -8,8 +8,14 @@ from cases import for_each
 
 from dlrover_nb.core.controller.proposals import TRANSITIONS, is_closed, move
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.structs.decisions import Candidate, Prediction, Proposal, ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, ScalePlan
+from dlrover_nb.core.structs.decisions.decisions import (
+    Candidate,
+    Prediction,
+    Proposal,
+    ProposalKind,
+    ProposalStatus,
+)
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, ScalePlan
 
 S = ProposalStatus
 ALLOWED = {

@@ -17,11 +17,11 @@ from dlrover_nb.core.models.metrics import evaluate
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG, JobFile, WriteAheadLogFile, write_job
 from dlrover_nb.core.rundir.journal import JOURNAL, Journal, compress
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import Decided, Ticked
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.events import Decided, Ticked
 from dlrover_nb.core.usercode import Packed
 
 DECIDED = Decided(1.0, Decision(Verdict.MODE, "ada", 1.0, mode=Mode.AUTO))

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.telemetry import JOB_COLUMNS, NODE_COLUMNS, SPLIT_COLUMNS, JobTelemetry, thinned
 
 

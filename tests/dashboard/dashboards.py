@@ -23,7 +23,7 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings

@@ -8,7 +8,7 @@ from team_clusters import simulated_cluster
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.team import Team
 
 

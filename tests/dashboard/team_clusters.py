@@ -13,12 +13,12 @@ from waiting import until
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.team import Team
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 PLAN = ResourcePlan(RolePlan(1, 1.0, 4096), RolePlan(1, 1.0, 8192))
 BOUNDS = PlanBounds(max_workers=4, max_ps=2, worker_cpus=(1.0, 2.0), ps_cpus=(1.0, 2.0))

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
-from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.dashboard.act import (
     FORM_ACTIONS,
     MOST_REASON,

@@ -14,7 +14,7 @@ from dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, Client, csrf_of,
 from team_clusters import MastersCluster, master_of, masters_team
 
 from dlrover_nb.core.commands.second_person import Rules
-from dlrover_nb.core.structs.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 from dlrover_nb.dashboard.act import PLAN_FIELDS
 from dlrover_nb.dashboard.flash import take_flash
 

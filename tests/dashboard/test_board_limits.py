@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from virtual_time import VirtualTime, as_shipped
 
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 
 
 def cores_of(cluster_takes_s: float) -> tuple[str, float]:

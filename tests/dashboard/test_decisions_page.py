@@ -19,8 +19,8 @@ from history_records import OUTCOME, SPEC
 from looks import cut_off
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.commands import Action, Entry, Stage
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.pages.chain_state import ChainWatch
 from dlrover_nb.dashboard.pages.decisions import N_LINE

@@ -19,11 +19,11 @@ from test_time_travel import end, live
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.driver.time_travel import Replay
+from dlrover_nb.core.driver.past.time_travel import Replay
 from dlrover_nb.core.paths import RUNS_VAR
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.pages import replays
 from dlrover_nb.dashboard.pages.replays import Reading, Replays

@@ -12,10 +12,10 @@ from team_clusters import MastersCluster, master_of, masters_team
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.commands.second_person import Rules
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 ADDRESS = "job?cluster=a&name=ads"

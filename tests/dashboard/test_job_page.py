@@ -14,12 +14,12 @@ from team_clusters import MastersCluster, master_of, masters_team
 
 from dlrover_nb.api.exports import export
 from dlrover_nb.core.export import Options
-from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart, MoveBuckets
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
-from dlrover_nb.core.structs.people import Person
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import NodeErrors
+from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.people import Person
+from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import NodeErrors
 from dlrover_nb.dashboard.settings import ServeSettings
 
 HOSTILE = "<script>alert('x')</script>"

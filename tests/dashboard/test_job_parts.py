@@ -14,8 +14,8 @@ from dlrover_nb.api.exports import export
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import Options
 from dlrover_nb.core.history.notes import Note
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.dashboard.job_parts.change import headroom_table
 from dlrover_nb.dashboard.job_parts.drift import MOST_FILE, drift_blocks, file_text, running_rows
 from dlrover_nb.dashboard.job_parts.since import ONE_LOOK_S, Look, events_since, look_of, since_blocks

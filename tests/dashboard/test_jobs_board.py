@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from team_clusters import job_snapshot
 
-from dlrover_nb.core.structs.commands import Action, AuditRow, ChainedRow, Entry, Stage
-from dlrover_nb.core.structs.decisions import Prediction
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.summary import UNKNOWN, summarize
+from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, ChainedRow, Entry, Stage
+from dlrover_nb.core.structs.decisions.decisions import Prediction
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
 from dlrover_nb.dashboard.jobs_board.boards import KEPT_S, SHOWN_S, LastSeen
 from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, MOST_NEWS, board_of, delta
 from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, Wanted, wanted_from, wanted_of

@@ -10,8 +10,8 @@ from dashboards import ADMIN, ByName, running
 from team_clusters import MastersCluster, master_of, masters_team
 from waiting import until
 
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.summary import summarize
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -13,9 +13,9 @@ from dashboards import OPERATOR, VIEWER, ByName, Client, running
 from team_clusters import MastersCluster, master_of, masters_team
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.people import Person
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.people import Person
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.summary import summarize
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.kept_runs import KEPT_S, N_KEPT, KeptRuns
 
 

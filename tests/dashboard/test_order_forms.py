@@ -14,12 +14,12 @@ from team_clusters import MastersCluster, master_of, masters_team, simulated_clu
 from waiting import until
 
 from dlrover_nb.core.commands.second_person import Rules
-from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, SetSize
-from dlrover_nb.core.structs.commands import Action, Stage
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches, AdjustRates, SetSize
+from dlrover_nb.core.structs.decisions.commands import Action, Stage
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.dashboard.job_parts.orders import MOST_FIELDS
 
 HOSTILE = "<script>alert('x')</script>"

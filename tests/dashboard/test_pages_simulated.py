@@ -15,12 +15,12 @@ from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.simulator import CALM, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.commands import Stage
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.commands import Stage
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.dashboard.clusters import WatchedCluster
 
 ADDRESS = "job?cluster=sim&name=ads"

@@ -24,15 +24,15 @@ from dlrover_nb.core.export import EXPORTERS, Options, read_export, to_yaml
 from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.jobfile import dump_job, job_from, load_mapping, parse_job
 from dlrover_nb.core.redaction import PLACEHOLDER
-from dlrover_nb.core.structs.commands import decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole
-from dlrover_nb.core.structs.failures import ProgramError
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.people import local_person
-from dlrover_nb.core.structs.secrets import check_complete, for_storage, secret_values, without_secrets
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.decisions.commands import decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.people import local_person
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.secrets import check_complete, for_storage, secret_values, without_secrets
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.training.failures import ProgramError
 from dlrover_nb.dashboard.agent_tools import AgentTools
 from dlrover_nb.widgets.report import report_html
 

@@ -15,7 +15,7 @@ from dlrover_nb import cli
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.history.credentials import CredentialStore
 from dlrover_nb.core.paths import HISTORY_VAR
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.dashboard.api_v1.tokens import Tokens
 
 

@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
-from dlrover_nb.core.structs.commands import Asker, Entry
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.decisions.commands import Asker, Entry
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.dashboard import metrics
 from dlrover_nb.dashboard.settings import ServeSettings
 

@@ -17,10 +17,10 @@ from waiting import until
 
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.commands import Action, Entry, SecondRequest, Stage, decide
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
-from dlrover_nb.core.structs.summary import UNKNOWN, summarize
+from dlrover_nb.core.structs.decisions.commands import Action, Entry, SecondRequest, Stage, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
 from dlrover_nb.dashboard.batch import Line, Pick, batch_forms, open_lines, pick_of, reason_name, sum_words
 
 HOSTILE = "<script>alert('x')</script>"

@@ -4,8 +4,8 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.people import AccessRole, Grant
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant
 from dlrover_nb.dashboard.settings import ServeSettings, is_loopback, read_settings
 
 

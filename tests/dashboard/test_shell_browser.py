@@ -4,7 +4,7 @@ import pytest
 from chromium import broken_rules, picture, unnamed
 from dashboards import PASSWORD, closed, team_of, watched, with_people
 
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 
 pytestmark = pytest.mark.more
 

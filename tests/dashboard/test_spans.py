@@ -15,8 +15,8 @@ from waiting import until
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.errors import NotAllowedError, SecondPersonError, StaleDecisionError
-from dlrover_nb.core.structs.commands import Action, Asker, Entry
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
+from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.dashboard.spans import Steps
 from dlrover_nb.dashboard.team import Team
 

@@ -11,7 +11,7 @@ from team_clusters import MastersCluster, master_of, masters_team
 from waiting import LIMIT_S
 
 from dlrover_nb.core.history.chain import verified
-from dlrover_nb.core.structs.commands import Stage
+from dlrover_nb.core.structs.decisions.commands import Stage
 
 pytestmark = pytest.mark.more
 

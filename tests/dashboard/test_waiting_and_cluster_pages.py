@@ -15,13 +15,13 @@ from waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.planner.feasibility import has_room
-from dlrover_nb.core.structs.admission import QueuePlace
-from dlrover_nb.core.structs.bounds import PlanBounds, Quota
-from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
-from dlrover_nb.core.structs.commands import Asker, Entry
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.waits import QueueWait
+from dlrover_nb.core.structs.cluster.waits import QueueWait
+from dlrover_nb.core.structs.decisions.commands import Asker, Entry
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.admission import QueuePlace
+from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.pages.waiting import plan_fields
 from dlrover_nb.dashboard.team import Team

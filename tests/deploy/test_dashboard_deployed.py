@@ -18,9 +18,9 @@ from dlrover_nb.core.history.database import default_url
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import SEE_NODES, USER, VIEWER, granted
 from dlrover_nb.core.paths import HISTORY_VAR
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob
 from dlrover_nb.dashboard.settings import read_settings
 
 ROOT = Path(__file__).parents[2]

@@ -31,10 +31,10 @@ from dlrover_nb.core.manifests.rights import (
     master_rights,
     role,
 )
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from dlrover_nb.core.jobfile import dump_job, known_keys
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 
 README = Path(__file__).parents[2] / "README.md"
 NAME = re.compile(r"`([^`]+)`")

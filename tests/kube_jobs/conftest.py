@@ -17,7 +17,7 @@ from kubernetes.client.exceptions import ApiException
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
-from dlrover_nb.core.structs.kubernetes import STATE
+from dlrover_nb.core.structs.job.kubernetes import STATE
 
 MASTER = "dlrover-nb/role=master"
 

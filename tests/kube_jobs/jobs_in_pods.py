@@ -8,9 +8,9 @@ from dataclasses import replace
 from waiting import until
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 PLAN = ResourcePlan(worker=RolePlan(2, 0.4, 512), ps=RolePlan(2, 0.2, 256))
 SMALL = ResourcePlan(worker=RolePlan(1, 0.8, 512), ps=RolePlan(1, 0.2, 256))

@@ -7,11 +7,11 @@ from jobs_in_pods import job
 from waiting import LIMIT_S
 
 from dlrover_nb.core.client.trained_model import load_model
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.job import JobPhase, ModelSpec, Sync
-from dlrover_nb.core.structs.kubernetes import STATE
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.job import JobPhase, ModelSpec, Sync
+from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -11,9 +11,9 @@ from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import LeaseStore
-from dlrover_nb.core.structs.admission import Admission
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.plan.bounds import Quota
 
 JOBS = ("first", "second")
 

@@ -8,8 +8,8 @@ from kubernetes.client.exceptions import ApiException
 from waiting import until
 
 from dlrover_nb.core.manifests.kinds import BUDGET_1_20
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

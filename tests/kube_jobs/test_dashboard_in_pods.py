@@ -13,9 +13,9 @@ from kubernetes import client
 from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden
 from dlrover_nb.core.errors import BackendError, NotAllowedError
 from dlrover_nb.core.manifests.rights import OPERATOR, VIEWER
-from dlrover_nb.core.structs.commands import Action, Asker, Entry, Stage
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.dashboard.acting import ActingClusters
 from dlrover_nb.dashboard.clusters import WatchedCluster
 from dlrover_nb.dashboard.team import Team

@@ -11,8 +11,8 @@ from kubernetes.client.exceptions import ApiException
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.resources import RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]
 

@@ -23,8 +23,8 @@ from dlrover_nb.core.manifests.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 KINDS = {k.name: k for k in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, ELASTIC_JOB)}

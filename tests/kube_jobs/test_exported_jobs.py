@@ -39,8 +39,8 @@ from dlrover_nb.core.manifests.kinds import (
     TRAIN_JOB,
     TRAINING_RUNTIME,
 )
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.kubernetes import STATE
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.kubernetes import STATE
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -9,7 +9,7 @@ from jobs_in_pods import FOREVER, job, trained
 from kube import host_files
 from waiting import until
 
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -11,9 +11,9 @@ from waiting import LIMIT_S, until
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.actions import KillRestart, SetSize
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.decisions.actions import KillRestart, SetSize
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -10,8 +10,8 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.events import ProgressMade
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.views.events import ProgressMade
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]
 

@@ -9,9 +9,9 @@ from jobs_in_pods import FOREVER, assert_exact, job, names_of, trained
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job import JobSpec, Migration, ModelSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.job import JobSpec, Migration, ModelSpec
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]
 

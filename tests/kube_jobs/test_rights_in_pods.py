@@ -10,7 +10,7 @@ from kubernetes import utils
 
 from dlrover_nb.core.backends.kubernetes.access import check_access
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -24,7 +24,7 @@ DIES = textwrap.dedent("""
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
     from dlrover_nb.core.codec import from_json
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
     left = int(sys.argv[1])
 

@@ -13,10 +13,9 @@ from dlrover_nb.core.client.cluster import still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.rundir.node_logs import newest
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.cluster_access import ClusterAccess
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
-from dlrover_nb.core.structs.decisions import (
+from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
+from dlrover_nb.core.structs.decisions.decisions import (
     Candidate,
     Decision,
     Prediction,
@@ -25,17 +24,18 @@ from dlrover_nb.core.structs.decisions import (
     ProposalStatus,
     Verdict,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
-from dlrover_nb.core.structs.shards import BatchChoice, ShardCounts
-from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, diff
+from dlrover_nb.core.structs.training.shards import BatchChoice, ShardCounts
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.training.shards import UserChoice
 
 AT_S = 1_750_000_000.0
 CAPACITY = Capacity((NodeShape(8.0, 16_384),))

@@ -18,10 +18,10 @@ from dlrover_nb.api.sizes import Sizes
 from dlrover_nb.core.backends.simulated.assumptions import N_MACHINE, SPEED
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.features import SequenceSpec
-from dlrover_nb.core.structs.job import JobSpec, Migration, ModelSpec, Optimizer, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.data.features import SequenceSpec
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.job import JobSpec, Migration, ModelSpec, Optimizer, Sync
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics.arguments import GRAMMAR, Grammar
 from dlrover_nb.magics.submission import spec_of
 from dlrover_nb.magics.verb import Call

@@ -16,7 +16,7 @@ from IPython.core.error import UsageError
 
 from dlrover_nb import cli
 from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.structs.commands import Stage
+from dlrover_nb.core.structs.decisions.commands import Stage
 
 N_ROW = 4
 

@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.magics.cell import run_python, yaml_mapping
 
 if TYPE_CHECKING:

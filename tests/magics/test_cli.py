@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dlrover_nb import __version__, cli, watch
 from dlrover_nb.core.errors import JobFailedError
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from cases import for_each
 from dlrover_nb import cli, watch
 from dlrover_nb.cli import CLI, GRAMMAR, ExitCode
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.magics.commands import Commands
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from exports import WRITTEN
 from IPython.core.error import UsageError
 
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import ModelSpec
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import ModelSpec
 from dlrover_nb.magics.shell import loaded
 
 if TYPE_CHECKING:

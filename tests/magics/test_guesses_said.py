@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cluster_double import MemoryCluster
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 GUESS = "'user_id' looks like ids, so it is taken as ids"
 SUBMIT = "submit ads --data rows.csv"

@@ -23,7 +23,9 @@ from dlrover_nb import cli
 cli.main(sys.argv[1:])
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
-MASTER = "import dlrover_nb.core.backends.%s.master, dlrover_nb.core.driver.own_job, sys; print(*sys.modules)"
+MASTER = (
+    "import dlrover_nb.core.backends.%s.master, dlrover_nb.core.driver.own.own_job, sys; print(*sys.modules)"
+)
 CLIENT = "import dlrover_nb.cli, dlrover_nb.magics.commands, dlrover_nb.core.backends.%s.cluster, sys; print(*sys.modules)"
 
 

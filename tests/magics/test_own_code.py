@@ -8,7 +8,7 @@ import pytest
 from cases import for_each
 from IPython.core.error import UsageError
 
-from dlrover_nb.core.structs.job import DataFormat
+from dlrover_nb.core.structs.job.job import DataFormat
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
 

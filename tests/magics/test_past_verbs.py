@@ -17,11 +17,11 @@ from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir import locate
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.node_logs import NodeLogs
-from dlrover_nb.core.structs.decisions import Outcome, Prediction
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.messages import LinesWritten
-from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction
+from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.wire.messages import LinesWritten
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 

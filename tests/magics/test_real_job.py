@@ -14,13 +14,13 @@ from waiting import until
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.cluster_access import ClusterAccess
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.summary import JobSummary
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
 
 class HereCluster:

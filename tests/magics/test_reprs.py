@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from dlrover_nb.api import reprs
 from dlrover_nb.core.history.scores import scoreboard
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.views.summary import summarize
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

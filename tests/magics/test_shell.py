@@ -29,10 +29,10 @@ from dlrover_nb.api.views import (
 )
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import DataFormat, JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import Role, RolePlan
-from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import DataFormat, JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
 from dlrover_nb.magics.shell import explain_verbs, loaded
 from dlrover_nb.widgets.poller import Poller
 

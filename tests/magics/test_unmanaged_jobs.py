@@ -14,8 +14,8 @@ from dlrover_nb import cli
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.cli import GRAMMAR
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
+from dlrover_nb.core.structs.job.job import JobSpec
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dlrover_nb import watch
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

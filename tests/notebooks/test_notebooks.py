@@ -20,7 +20,7 @@ from kubernetes import client
 from waiting import LIMIT_S
 
 from dlrover_nb.core.export import check, read_export
-from dlrover_nb.core.structs.kubernetes import STATE
+from dlrover_nb.core.structs.job.kubernetes import STATE
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from programs_conformance import ended, plan_of, program_of, trains
 from waiting import until
 
 from dlrover_nb.core.client.trained_model import load_model
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, Sync
 
 pytestmark = pytest.mark.ray
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.ray, pytest.mark.release]
 

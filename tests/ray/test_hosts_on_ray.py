@@ -14,10 +14,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dlrover_nb.core.backends.ray import head
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 pytestmark = [pytest.mark.ray, pytest.mark.more]
 

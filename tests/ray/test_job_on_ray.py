@@ -23,11 +23,11 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
 )
 from dlrover_nb.core.runtime.checkpoints.names import SHM
-from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart, SetSize
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches, KillRestart, SetSize
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.summary import summarize
 
 pytestmark = [pytest.mark.ray, pytest.mark.more]
 
@@ -69,7 +69,7 @@ def test_a_job_survives_the_kill_of_a_worker_and_of_the_submitting_process(clust
         "import os, signal\n"
         "from dlrover_nb.core.connect import connect\n"
         "from dlrover_nb.core.codec import from_json\n"
-        "from dlrover_nb.core.structs.job import JobSpec\n"
+        "from dlrover_nb.core.structs.job.job import JobSpec\n"
         f"connect('ray').submit(from_json({to_json(spec)!r}, JobSpec)).snapshot()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

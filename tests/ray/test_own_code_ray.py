@@ -10,8 +10,8 @@ from waiting import LIMIT_S
 
 from dlrover_nb import load_model, trainable
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = pytest.mark.ray
 

@@ -24,8 +24,8 @@ from waiting import until
 from dlrover_nb.core.backends.ray.cluster import RayCluster
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.backends.ray.reach import NAMESPACE
-from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 
 pytestmark = pytest.mark.ray
 

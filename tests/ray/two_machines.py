@@ -14,9 +14,9 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray.patient_start import raylet_lives, until_registered
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 TELL = "import os, time; print('raylet', os.environ['RAY_RAYLET_PID'], flush=True); time.sleep(10000)"
 HERE = {"node_ip_address": "127.0.0.1", "num_cpus": 2, "object_store_memory": 80 << 20}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from damaged_world import WAY_OUT, Case
 
 from dlrover_nb.core.errors import BackendError, DlroverError
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.shards import QuarantinedShard
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.training.shards import QuarantinedShard
     from simulation.schedule import Scenario
     from simulation.world import SimulatedWorld
 

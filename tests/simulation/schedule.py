@@ -15,14 +15,14 @@ from damaged_world import damage
 from driver_world import PlayedBackend, ResizingPlayedBackend, plan
 
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
-from dlrover_nb.core.structs.decisions import Decision, Verdict, version_of
-from dlrover_nb.core.structs.job import Migration, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict, version_of
+from dlrover_nb.core.structs.job.job import Migration, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from simulation.audit import Audit
     from simulation.world import SimulatedWorld
 

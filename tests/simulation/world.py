@@ -19,9 +19,9 @@ from driver_world import STEP_S, PlayedBackend
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.runtime.process.output import STREAMS
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import Purpose
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import Purpose
+from dlrover_nb.core.structs.wire import messages as m
 from simulation.rows import Row, RowAccount
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from played_nodes import FakeNode
 
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.shards import Shard
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.training.shards import Shard
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 GONE_AFTER_HEARTBEATS = 4  # so long a node lives without its master
 SEEN_S = 5.0  # so old may be what a client acts on

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 from node_played import PlayedJob, spinner
 from waiting import until
 
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.testing.faults import Latency, slow
 
 DELAY_S = 0.3

@@ -14,7 +14,7 @@ from real_job import Job, n_process, plan, succeeded
 from waiting import until
 
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.structs.job import DataSpec, ModelSpec, Sync
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec, Sync
 from dlrover_nb.testing.faults import CpuShare, Latency, Persistent, slow
 from dlrover_nb.testing.faults.cpu_group import cores_of, own_group
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 DELAY_S = 2.0
 N_REPORT = 3

@@ -19,8 +19,8 @@ from waiting import is_gone, until
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.testing.faults import CpuShare, Latency, Persistent, restore, slow
 from dlrover_nb.testing.faults.holding import held
 from dlrover_nb.testing.faults.target import Target

@@ -11,17 +11,17 @@ import pytest
 from real_job import Job, n_process, plan, succeeded
 
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import DataSpec, Mode, ModelSpec, Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import DataSpec, Mode, ModelSpec, Sync
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.testing.faults import Persistent, slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 pytestmark = pytest.mark.more
 

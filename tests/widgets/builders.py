@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dlrover_nb.core.structs.actions import Action, ActionChoice, KillRestart
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import (
+from dlrover_nb.core.structs.decisions.actions import Action, ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.decisions import (
     Candidate,
     Decision,
     Outcome,
@@ -20,12 +19,14 @@ from dlrover_nb.core.structs.decisions import (
     TermShare,
     Verdict,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
-from dlrover_nb.core.structs.samples import NodeSample, ProfileSample, TimeSplit
-from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import (
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
+from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.training.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.views.snapshot import (
     Coefficient,
     Curve,
     Evaluation,
@@ -38,7 +39,6 @@ from dlrover_nb.core.structs.snapshot import (
     PlanMarker,
     SeriesChunk,
 )
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
 from dlrover_nb.core.telemetry import SPLIT_COLUMNS
 
 START_S = 1_790_000_000.0

@@ -13,16 +13,16 @@ import builders
 
 from dlrover_nb.core.errors import BackendError, CapacityError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.rundir.node_logs import newest
-from dlrover_nb.core.structs.capacity import check_fits
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-from dlrover_nb.core.structs.snapshot import JobSnapshot, PlanMarker, SeriesChunk
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import check_fits
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot, PlanMarker, SeriesChunk
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import ShardChoice
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import ShardChoice
 
 
 class Master:

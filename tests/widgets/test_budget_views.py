@@ -8,12 +8,12 @@ import builders as b
 import pytest
 
 from dlrover_nb.api.views import DecisionView, SubmittedView
-from dlrover_nb.core.structs.budget import BudgetOutlook, PlanBudget
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.start_from import StartFrom
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.budget import BudgetOutlook, PlanBudget
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.dashboard.jobs_board.rows import needs, row_of
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.plans import plans_view

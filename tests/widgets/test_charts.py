@@ -10,8 +10,8 @@ from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, SeriesChunk
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, SeriesChunk
 from dlrover_nb.widgets.charts import CHARTS, curve, front, memory, throughput
 from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live_charts.live_series import keyed

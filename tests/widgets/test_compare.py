@@ -10,9 +10,9 @@ from builders import HOSTILE
 
 from dlrover_nb.core.client.past_runs import RunHistory
 from dlrover_nb.core.history import JobRun
-from dlrover_nb.core.structs.actions import BackupWorkers
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.decisions.actions import BackupWorkers
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.compare import compare_view
 

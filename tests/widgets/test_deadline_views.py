@@ -8,8 +8,8 @@ import builders as b
 import pytest
 
 from dlrover_nb.api.views import SubmittedView
-from dlrover_nb.core.structs.deadline import DeadlineOutlook, margin_words, percent
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook, margin_words, percent
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.plans import plans_view
 from dlrover_nb.widgets.review import Link, header_html

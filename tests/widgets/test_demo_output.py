@@ -7,8 +7,8 @@ from builders import NOW_PLAN, prediction, snapshot
 from rich.console import Console
 
 from dlrover_nb import demo
-from dlrover_nb.core.structs.decisions import Outcome
-from dlrover_nb.core.structs.host_load import HostLoad
+from dlrover_nb.core.structs.cluster.host_load import HostLoad
+from dlrover_nb.core.structs.decisions.decisions import Outcome
 
 
 def console():

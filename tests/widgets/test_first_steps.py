@@ -9,9 +9,9 @@ from masters import Master
 from rich.console import Console
 
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.client.past_runs import RunHistory
 from dlrover_nb.core.history import JobRun
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.past import FitSummary, SeriesRow, TermKnowledge
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow, TermKnowledge
 from dlrover_nb.widgets import history
 
 

@@ -8,10 +8,10 @@ from builders import NOW_PLAN
 from waiting import until
 
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.snapshot import SeriesChunk
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.snapshot import SeriesChunk
+from dlrover_nb.core.structs.views.summary import JobSummary
 from dlrover_nb.widgets.many.jobs_view_model import FORGET_S, JobsViewModel
 from dlrover_nb.widgets.many.view import ManyJobs
 from dlrover_nb.widgets.poller import Poller

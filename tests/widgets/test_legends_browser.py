@@ -10,7 +10,7 @@ from test_themes_browser import SWITCH, THEMES
 from waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 

@@ -8,8 +8,8 @@ from masters import Master
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.widgets.cell import Cell
 from dlrover_nb.widgets.job_view_model import JobViewModel
 from dlrover_nb.widgets.live import LiveView

@@ -12,7 +12,7 @@ from masters import Master
 from waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.review import LOCK_S

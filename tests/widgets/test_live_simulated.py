@@ -9,8 +9,8 @@ from chromium import picture, unlocked, unnamed
 from waiting import until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 

@@ -6,9 +6,9 @@ import pytest
 from builders import HOSTILE, NOW_PLAN
 from cases import for_each
 
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.summary import JobSummary
 from dlrover_nb.widgets.many import static, table
 from dlrover_nb.widgets.many.columns import (
     N_ENDED,

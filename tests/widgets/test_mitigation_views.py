@@ -13,7 +13,7 @@ from rich.console import Console
 from dlrover_nb import api
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -21,11 +21,11 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import Pace
+from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units

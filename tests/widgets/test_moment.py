@@ -6,8 +6,8 @@ import builders as b
 import pytest
 from history_records import SPEC
 
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.moment import Moment, Source
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.views.moment import Moment, Source
 from dlrover_nb.widgets.moment import moment_view, moment_words, speeds_chart
 
 START_S = 1_790_000_000.0

@@ -11,11 +11,11 @@ from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.decisions import Outcome, ProposalKind
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodePhase, SeriesChunk
+from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalKind
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, NodePhase, SeriesChunk
 from dlrover_nb.widgets import oom, svg_drawing
 from dlrover_nb.widgets.charts import CHARTS, memory, rounds, scores, shards, stragglers, throughput, workers
 from dlrover_nb.widgets.live_charts.live_figure import LiveFigure

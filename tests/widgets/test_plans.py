@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import builders as b
 
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.decisions import BreakEven, Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.decisions.decisions import BreakEven, Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.widgets.plans import change_facts, state_words
 from dlrover_nb.widgets.status import commands
 from dlrover_nb.widgets.units import Currency

@@ -7,7 +7,7 @@ import builders
 import pytest
 from rich.console import Console
 
-from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import svg_drawing
 from dlrover_nb.widgets.charts import front

@@ -19,7 +19,7 @@ from panel.io.state import set_curdoc
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 

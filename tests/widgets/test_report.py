@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 
 import builders as b
 
-from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
+from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.report import report_html, write_report
 

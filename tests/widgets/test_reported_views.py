@@ -4,9 +4,9 @@ import builders
 from cases import for_each
 from rich.console import Console
 
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.reported import TrainerStatus
-from dlrover_nb.core.structs.summary import left_of, summarize
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.training.reported import TrainerStatus
+from dlrover_nb.core.structs.views.summary import left_of, summarize
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.status import summary_facts
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import builders as b
 
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.kubernetes import DLROVER, KubernetesSpec
-from dlrover_nb.core.structs.questions import Weighed
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.questions import Weighed
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.kubernetes import DLROVER, KubernetesSpec
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.dashboard.job_parts.change import proposal_blocks
 from dlrover_nb.widgets.plans import decision_view, plans_view
 from dlrover_nb.widgets.restarts import restart_facts
 from dlrover_nb.widgets.why import whatif_view
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 RUN = ExternalRole(("run",))
 

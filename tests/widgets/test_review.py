@@ -4,11 +4,11 @@ import builders as b
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase, NodeView, PlanMarker, waits_told
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView, PlanMarker, waits_told
+from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.widgets.blocks import Tone
 from dlrover_nb.widgets.plans import state_words
 from dlrover_nb.widgets.review import (

@@ -26,22 +26,22 @@ from dlrover_nb.core.history import scoreboard
 from dlrover_nb.core.history.load_series import LoadPoint
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
-from dlrover_nb.core.structs.actions import KillRestart, Proposed
-from dlrover_nb.core.structs.admission import QueuePlace
-from dlrover_nb.core.structs.audited import AuditedCommand
-from dlrover_nb.core.structs.bounds import Pins, Quota
-from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
-from dlrover_nb.core.structs.goals import answer, read_goals
-from dlrover_nb.core.structs.questions import Weighed
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
-from dlrover_nb.core.structs.shards import Purpose, QuarantinedShard, SkippedBatch
-from dlrover_nb.core.structs.stragglers import NodeErrors, Pace, Straggler
-from dlrover_nb.core.structs.summary import summarize
-from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
+from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
+from dlrover_nb.core.structs.decisions.actions import KillRestart, Proposed
+from dlrover_nb.core.structs.decisions.audited import AuditedCommand
+from dlrover_nb.core.structs.decisions.goals import answer, read_goals
+from dlrover_nb.core.structs.decisions.questions import Weighed
+from dlrover_nb.core.structs.plan.admission import QueuePlace
+from dlrover_nb.core.structs.plan.bounds import Pins, Quota
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, SkippedBatch
+from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace, Straggler
+from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
+from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
+from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.core.why import answers
 from dlrover_nb.widgets.rows import columns, results
 from dlrover_nb.widgets.rows.tables import Columns, Tables, listed

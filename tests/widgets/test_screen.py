@@ -11,9 +11,9 @@ from panel.config import _cleanup_panel
 from waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.structs.actions import BackupWorkers
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
+from dlrover_nb.core.structs.decisions.actions import BackupWorkers
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.widgets.chart_grid import FIT_EVERY, NO_MORE
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller

@@ -4,7 +4,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.snapshot import SeriesChunk
+from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.widgets.series import N_SEEN, Window, few, summary_rows, trace, widen
 
 values = st.lists(st.floats(0, 1e6), min_size=1, max_size=3000)

@@ -17,12 +17,12 @@ from dlrover_nb.api.views import SubmittedView
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.rights import USER, role_text
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
+from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.poller import Poller
 from dlrover_nb.widgets.status import status_view

@@ -2,8 +2,8 @@ import builders
 import pytest
 from rich.console import Console
 
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import ROOM, NodePhase, NodeView
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 from dlrover_nb.terminal import render, sparkline
 
 LONG = (

@@ -11,7 +11,7 @@ from waiting import until
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.widgets.live import LiveView
 from dlrover_nb.widgets.many import ManyJobs
 from dlrover_nb.widgets.plans import plans_view

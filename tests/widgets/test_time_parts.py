@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import TimeSplit
-from dlrover_nb.core.structs.snapshot import SeriesChunk
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import TimeSplit
+from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.charts import breakdown
 from dlrover_nb.widgets.charts.breakdown import PARTS

@@ -10,13 +10,13 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.history.scores import scoreboard
-from dlrover_nb.core.structs.decisions import BreakEven, Outcome, TermShare
-from dlrover_nb.core.structs.host_wish import HostWish
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import ROOM, Coefficient, NodePhase, NodeView
-from dlrover_nb.core.structs.start_from import BeganFrom
+from dlrover_nb.core.structs.cluster.host_wish import HostWish
+from dlrover_nb.core.structs.decisions.decisions import BreakEven, Outcome, TermShare
+from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Marginal, Measured, Weighed
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.start_from import BeganFrom
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import ROOM, Coefficient, NodePhase, NodeView
 from dlrover_nb.core.why import Question, answers
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.widgets import records

@@ -5,10 +5,10 @@ from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.questions import Weighed
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.questions import Weighed
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.widgets.review import Press, read_press
 from dlrover_nb.widgets.theme import WARN
 from dlrover_nb.widgets.whatif import (

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.baselines.state import with_count
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.baselines.state import JobState
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 def elastic_scheduling(state: JobState, *, step: int = 1, min_efficiency: float = 0.1) -> ResourcePlan | None:

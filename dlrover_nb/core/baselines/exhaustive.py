@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.resources import CPU_STEP, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.baselines.state import JobState

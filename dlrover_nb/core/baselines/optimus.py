@@ -24,8 +24,8 @@ from dlrover_nb.core.baselines.state import with_count
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.numerics import nnls
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.capacity import fits, plan_needs
-from dlrover_nb.core.structs.resources import CPU_STEP, Role
+from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.baselines.state import JobState
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
     Array = NDArray[np.float64]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.capacity import Capacity, fits, plan_needs
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.plan.capacity import Capacity, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.bounds import PlanBounds
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.plan.bounds import PlanBounds
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,15 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
-from dlrover_nb.core.structs.actions import Proposed, SetSize
-from dlrover_nb.core.structs.capacity import in_steps
-from dlrover_nb.core.structs.resources import CPU_STEP, Role
+from dlrover_nb.core.structs.decisions.actions import Proposed, SetSize
+from dlrover_nb.core.structs.plan.capacity import in_steps
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
-    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+    from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 
 MATERIAL = 0.2  # of a node's cores: means of a few reports scatter, and each change disturbs the next means
 

@@ -15,13 +15,13 @@ from dlrover_nb.core.bottleneck.assignment import START_PS, START_WORKERS, idle_
 from dlrover_nb.core.bottleneck.remedies import Remedy
 from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
 from dlrover_nb.core.bottleneck.use import efficiency
-from dlrover_nb.core.structs.resources import CPU_STEP, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dlrover_nb.core.bottleneck.use import JobUse
-    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
+    from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 
     Holds = Callable[[ResourcePlan], bool]
 

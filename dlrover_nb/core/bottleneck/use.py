@@ -11,13 +11,13 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 BOTH = frozenset(Role)
 

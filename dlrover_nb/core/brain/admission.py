@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.brain.queue_order import QueueState, first_of, share_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner.waiting import free_of, largest_fitting
-from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
-from dlrover_nb.core.structs.capacity import plan_needs
-from dlrover_nb.core.structs.deadline import span_words
-from dlrover_nb.core.structs.resources import CPU_STEP
-from dlrover_nb.core.structs.waits import Holder
+from dlrover_nb.core.structs.cluster.waits import Holder
+from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.plan.capacity import plan_needs
+from dlrover_nb.core.structs.plan.deadline import span_words
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 MOST_NAMED = 3
 

@@ -35,7 +35,7 @@ from dlrover_nb.core.deadline.adjuster import (
     timeout_degree,
 )
 from dlrover_nb.core.deadline.utilisation import host_load, utilisation
-from dlrover_nb.core.structs.capacity import plan_needs
+from dlrover_nb.core.structs.plan.capacity import plan_needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.brain.offer_columns import OfferColumns
     from dlrover_nb.core.deadline.adjuster import Target
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.offers import JobOffer
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.offers import JobOffer
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 

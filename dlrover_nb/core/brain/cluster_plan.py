@@ -31,7 +31,7 @@ from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of, unchanged
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy import WEIGHTS, literal, refusal, select
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.bounds import Quota
+from dlrover_nb.core.structs.plan.bounds import Quota
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.brain.offer_columns import OfferColumns
     from dlrover_nb.core.greedy import Bids, Selection, Weight
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.offers import JobOffer
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.offers import JobOffer
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
     Index = NDArray[np.intp]

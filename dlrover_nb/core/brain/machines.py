@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.capacity import in_steps
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.capacity import in_steps
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
     Array = NDArray[np.float64]
 

@@ -15,15 +15,15 @@ from dlrover_nb.core.brain.admission import start_plan
 from dlrover_nb.core.brain.offer_columns import columns_of
 from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of
 from dlrover_nb.core.planner.waiting import free_of
-from dlrover_nb.core.structs.capacity import plan_needs
+from dlrover_nb.core.structs.plan.capacity import plan_needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dlrover_nb.core.structs.admission import WaitingOffer
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.offers import JobOffer
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.admission import WaitingOffer
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.offers import JobOffer
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ import numpy as np
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.greedy import Bids
 from dlrover_nb.core.pareto.space import ps_memory
-from dlrover_nb.core.structs.offers import N_COLUMN
-from dlrover_nb.core.structs.prices import MIB_PER_GIB
-from dlrover_nb.core.structs.resources import GIB_PER_CORE, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.offers import N_COLUMN
+from dlrover_nb.core.structs.plan.prices import MIB_PER_GIB
+from dlrover_nb.core.structs.plan.resources import GIB_PER_CORE, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.offers import JobOffer
+    from dlrover_nb.core.structs.plan.offers import JobOffer
 
     Array = NDArray[np.float64]
     Index = NDArray[np.intp]

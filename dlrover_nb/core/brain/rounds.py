@@ -22,12 +22,12 @@ from dlrover_nb.core.brain.offer_columns import check
 from dlrover_nb.core.brain.shares import unchanged
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.planner.waiting import free_of, needs_of
-from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
-from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
-from dlrover_nb.core.structs.capacity import plan_needs
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
-from dlrover_nb.core.structs.waits import Holder
+from dlrover_nb.core.structs.cluster.waits import Holder
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.plan.capacity import plan_needs
+from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
+from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 logger = logging.getLogger(__name__)
 

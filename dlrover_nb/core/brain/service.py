@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.history.brain_rounds import RoundStore
     from dlrover_nb.core.history.leases import LeaseStore
-    from dlrover_nb.core.structs.brain import BrainRound
+    from dlrover_nb.core.structs.views.brain import BrainRound
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -20,14 +20,14 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
 MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
 _SIZE = {"cores", "memory"}

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.client.own_commands import own_service
 from dlrover_nb.core.client.unmanaged import refused_where_unmanaged
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.commands import Action, Asker, Command
-from dlrover_nb.core.structs.people import local_person
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command
+from dlrover_nb.core.structs.decisions.people import local_person
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.commands.facts import CommandFacts
     from dlrover_nb.core.commands.service import CommandService
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_access import ClusterAccess
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.commands import Entry
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.decisions.commands import Entry
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 
 class AskedCluster:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import with_texts
 from dlrover_nb.core.redaction import Redactor
-from dlrover_nb.core.structs.secrets import for_storage, secret_values
+from dlrover_nb.core.structs.job.secrets import for_storage, secret_values
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 def bare_snapshot(snapshot: JobSnapshot) -> JobSnapshot:

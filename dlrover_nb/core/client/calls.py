@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.rundir.bundle import CheckpointBundle
-from dlrover_nb.core.structs.admission import WaitingOffer
-from dlrover_nb.core.structs.call_rights import CallRight
-from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
-from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-from dlrover_nb.core.structs.resources import ResourcePlan
-from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
-from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.decisions.call_rights import CallRight
+from dlrover_nb.core.structs.decisions.decisions import Decision
+from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.plan.admission import WaitingOffer
+from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
+from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardChoice
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.errors import shown
-from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a summary is decoded by its annotations
+from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - a summary is decoded by its annotations
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_access import ClusterAccess
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.people import AccessRole, Person
-    from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
-    from dlrover_nb.core.structs.waits import QueueWait
+    from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
+    from dlrover_nb.core.structs.cluster.waits import QueueWait
+    from dlrover_nb.core.structs.decisions.people import AccessRole, Person
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 
 class Cluster(Protocol):

@@ -19,8 +19,8 @@ from dlrover_nb.core.client.master_link import RemoteRunFolder
 from dlrover_nb.core.client.until import Until, is_reached, waited_for
 from dlrover_nb.core.errors import AwayError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.commands import Action, Command
-from dlrover_nb.core.structs.reported import URL_VAR
+from dlrover_nb.core.structs.decisions.commands import Action, Command
+from dlrover_nb.core.structs.training.reported import URL_VAR
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.client.trainer_sender import TrainerSender
-    from dlrover_nb.core.structs.bounds import PlanBounds
-    from dlrover_nb.core.structs.deadline import DeadlineOutlook
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.schema import DataSchema
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.plan.bounds import PlanBounds
+    from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.schema import DataSchema
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 LEAST_POLL_S, POLL_S = 0.05, 0.5
 POLL_SHARE = 0.1  # of the wait so far: a short one ends in time, and a long one does not keep a master busy

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Self
 from dlrover_nb.core.client.own_commands import own_service
 from dlrover_nb.core.client.perform import perform
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.actions import ActionChoice
-from dlrover_nb.core.structs.commands import Asker, Entry, choose, decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.people import local_person
-from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.actions import ActionChoice
+from dlrover_nb.core.structs.decisions.commands import Asker, Entry, choose, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.people import local_person
+from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.master_link import MasterLink
     from dlrover_nb.core.commands.facts import CommandFacts
     from dlrover_nb.core.commands.service import CommandService
-    from dlrover_nb.core.structs.actions import Action as AgainstStragglers
-    from dlrover_nb.core.structs.bounds import Pins
-    from dlrover_nb.core.structs.commands import Command, SecondRequest
-    from dlrover_nb.core.structs.decisions import Prediction
-    from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import UserChoice
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.actions import Action as AgainstStragglers
+    from dlrover_nb.core.structs.decisions.commands import Command, SecondRequest
+    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import UserChoice
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 class JobCommands:

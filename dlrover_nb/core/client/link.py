@@ -45,21 +45,21 @@ from dlrover_nb.core.client.calls import (
 from dlrover_nb.core.client.master_link import MasterLink
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
-from dlrover_nb.core.structs.admission import WaitingOffer
-from dlrover_nb.core.structs.decisions import Decision
-from dlrover_nb.core.structs.offers import JobOffer, NoOffer
-from dlrover_nb.core.structs.questions import Explanation
-from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
-from dlrover_nb.core.structs.snapshot import SeriesChunk
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.decisions.decisions import Decision
+from dlrover_nb.core.structs.decisions.questions import Explanation
+from dlrover_nb.core.structs.plan.admission import WaitingOffer
+from dlrover_nb.core.structs.plan.offers import JobOffer, NoOffer
+from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardChoice
+from dlrover_nb.core.structs.views.snapshot import SeriesChunk
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.calls import Answer, Call
-    from dlrover_nb.core.structs.offers import Allotment, Offer
-    from dlrover_nb.core.structs.questions import LogLine, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import UserChoice
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.questions import LogLine, Weighed
+    from dlrover_nb.core.structs.plan.offers import Allotment, Offer
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import UserChoice
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
 

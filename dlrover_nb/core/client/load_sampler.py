@@ -16,7 +16,7 @@ from dlrover_nb.core.history.loads import LoadStore
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.history.load_series import LoadPoint
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
 
 
 def sample_load(cluster: Cluster, at_s: float, url: str | None = None) -> ClusterLoad:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.offers import Allotment, Offer
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import UserChoice
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.plan.offers import Allotment, Offer
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import UserChoice
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 
 class MasterLink(Protocol):

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.compared_runs import plan_spans
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.moment import Happening, HappeningKind, Moment, Source
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.views.moment import Happening, HappeningKind, Moment, Source
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.past_runs import RunHistory
-    from dlrover_nb.core.structs.decisions import Outcome, Proposal
-    from dlrover_nb.core.structs.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
 
 MISSING = (
     "The journal of this run is not on this machine. The database has no front, no memory forecast and no "

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, NotFoundError, shown
 from dlrover_nb.core.rundir.last_share import last_share
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dlrover_nb.core.history import HistoryStore, JobRun, Scoreboard
-    from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.past import FitSummary, SeriesRow
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow
 
 logger = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.master_link import MasterLink
-    from dlrover_nb.core.structs.commands import Command
-    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.decisions.commands import Command
+    from dlrover_nb.core.structs.decisions.decisions import Decision
 
 
 def perform(link: MasterLink, command: Command, by: str) -> Decision | None:

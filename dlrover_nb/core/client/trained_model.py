@@ -33,10 +33,10 @@ from dlrover_nb.core.rundir.locate import run_folder
 from dlrover_nb.core.runtime.checkpoints.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import with_padding
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.datafiles import ENDINGS, bare
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.datafiles import ENDINGS, bare
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.checkpoints import PartSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.snapshot import Evaluation
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.views.snapshot import Evaluation
 
     Floats = NDArray[np.float32]
     Ids = NDArray[np.int64]

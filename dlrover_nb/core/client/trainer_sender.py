@@ -24,8 +24,8 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from dlrover_nb.core.client.trainer_status import write_status
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.reported import (
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.training.reported import (
     CERTIFICATE_VAR,
     MOST_METRICS,
     MOST_S,
@@ -33,12 +33,12 @@ from dlrover_nb.core.structs.reported import (
     URL_VAR,
     TrainerStatus,
 )
-from dlrover_nb.core.structs.summary import left_of
+from dlrover_nb.core.structs.views.summary import left_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
 

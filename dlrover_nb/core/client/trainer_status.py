@@ -17,7 +17,7 @@ import msgspec
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.structs.reported import TrainerStatus
+from dlrover_nb.core.structs.training.reported import TrainerStatus
 
 
 class _Metric(msgspec.Struct):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+    from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
 
 logger = logging.getLogger(__name__)
 

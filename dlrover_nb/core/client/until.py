@@ -9,11 +9,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.snapshot import NodePhase, waits_told
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 class Until(StrEnum):

@@ -19,12 +19,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.structs.commands import AuditRow
+from dlrover_nb.core.structs.decisions.commands import AuditRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from dlrover_nb.core.structs.commands import ChainedRow
+    from dlrover_nb.core.structs.decisions.commands import ChainedRow
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _FIELDS = tuple(field.name for field in fields(AuditRow))

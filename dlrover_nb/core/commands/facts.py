@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.actions import named
-from dlrover_nb.core.structs.commands import Action, AuditRow
-from dlrover_nb.core.structs.setting_checks import Settings, check_setting
+from dlrover_nb.core.structs.decisions.actions import named
+from dlrover_nb.core.structs.decisions.commands import Action, AuditRow
+from dlrover_nb.core.structs.decisions.setting_checks import Settings, check_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.commands import Asker, Command, Stage
-    from dlrover_nb.core.structs.decisions import Decision, Prediction
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.commands import Asker, Command, Stage
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.history.chain import START, chained_hash, link_of
-from dlrover_nb.core.structs.commands import AuditRow, ChainedRow
+from dlrover_nb.core.structs.decisions.commands import AuditRow, ChainedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ that a refusal says which role is missing, and holds on clusters that know no ro
 
 from __future__ import annotations
 
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.people import AccessRole, Person
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.decisions.people import AccessRole, Person
 
 # The role that an action needs, for a job of anybody's and for one's own.
 RIGHTS: dict[Action, tuple[AccessRole, AccessRole]] = {

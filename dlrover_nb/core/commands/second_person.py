@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.commands import Entry
+from dlrover_nb.core.structs.decisions.commands import Entry
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.commands import Action, SecondRequest
+    from dlrover_nb.core.structs.decisions.commands import Action, SecondRequest
 
 DAY_S = 86_400.0
 

@@ -32,14 +32,14 @@ from dlrover_nb.core.errors import (
     SecondPersonError,
     StaleDecisionError,
 )
-from dlrover_nb.core.structs.commands import Action, AuditRow, SecondRequest, Stage
+from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, SecondRequest, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.commands.facts import CommandFacts
-    from dlrover_nb.core.structs.commands import Asker, ChainedRow, Command
-    from dlrover_nb.core.structs.decisions import Decision
+    from dlrover_nb.core.structs.decisions.commands import Asker, ChainedRow, Command
+    from dlrover_nb.core.structs.decisions.decisions import Decision
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from dlrover_nb.core.planner import (
     post_scale,
     rescues_deadline,
 )
-from dlrover_nb.core.structs.decisions import Prediction, ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.events import Mitigate, Remember
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.shards import BatchChoice
+from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.training.shards import BatchChoice
+from dlrover_nb.core.structs.views.events import Mitigate, Remember
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Analyst
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.planner import Advice, Analysis, Limits, PlannerSettings, Policy
-    from dlrover_nb.core.structs.decisions import BreakEven, Candidate, Proposal
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate, Proposal
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 

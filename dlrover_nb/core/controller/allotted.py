@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.structs.admission import NO_BRAIN, QueuePlace
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.events import Scale
+from dlrover_nb.core.structs.plan.admission import NO_BRAIN, QueuePlace
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.views.events import Scale
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.job_state import JobState
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.story import Story
-    from dlrover_nb.core.structs.events import QuotaChanged
+    from dlrover_nb.core.structs.views.events import QuotaChanged
 
 
 class Allotted:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import Situation, analyse, fitted
-from dlrover_nb.core.structs.events import Remember
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.views.events import Remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner import Analysis
-    from dlrover_nb.core.structs.decisions import Prediction
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Fit = Callable[[Situation], ThroughputModel]
 

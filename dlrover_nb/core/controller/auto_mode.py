@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import AutoContext, Refusal, limits, may_apply
 from dlrover_nb.core.planner import Limits, axes_key
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.bounds import Quota
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.job_state import JobState
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.structs.decisions import Proposal
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
 
 
 class AutoMode:

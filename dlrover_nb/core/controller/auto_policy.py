@@ -38,17 +38,17 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.planner import Limits, axes_key, rescues_deadline
 from dlrover_nb.core.planner.budget import most_until_end
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.plan.bounds import Quota
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dlrover_nb.core.planner import Axes
-    from dlrover_nb.core.structs.bounds import Pins
-    from dlrover_nb.core.structs.decisions import Candidate, Outcome, Proposal
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Outcome, Proposal
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 HOUR_S = 3600.0
 COOL_DOWN = "cool-down"

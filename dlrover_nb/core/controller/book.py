@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.newest import N_NEWEST, next_id
 from dlrover_nb.core.controller.proposals import check_move, move
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.decisions import Proposal, ProposalStatus
-from dlrover_nb.core.structs.events import Remember
+from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalStatus
+from dlrover_nb.core.structs.views.events import Remember
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.planner import Advice
-    from dlrover_nb.core.structs.decisions import BreakEven, Candidate
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 NEVER_AGAIN = float("nan")  # as the prediction of a rejected plan: no later one differs from it materially
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner.budget import present_budget
-from dlrover_nb.core.structs.budget import NEAR_SHARE, BudgetOutlook, spent_why
-from dlrover_nb.core.structs.events import EndJob
+from dlrover_nb.core.structs.plan.budget import NEAR_SHARE, BudgetOutlook, spent_why
+from dlrover_nb.core.structs.views.events import EndJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.advisor import Advised, Advisor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.planner import Analysis
-    from dlrover_nb.core.structs.events import CostChanged
+    from dlrover_nb.core.structs.views.events import CostChanged
 
 
 class BudgetWatch:

@@ -10,19 +10,19 @@ from dlrover_nb.core.controller.mitigation_checks import check_action, check_ans
 from dlrover_nb.core.controller.undo_log import check_undo, check_version
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.setting_checks import Settings, check_setting
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.setting_checks import Settings, check_setting
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.book import ProposalBook
     from dlrover_nb.core.controller.mitigation_book import MitigationBook
     from dlrover_nb.core.controller.mitigation_checks import MitigationContext
     from dlrover_nb.core.controller.undo_log import UndoableChange
-    from dlrover_nb.core.structs.events import JobSubmitted
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.events import JobSubmitted
 
 _SETTINGS = {Verdict.MODE, Verdict.PIN, Verdict.BUDGET}
 _STATUS = {

@@ -45,7 +45,7 @@ from dlrover_nb.core.controller.story import Story
 from dlrover_nb.core.controller.undo_log import UndoLog
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted, has_room
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Computed,
     CostChanged,
@@ -68,13 +68,13 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Ticked,
 )
-from dlrover_nb.core.structs.snapshot import PlanMarker
+from dlrover_nb.core.structs.views.snapshot import PlanMarker
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Fit
     from dlrover_nb.core.planner import Policy
-    from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 class Controller:

@@ -19,10 +19,10 @@ from dlrover_nb.core.controller.mitigation_book import is_mitigation
 from dlrover_nb.core.controller.newest import append, next_id
 from dlrover_nb.core.controller.rollouts import Rollout
 from dlrover_nb.core.planner import Frame, axes_key, protect_why, protected
-from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import Instruction, Remember
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import Instruction, Remember
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.advisor import Advisor
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.rollouts import Rollouts
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.controller.undo_log import UndoLog
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 

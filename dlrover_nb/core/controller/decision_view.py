@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrover_nb.core.planner import Analysis
-    from dlrover_nb.core.structs.admission import QueuePlace
-    from dlrover_nb.core.structs.bounds import Pins
-    from dlrover_nb.core.structs.budget import BudgetOutlook
-    from dlrover_nb.core.structs.deadline import DeadlineOutlook
-    from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, ParetoFront, Proposal
-    from dlrover_nb.core.structs.host_load import HostLoad
-    from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.samples import ProfileSample
-    from dlrover_nb.core.structs.snapshot import Curve, FitReport, MemoryLine, PlanMarker
-    from dlrover_nb.core.structs.stopping import StopForecast
-    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
+    from dlrover_nb.core.structs.cluster.host_load import HostLoad
+    from dlrover_nb.core.structs.decisions.decisions import (
+        Candidate,
+        Decision,
+        Outcome,
+        ParetoFront,
+        Proposal,
+    )
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.job.stopping import StopForecast
+    from dlrover_nb.core.structs.plan.admission import QueuePlace
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.budget import BudgetOutlook
+    from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+    from dlrover_nb.core.structs.training.samples import ProfileSample
+    from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
+    from dlrover_nb.core.structs.views.snapshot import Curve, FitReport, MemoryLine, PlanMarker
 
 
 @dataclass(frozen=True, slots=True)

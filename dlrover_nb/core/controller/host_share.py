@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 MOST_LOST = 0.95  # of the time: a node that got next to nothing says nothing of its plan either
 UNBOUND = 1.1  # times its cores: a node that uses more has no quota

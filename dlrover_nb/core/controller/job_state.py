@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.spending import Spending
-from dlrover_nb.core.structs.admission import NO_BRAIN, Admission, QueuePlace
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.default_bounds import completed, widened
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.admission import NO_BRAIN, Admission, QueuePlace
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.default_bounds import completed, widened
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.events import JobSubmitted
-    from dlrover_nb.core.structs.job import JobSpec, Mode
+    from dlrover_nb.core.structs.job.job import JobSpec, Mode
+    from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.events import JobSubmitted
 
 
 class JobState:

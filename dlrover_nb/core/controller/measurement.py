@@ -29,20 +29,20 @@ from dlrover_nb.core.memory import (
     shown,
     work_course,
 )
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.structs.actions import SetSize
-    from dlrover_nb.core.structs.host_load import HostLoad
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.past import TransitionKind
-    from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
-    from dlrover_nb.core.structs.snapshot import MemoryLine
-    from dlrover_nb.core.structs.stopping import StopForecast
+    from dlrover_nb.core.structs.cluster.host_load import HostLoad
+    from dlrover_nb.core.structs.decisions.actions import SetSize
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.stopping import StopForecast
+    from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample
+    from dlrover_nb.core.structs.views.past import TransitionKind
+    from dlrover_nb.core.structs.views.snapshot import MemoryLine
 
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used
 MAX_RAISE = 1.5  # of a node's memory at once

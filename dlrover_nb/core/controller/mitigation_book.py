@@ -13,14 +13,14 @@ from dlrover_nb.core.controller.newest import N_NEWEST, next_id
 from dlrover_nb.core.controller.proposals import check_move, move
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.straggler.costs import cost_words
-from dlrover_nb.core.structs.actions import ActionChoice
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.events import Remember
-from dlrover_nb.core.structs.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.actions import ActionChoice
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.views.events import Remember
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.story import Story
-    from dlrover_nb.core.structs.actions import Action
+    from dlrover_nb.core.structs.decisions.actions import Action
 
 LETTER = "m"  # of ids; those of proposals begin with p
 

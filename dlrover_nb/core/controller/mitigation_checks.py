@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -18,9 +18,9 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.mitigation_book import MitigationBook
     from dlrover_nb.core.controller.node_room import NodeRoom
     from dlrover_nb.core.controller.slow_nodes import Nodes
-    from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 MOST_NAMED = 8
 

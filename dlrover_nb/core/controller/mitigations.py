@@ -25,9 +25,16 @@ from dlrover_nb.core.controller.mitigation_checks import MitigationContext
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.arbiter import Limits, Order, arbitrate, recovered
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
-from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, MitigationChoice, SetSize, named
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.actions import (
+    AdjustBatches,
+    AdjustRates,
+    MitigationChoice,
+    SetSize,
+    named,
+)
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Mitigate,
     MitigationEnded,
@@ -35,7 +42,6 @@ from dlrover_nb.core.structs.events import (
     NodeSizesSet,
     NodeStarted,
 )
-from dlrover_nb.core.structs.job import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,10 +55,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.undo_log import UndoLog
     from dlrover_nb.core.straggler.arbiter import Facts, Refusal
     from dlrover_nb.core.straggler.situation import Situation
-    from dlrover_nb.core.structs.actions import Action, Proposed
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.events import PlanApplied
-    from dlrover_nb.core.structs.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.actions import Action, Proposed
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.views.events import PlanApplied
 
 logger = logging.getLogger(__name__)
 

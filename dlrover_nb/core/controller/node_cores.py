@@ -13,8 +13,8 @@ from dlrover_nb.core.bottleneck import is_stable, node_moves
 from dlrover_nb.core.controller.node_room import NodeRoom
 from dlrover_nb.core.planner.nearchus import NAME
 from dlrover_nb.core.straggler.situation import PsState
-from dlrover_nb.core.structs.actions import Proposed, SetSize
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.actions import Proposed, SetSize
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.auto_mode import AutoMode
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.slow_nodes import SlowNodes
     from dlrover_nb.core.planner import Limits
-    from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.events import NodeSizesSet
-    from dlrover_nb.core.structs.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.views.events import NodeSizesSet
 
 
 class NodeCores:

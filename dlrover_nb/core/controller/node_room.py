@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.capacity import fits, plan_needs
-from dlrover_nb.core.structs.resources import CPU_STEP, Role
+from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.planner import Limits
-    from dlrover_nb.core.structs.actions import SetSize
-    from dlrover_nb.core.structs.bounds import Pins
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.actions import SetSize
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from dlrover_nb.core.perf.evidence import PRIOR_BETWEEN
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
 OUTLIER = 3.0  # usual deviations from the median
 LEAST_SCATTER = 0.02  # of log speed: the usual noise of a steady window

@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner import transition_kind
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.events import Remember, Scale
-from dlrover_nb.core.structs.snapshot import PlanMarker
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.views.events import Remember, Scale
+from dlrover_nb.core.structs.views.snapshot import PlanMarker
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Analyst
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.controller.undo_log import UndoLog
-    from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.events import PlanApplied, PlanFailed
 
 logger = logging.getLogger(__name__)
 

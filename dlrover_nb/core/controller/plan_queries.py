@@ -29,11 +29,11 @@ from dlrover_nb.core.planner import (
     probe,
     runner_up,
 )
-from dlrover_nb.core.structs.admission import QueuePlace, WaitingOffer
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.offers import NoOffer, Offer
-from dlrover_nb.core.structs.questions import Explanation, Weighed
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.plan.offers import NoOffer, Offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.checks import DecisionContext
     from dlrover_nb.core.planner import Analysis, Limits, PlannerSettings
-    from dlrover_nb.core.structs.bounds import Quota
-    from dlrover_nb.core.structs.decisions import BreakEven, Candidate, Proposal
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate, Proposal
+    from dlrover_nb.core.structs.plan.bounds import Quota
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.planner import MemoryNeed
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.measurement import Measurement
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.memory import MemoryUse
-    from dlrover_nb.core.structs.bounds import Pins
-    from dlrover_nb.core.structs.events import NodeOutOfMemory
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import MemoryLine
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.events import NodeOutOfMemory
+    from dlrover_nb.core.structs.views.snapshot import MemoryLine
 
 HELPS = 1.2  # times the memory that a node had reached when killed: less would only delay the next kill
 GROWN = 1.2  # times a need that was rejected

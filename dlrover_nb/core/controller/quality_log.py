@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.deadline.remaining import Extent, forecast
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.events import QualityMeasured
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.stopping import StopForecast
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.stopping import StopForecast
+    from dlrover_nb.core.structs.views.events import QualityMeasured
 
 
 class QualityLog:

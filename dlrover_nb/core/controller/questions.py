@@ -17,7 +17,7 @@ from dlrover_nb.core.planner import analyse, break_even_of
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.advisor import BoundPolicy
     from dlrover_nb.core.planner import Analysis, Situation
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.questions import Answer
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.planner import PolicyContext
-    from dlrover_nb.core.structs.events import Computed
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.events import Computed
 
 
 class Reviews:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.newest import append
 from dlrover_nb.core.controller.startup import RunStart
 from dlrover_nb.core.planner import axes_key
-from dlrover_nb.core.structs.decisions import Outcome, Prediction, ProposalKind
-from dlrover_nb.core.structs.events import Remember
-from dlrover_nb.core.structs.host_load import FELT_SHARE
-from dlrover_nb.core.structs.snapshot import PlanMarker
+from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
+from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction, ProposalKind
+from dlrover_nb.core.structs.views.events import Remember
+from dlrover_nb.core.structs.views.snapshot import PlanMarker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.story import Story
     from dlrover_nb.core.planner import Axes
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.events import Remember
-from dlrover_nb.core.structs.past import SeriesRow
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import Remember
+from dlrover_nb.core.structs.views.past import SeriesRow
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 LEAST_S = 1.0  # of a last row: shorter ones are not significant
 

@@ -16,25 +16,31 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.straggler.arbiter import Facts
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
-from dlrover_nb.core.structs.actions import AdjustBatches, AdjustRates, BackupWorkers, MoveBuckets, SetSize
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace
+from dlrover_nb.core.structs.decisions.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    MoveBuckets,
+    SetSize,
+)
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.events import (
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
+    from dlrover_nb.core.structs.views.events import (
         BatchSizesSet,
         NodeLeft,
         NodeReported,
         NodeSizesSet,
         NodeStarted,
     )
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
 
 LEAST_REVIEW_S = 1.0
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner import Policy, Situation
-    from dlrover_nb.core.structs.events import JobSubmitted
+    from dlrover_nb.core.structs.views.events import JobSubmitted
 
 PACKAGES = (  # of objects with a state of their own
     "dlrover_nb.core.controller.",

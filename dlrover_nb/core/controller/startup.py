@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
 N_LOOK = 20  # windows of a run among which its beginning is looked for
 LEAST_REST, LEAST_STEP = 4, 0.02  # windows that must remain, and of log speed: less is no beginning

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.newest import append
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.actions import ActionChoice, named
-from dlrover_nb.core.structs.decisions import FIRST_VERSION, Decision, Verdict
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, named
+from dlrover_nb.core.structs.decisions.decisions import FIRST_VERSION, Decision, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.bounds import Pins
-    from dlrover_nb.core.structs.job import Mode
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

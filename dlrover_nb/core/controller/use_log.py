@@ -16,9 +16,9 @@ from dlrover_nb.core.bottleneck.use import bytes_per_s
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.actions import SetSize
-    from dlrover_nb.core.structs.resources import ResourcePlan, Role
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.decisions.actions import SetSize
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 N_PLAN = 64  # earlier plans that are kept
 BYTES_PER_GBIT = 1e9 / 8

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.controller.host_share import MOST_LOST, HostTally, job_cores, others_part
 from dlrover_nb.core.planner import weight_of
-from dlrover_nb.core.structs.host_load import HostLoad
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
-from dlrover_nb.core.structs.samples import NodeSample, ProfileSample
+from dlrover_nb.core.structs.cluster.host_load import HostLoad
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 
 @dataclass(slots=True)

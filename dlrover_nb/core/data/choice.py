@@ -20,15 +20,15 @@ from dlrover_nb.core.data.guesses import Guess, guess, typed
 from dlrover_nb.core.data.kinds import Kind, is_number, is_text
 from dlrover_nb.core.data.number_text import share_of_numbers
 from dlrover_nb.core.errors import MOST_SHOWN, InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.structs.column_types import PLAIN, ColumnType, WrittenNumbers, column_types
-from dlrover_nb.core.structs.schema import Use
+from dlrover_nb.core.structs.data.column_types import PLAIN, ColumnType, WrittenNumbers, column_types
+from dlrover_nb.core.structs.views.schema import Use
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.data.source import Source
-    from dlrover_nb.core.structs.features import FeatureSpec, SequenceSpec
-    from dlrover_nb.core.structs.job import DataSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec, SequenceSpec
+    from dlrover_nb.core.structs.job.job import DataSpec
 
 N_SAMPLE_ROW = 20_000
 _BY_KIND = {

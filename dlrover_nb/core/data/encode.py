@@ -30,7 +30,7 @@ from dlrover_nb.core.errors import InvalidValueError, shown
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.features import (
+    from dlrover_nb.core.structs.data.features import (
         CategoricalColumn,
         FeatureSpec,
         NumericColumn,
@@ -115,7 +115,7 @@ def squashed(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 def scale_of(name: str, column: pa.ChunkedArray) -> NumericColumn:
     """Fit the scale of a number column to a sample of it."""
-    from dlrover_nb.core.structs.features import NumericColumn  # noqa: PLC0415 - a record, made only here
+    from dlrover_nb.core.structs.data.features import NumericColumn  # noqa: PLC0415 - a record, made only here
 
     x = squashed(column)
     x = x[~np.isnan(x)]

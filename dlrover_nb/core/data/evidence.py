@@ -20,7 +20,7 @@ from dlrover_nb.core.data.trained_types import MOST_EXACT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.features import SequenceSpec
+    from dlrover_nb.core.structs.data.features import SequenceSpec
 
 N_ENOUGH = 1000  # rows from which distinct values say something
 NEARLY = 0.95

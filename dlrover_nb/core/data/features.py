@@ -40,8 +40,8 @@ from dlrover_nb.core.data.kinds import Kind, is_list, is_text, item_type, kind_o
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.data.trained_types import form_of, numbers_as_trained, time_type
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
-from dlrover_nb.core.structs.job import Embedding
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
+from dlrover_nb.core.structs.job.job import Embedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.data.choice import Choice
     from dlrover_nb.core.data.source import Source
-    from dlrover_nb.core.structs.job import DataSpec, ModelSpec
+    from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
 
 STREAM_ROWS = 1_000_000_000  # assumed for planning where the number of rows is unknown
 OPEN_SHARE = 0.01

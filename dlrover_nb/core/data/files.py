@@ -27,9 +27,9 @@ from dlrover_nb.core.data.listing import name_of
 from dlrover_nb.core.data.partitions import partitions, values_of, with_partitions
 from dlrover_nb.core.data.remote import RemoteFile
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.column_types import column_types
-from dlrover_nb.core.structs.datafiles import TEXT
-from dlrover_nb.core.structs.file_rows import FileRows
+from dlrover_nb.core.structs.data.column_types import column_types
+from dlrover_nb.core.structs.data.file_rows import FileRows
+from dlrover_nb.core.structs.job.datafiles import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.data.kinds import Kind
     from dlrover_nb.core.data.listing import DataFile
-    from dlrover_nb.core.structs.job import DataSpec
+    from dlrover_nb.core.structs.job.job import DataSpec
 
 N_WARM, N_OPEN = 2, 64  # files whose decoded rows stay in memory, and files that stay open
 _WHOLE, _BLOCK, _N_BLOCK = (

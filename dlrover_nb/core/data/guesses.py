@@ -15,8 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.column_types import ColumnType
-from dlrover_nb.core.structs.schema import Use
+from dlrover_nb.core.structs.data.column_types import ColumnType
+from dlrover_nb.core.structs.views.schema import Use
 
 if TYPE_CHECKING:
     from dlrover_nb.core.data.evidence import ColumnValues

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.data import remote
 from dlrover_nb.core.data.remote import RemoteFile
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.structs.datafiles import FILES, bare, format_of, is_pattern, is_url
-from dlrover_nb.core.structs.job import DataFormat
+from dlrover_nb.core.structs.job.datafiles import FILES, bare, format_of, is_pattern, is_url
+from dlrover_nb.core.structs.job.job import DataFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from dlrover_nb.core.structs.file_rows import FileRows
-    from dlrover_nb.core.structs.job import DataSpec
+    from dlrover_nb.core.structs.data.file_rows import FileRows
+    from dlrover_nb.core.structs.job.job import DataSpec
 
 DataFile = Path | RemoteFile
 MOST_FILES = 5_000  # their names travel with the job, and a Secret of Kubernetes holds 1 MiB

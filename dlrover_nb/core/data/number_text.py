@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from dlrover_nb.core.data.kinds import MISSING_TEXTS, text_array
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.structs.column_types import WrittenNumbers
+from dlrover_nb.core.structs.data.column_types import WrittenNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

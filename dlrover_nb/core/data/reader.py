@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.data.encode import Batch
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import DataSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import DataSpec
 
 
 class ShardReader:

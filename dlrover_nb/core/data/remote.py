@@ -20,7 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.redaction import redact
-from dlrover_nb.core.structs.datafiles import bare, is_pattern
+from dlrover_nb.core.structs.job.datafiles import bare, is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

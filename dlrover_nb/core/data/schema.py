@@ -29,8 +29,8 @@ from dlrover_nb.core.data.parquet import ParquetSource
 from dlrover_nb.core.data.partitions import values_of, with_partitions
 from dlrover_nb.core.data.trained_types import numbers_as_trained
 from dlrover_nb.core.errors import shown
-from dlrover_nb.core.structs.column_types import ColumnType, column_types
-from dlrover_nb.core.structs.schema import ColumnSchema, DataSchema, Use
+from dlrover_nb.core.structs.data.column_types import ColumnType, column_types
+from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.data.features import Taken
     from dlrover_nb.core.data.files import OneFile
     from dlrover_nb.core.data.source import Source
-    from dlrover_nb.core.structs.column_types import WrittenNumbers
-    from dlrover_nb.core.structs.features import FeatureSpec, SequenceSpec
-    from dlrover_nb.core.structs.job import DataSpec, ModelSpec
+    from dlrover_nb.core.structs.data.column_types import WrittenNumbers
+    from dlrover_nb.core.structs.data.features import FeatureSpec, SequenceSpec
+    from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
 
 N_PLACE, N_ROW = 8, 512  # spread rows: so many places, and rows at each
 RARE = 0.001

@@ -30,13 +30,13 @@ from dlrover_nb.core.data.own import OwnSource
 from dlrover_nb.core.data.parquet import ParquetSource
 from dlrover_nb.core.data.spill import Spill
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.datafiles import TEXT
-from dlrover_nb.core.structs.job import DataFormat, DataSpec
+from dlrover_nb.core.structs.job.datafiles import TEXT
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
 
 CENSUS_FILE = Path(__file__).parent / "census" / "census_income.parquet"
 CENSUS_CODES = ("industry_code", "occupation_code", "own_business", "veterans_benefits", "year")

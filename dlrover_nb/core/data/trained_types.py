@@ -46,13 +46,13 @@ from dlrover_nb.core.data.kinds import (
 )
 from dlrover_nb.core.data.number_text import numbers_of
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.structs.features import NumberForm, TextForm
+from dlrover_nb.core.structs.data.features import NumberForm, TextForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn
+    from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
 
     Column = Any  # an array or a chunked one; what comes is what is returned
 

@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.deadline.utilisation import host_load, host_weights
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, in_steps
-from dlrover_nb.core.structs.cluster_load import Amount, total
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, in_steps
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

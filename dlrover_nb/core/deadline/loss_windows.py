@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.deadline.stop_rule import evaluation_step, stop_reason
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.early_stopping import EarlyStopping
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.job.early_stopping import EarlyStopping
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 Points = tuple[tuple[int, float], ...]
 

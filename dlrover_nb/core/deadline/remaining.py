@@ -22,8 +22,8 @@ import numpy as np
 
 from dlrover_nb.core.deadline.stop_rule import decline_rate, evaluation_step, merits, stops_at
 from dlrover_nb.core.numerics import nnls
-from dlrover_nb.core.structs.early_stopping import NAMES, EarlyStopping, Metric
-from dlrover_nb.core.structs.stopping import BAND, StopForecast
+from dlrover_nb.core.structs.job.early_stopping import NAMES, EarlyStopping, Metric
+from dlrover_nb.core.structs.job.stopping import BAND, StopForecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.early_stopping import NAMES, EarlyStopping, Metric
+from dlrover_nb.core.structs.job.early_stopping import NAMES, EarlyStopping, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

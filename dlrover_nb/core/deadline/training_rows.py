@@ -18,7 +18,7 @@ from dlrover_nb.core.structs import _check
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.past import JobTraits, PastJob, SeriesRow
+    from dlrover_nb.core.structs.views.past import JobTraits, PastJob, SeriesRow
 
 FLOAT_BYTES = 4
 TARGETS = ("worker_cpu", "worker_memory_mib", "ps_cpu", "ps_memory_mib", "iter_s")

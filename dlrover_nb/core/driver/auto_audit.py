@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core import pricing
 from dlrover_nb.core.commands.facts import CommandFacts, audit_row
 from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.structs.commands import Asker, Entry, Stage, decide
-from dlrover_nb.core.structs.decisions import Decision, Proposal
-from dlrover_nb.core.structs.job import JobSpec, run_name
-from dlrover_nb.core.structs.people import Person
+from dlrover_nb.core.structs.decisions.commands import Asker, Entry, Stage, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
+from dlrover_nb.core.structs.decisions.people import Person
+from dlrover_nb.core.structs.job.job import JobSpec, run_name
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.rows import Record
-    from dlrover_nb.core.structs.commands import AuditRow
+    from dlrover_nb.core.structs.decisions.commands import AuditRow
 
 AUTO = "auto"  # `Decision.by` of auto mode
 

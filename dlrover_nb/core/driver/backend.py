@@ -13,16 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from dlrover_nb.core.structs.capacity import NodeLimits  # noqa: TC001 - decoded by its annotations
+from dlrover_nb.core.structs.plan.capacity import NodeLimits  # noqa: TC001 - decoded by its annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.external import Written
-    from dlrover_nb.core.structs.host_wish import HostWish
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.queue_quota import QueueQuota
+    from dlrover_nb.core.structs.cluster.host_wish import HostWish
+    from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
+    from dlrover_nb.core.structs.job.external import Written
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.process.last_words import FATAL
-from dlrover_nb.core.structs.failures import ProgramError
+from dlrover_nb.core.structs.training.failures import ProgramError
 
 if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import NodeExited

@@ -17,15 +17,15 @@ from dlrover_nb.core.driver.auto_audit import AutoAudit
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.redaction import Redactor
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.past import SeriesRow
-from dlrover_nb.core.structs.secrets import for_storage, secret_values
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.secrets import for_storage, secret_values
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.views.past import SeriesRow
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.rows import Record
-    from dlrover_nb.core.structs.events import Remember
-    from dlrover_nb.core.structs.past import PastJob
+    from dlrover_nb.core.structs.views.events import Remember
+    from dlrover_nb.core.structs.views.past import PastJob
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.planner.nearchus import small_start
 from dlrover_nb.core.planner.stages import warm_start
-from dlrover_nb.core.structs.events import JobSubmitted
-from dlrover_nb.core.structs.past import JobTraits
-from dlrover_nb.core.structs.pods import outlives_node
+from dlrover_nb.core.structs.views.events import JobSubmitted
+from dlrover_nb.core.structs.views.past import JobTraits
+from dlrover_nb.core.structs.wire.pods import outlives_node
 from dlrover_nb.core.usercode import identity
 from dlrover_nb.core.warmstart.pauses import usual_pauses
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.past import FitSummary, PastJob
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.past import FitSummary, PastJob
 
 FLOAT_BYTES = 4
 

@@ -22,13 +22,13 @@ from dlrover_nb.core.export.nodes import Options, guaranteed, head, labels_of
 from dlrover_nb.core.export.provenance import notes_of
 from dlrover_nb.core.jobfile import dump_job
 from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_spec
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.kubernetes import STATE
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.kubernetes import STATE
 
 if TYPE_CHECKING:
     from dlrover_nb.core.export.provenance import Context
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 PICKLED = "pickle:"  # code in the run folder of its job
 FOLDER, JOB_FILE = "/dlrover-nb/file", "job.yaml"

@@ -36,12 +36,12 @@ from dlrover_nb.core.export.provenance import (
     context,
 )
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 API_VERSION = "elastic.iml.github.io/v1alpha1"
 PARAMETER_SERVER, ALL_REDUCE = "ParameterServerStrategy", "AllreduceStrategy"

@@ -21,14 +21,14 @@ from dlrover_nb.core.export.scaleplan import JOB_LABELS
 from dlrover_nb.core.export.table import BY_RESOURCE, READERS
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.yamltext import load_documents, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 JOBS = tuple(READERS)
 ELASTIC_JOB = "ElasticJob"  # the plan that its master takes is its own, not that of the job file

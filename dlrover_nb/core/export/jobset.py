@@ -28,16 +28,16 @@ from dlrover_nb.core.export.nodes import (
 )
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
-from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, Framework
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import CHIEF, EVALUATOR, Framework
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dlrover_nb.core.export.groups import Group, Replicas
-    from dlrover_nb.core.structs.external import ExternalSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 _WHOLE = "job"  # the replicated Job of a job of ours

@@ -29,15 +29,15 @@ from dlrover_nb.core.export.nodes import (
 )
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
-from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, Framework
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import CHIEF, EVALUATOR, Framework
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.external import ExternalSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 API_VERSION = "kubeflow.org/v1"
 

@@ -11,14 +11,14 @@ from dlrover_nb.core.export.provenance import PREFIX, notes_of
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.affinity import beside_roles
 from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_template, variables, with_own
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.job import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from dlrover_nb.core.export.provenance import Context
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.plan.resources import Role
 
 MAIN = "main"  # DLRover's operator looks for this name
 JOB_LABEL, ROLE_LABEL = f"{PREFIX}job", f"{PREFIX}role"

@@ -19,9 +19,9 @@ from dlrover_nb.core.export.provenance import Context, Provenance, context, note
 from dlrover_nb.core.manifests.objects import master_job
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 
 def pods(

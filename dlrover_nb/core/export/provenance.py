@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import to_json, to_short_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.redaction import Redactor
-from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
-from dlrover_nb.core.structs.job import JobSpec, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan  # noqa: TC001 - the same
-from dlrover_nb.core.structs.secrets import secret_values, without_secrets
-from dlrover_nb.core.structs.snapshot import FitReport  # noqa: TC001 - the same
+from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.job.secrets import secret_values, without_secrets
+from dlrover_nb.core.structs.plan.resources import ResourcePlan  # noqa: TC001 - the same
+from dlrover_nb.core.structs.views.snapshot import FitReport  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 PREFIX = "dlrover-nb/"  # of annotation and label keys
 CONTEXT = f"{PREFIX}context"

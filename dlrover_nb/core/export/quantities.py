@@ -10,7 +10,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.yamltext import named
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 MIB = 1 << 20
 LARGEST = 1 << 63

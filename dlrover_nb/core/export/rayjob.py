@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.export.groups import Group, Replicas
     from dlrover_nb.core.export.provenance import Provenance
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 def rayjob(job: JobSpec, _plan: ResourcePlan, _provenance: Provenance, options: Options) -> Never:

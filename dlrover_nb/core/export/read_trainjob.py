@@ -16,10 +16,10 @@ from dlrover_nb.core.export import jobset
 from dlrover_nb.core.export.groups import child, group, items
 from dlrover_nb.core.export.trainjob import CLUSTER_RUNTIME, NODE, PORT, RESERVED, STEP, TRAINER
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB, TRAINING_RUNTIME
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import DEFAULT_PLAN, JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import DEFAULT_PLAN, JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -28,15 +28,15 @@ from dlrover_nb.core.export.nodes import job_in
 from dlrover_nb.core.export.provenance import CONTEXT, Context, Provenance
 from dlrover_nb.core.export.read_trainjob import external_job, joined
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dlrover_nb.core.export.gathering import Said
     from dlrover_nb.core.export.groups import Group
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 
 @dataclass(frozen=True, slots=True)

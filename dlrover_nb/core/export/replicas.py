@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.export.groups import Group
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 
 def misfits(document: Group, job: JobSpec) -> list[str]:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.export.nodes import Options, fixed_plan, head
 from dlrover_nb.core.export.provenance import PREFIX, Provenance, context, notes_of
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RoleChange, diff
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RoleChange, diff
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 API_VERSION = "elastic.iml.github.io/v1alpha1"
 JOB_LABELS = ("elasticjob.dlrover/name", "elasticjob-name")  # of DLRover today, and before

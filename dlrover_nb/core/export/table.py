@@ -24,8 +24,8 @@ from dlrover_nb.core.export.pods import pods
 from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.export.scaleplan import scaleplan
 from dlrover_nb.core.export.trainjob import trainjob
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -42,14 +42,14 @@ from dlrover_nb.core.export.nodes import (
 from dlrover_nb.core.export.provenance import Context, Provenance, context
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB, TRAINING_RUNTIME
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.external import ExternalSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 CLUSTER_RUNTIME = "ClusterTrainingRuntime"
 TORCH_RUNTIME = "torch-distributed"

@@ -19,14 +19,14 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import alerts
-from dlrover_nb.core.structs.alerts import Alert
+from dlrover_nb.core.structs.views.alerts import Alert
 
 if TYPE_CHECKING:
     from typing import Any
 
     from sqlalchemy import ColumnElement, Connection
 
-    from dlrover_nb.core.structs.alerts import AboutJob, AlertKind
+    from dlrover_nb.core.structs.views.alerts import AboutJob, AlertKind
 
 N_LETTER = 40  # of the hash that stands for cluster, job and kind: a cluster's name may be long
 

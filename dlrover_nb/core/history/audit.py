@@ -18,7 +18,7 @@ from dlrover_nb.core.history.chain import Link, chained_hash
 from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import audit, audit_head
-from dlrover_nb.core.structs.commands import AuditRow, ChainedRow
+from dlrover_nb.core.structs.decisions.commands import AuditRow, ChainedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from dlrover_nb.core.structs.audited import AuditedCommand, AuditFilter
+    from dlrover_nb.core.structs.decisions.audited import AuditedCommand, AuditFilter
 
 PAGE = 1000  # rows that are read at once
 _SEARCHED = ("at_s", "person", "entry", "action", "job", "stage", "key")

@@ -16,13 +16,13 @@ from sqlalchemy import ColumnElement, and_, exists, or_, select
 
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import audit
-from dlrover_nb.core.structs.audited import AuditedCommand
-from dlrover_nb.core.structs.commands import AuditRow, Stage
+from dlrover_nb.core.structs.decisions.audited import AuditedCommand
+from dlrover_nb.core.structs.decisions.commands import AuditRow, Stage
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dlrover_nb.core.structs.audited import AuditFilter
+    from dlrover_nb.core.structs.decisions.audited import AuditFilter
 
 _ASKED = str(Stage.ASKED)
 

@@ -10,7 +10,7 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import brain_rounds
-from dlrover_nb.core.structs.brain import BrainRound
+from dlrover_nb.core.structs.views.brain import BrainRound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

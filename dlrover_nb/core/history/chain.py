@@ -22,7 +22,7 @@ from dlrover_nb.core.codec import to_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dlrover_nb.core.structs.commands import AuditRow, ChainedRow
+    from dlrover_nb.core.structs.decisions.commands import AuditRow, ChainedRow
 
 START = "0" * 64  # what stands before the first row
 MOST_FAULTS = 100  # that are told one by one

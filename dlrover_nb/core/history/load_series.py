@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.cluster_load import Amount
+from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad, MachineLoad
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad, MachineLoad
 
 ALL = ""  # the name of all machines together
 DAY_S = 86_400.0

@@ -13,14 +13,14 @@ from sqlalchemy import bindparam, delete, func, insert, or_, select
 from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.load_series import ALL, KEPT_S, LEVELS, LoadPoint, points_of, thinned
 from dlrover_nb.core.history.tables import cluster_load
-from dlrover_nb.core.structs.cluster_load import Amount
+from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sqlalchemy import Connection
 
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
 
 THIN_EVERY_S = 3600.0
 LONGEST = 128  # characters of the names of clusters and machines

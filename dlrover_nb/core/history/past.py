@@ -16,16 +16,16 @@ from sqlalchemy import func, select
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import tables
 from dlrover_nb.core.history.rows import record_from, series_from
-from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal, ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob, SeriesRow
+from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal, ProposalStatus
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection, Select, Table
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 

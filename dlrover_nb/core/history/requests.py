@@ -15,7 +15,7 @@ from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
 from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import audit_head, requests
-from dlrover_nb.core.structs.commands import SecondRequest
+from dlrover_nb.core.structs.decisions.commands import SecondRequest
 
 if TYPE_CHECKING:
     from typing import Any

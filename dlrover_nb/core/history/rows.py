@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.history import tables
-from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
 if TYPE_CHECKING:
     from typing import Any
 
     from sqlalchemy import Table
 
-    from dlrover_nb.core.structs.actions import ActionChoice
+    from dlrover_nb.core.structs.decisions.actions import ActionChoice
 
 T = TypeVar("T")
 OfARun = JobTraits | PhaseChanged | Proposal | Decision | Mitigation | Outcome | FitSummary

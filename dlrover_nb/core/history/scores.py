@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.structs.decisions import Outcome
+    from dlrover_nb.core.structs.decisions.decisions import Outcome
 
 
 @dataclass(frozen=True, slots=True)

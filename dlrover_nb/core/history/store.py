@@ -19,10 +19,10 @@ from dlrover_nb.core.history.database import Database, default_url, is_there
 from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_from, series_row
 from dlrover_nb.core.history.scores import Scoreboard, scoreboard
 from dlrover_nb.core.history.series import THINNING, Thinning, thinned
-from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, run_name
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob, SeriesRow
+from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
+from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection

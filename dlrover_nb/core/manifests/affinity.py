@@ -9,7 +9,7 @@ from dlrover_nb.core.manifests.parts import HOSTNAME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.external import ExternalRole
+    from dlrover_nb.core.structs.job.external import ExternalRole
 
 _RULE = "requiredDuringSchedulingIgnoredDuringExecution"
 

@@ -30,8 +30,9 @@ from dlrover_nb.core.master.external.program import (
     image,
     program,
 )
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.pods import (
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.training.reported import TOKEN_FILE_VAR
+from dlrover_nb.core.structs.wire.pods import (
     CODE_FOLDER,
     FOLDER_VAR,
     JOB_FOLDER,
@@ -39,13 +40,12 @@ from dlrover_nb.core.structs.pods import (
     POD_FOLDER,
     REPORT_FOLDER,
 )
-from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.external import ExternalSpec
-    from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.plan.resources import Role
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 CLUSTER_NOTE = f"{PREFIX}cluster"  # annotation: shell text with the variables of the program
 CLUSTER_FILE = f"{POD_FOLDER}/cluster"

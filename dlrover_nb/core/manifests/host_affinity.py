@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.deadline.host_choice import MOST_WEIGHT
 from dlrover_nb.core.manifests.parts import HOSTNAME, PREFIX
-from dlrover_nb.core.structs.host_wish import HostWish
+from dlrover_nb.core.structs.cluster.host_wish import HostWish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -38,13 +38,13 @@ from dlrover_nb.core.manifests.parts import (
 )
 from dlrover_nb.core.manifests.podspec import ttl, with_own
 from dlrover_nb.core.manifests.rights import master_rights, role
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 DEFAULTS = "dlrover-nb"  # ConfigMap of a namespace with settings for all jobs in it
 DEFAULTS_KEY = "defaults.yaml"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.podspec import closed_container, closed_pod, source_of, toleration
-from dlrover_nb.core.structs.call_rights import CallRight, access_token
-from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
-from dlrover_nb.core.structs.pods import (
+from dlrover_nb.core.structs.decisions.call_rights import CallRight, access_token
+from dlrover_nb.core.structs.job.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
+from dlrover_nb.core.structs.wire.pods import (
     CODE_FOLDER,
     JOB_FOLDER,
     MACHINE_VAR,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 
 PREFIX = "dlrover-nb/"
 JOB_LABEL, RUN_LABEL = f"{PREFIX}job", f"{PREFIX}run"

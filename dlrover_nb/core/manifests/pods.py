@@ -29,7 +29,8 @@ from dlrover_nb.core.manifests.parts import (
 )
 from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.runtime.process.limits import thread_variables
-from dlrover_nb.core.structs.pods import (
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import (
     CPU_VAR,
     END_FILE,
     FOLDER_VAR,
@@ -41,11 +42,10 @@ from dlrover_nb.core.structs.pods import (
     run_name,
     state_folder,
 )
-from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"

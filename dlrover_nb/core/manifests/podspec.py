@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.structs.kubernetes import DEFAULT_IMAGE
+from dlrover_nb.core.structs.job.kubernetes import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 
 Group = dict[str, object]
 _SOURCES = {  # field of `Volume` -> kind of a pod's volume, key of its name

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB
-from dlrover_nb.core.structs.snapshot import FanPoint, MemoryLine
+from dlrover_nb.core.structs.plan.resources import MEMORY_STEP_MIB
+from dlrover_nb.core.structs.views.snapshot import FanPoint, MemoryLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.memory.series import Report
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.plan.resources import Role
 
 MIN_SPAN_S = 10.0
 LIKELY = 0.2  # probability of OOM above which memory is added: see needed_mib

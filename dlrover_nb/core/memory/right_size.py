@@ -25,13 +25,13 @@ from dlrover_nb.core.memory.ceiling import ceiling_mib
 from dlrover_nb.core.memory.forecast import forecast
 from dlrover_nb.core.memory.line import step_up
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import PsShare, Role
+from dlrover_nb.core.structs.plan.resources import PsShare, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.memory.series import Report
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 MARGIN = 1.2  # times the most that is expected
 LEAST_MIB = 1024  # of a node: a Python process with its libraries takes some hundred MiB before any work

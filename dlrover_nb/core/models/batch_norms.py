@@ -30,7 +30,7 @@ import numpy as np
 from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import Averages
+from dlrover_nb.core.structs.job.job import Averages
 
 if TYPE_CHECKING:
     import torch

@@ -25,7 +25,7 @@ from dlrover_nb.core.usercode import name_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dlrover_nb.core.structs.job import Averages
+    from dlrover_nb.core.structs.job.job import Averages
 
     Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

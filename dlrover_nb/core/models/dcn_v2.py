@@ -15,7 +15,7 @@ from dlrover_nb.core.models.parts import joined, perceptron, wide_sum
 if TYPE_CHECKING:
     import torch
 
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
 
 class DcnV2(nn.Module):

@@ -22,8 +22,8 @@ from dlrover_nb.core.models.parts import joined, perceptron, wide_sum
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.inputs import Items
-    from dlrover_nb.core.structs.features import SequenceInput
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.data.features import SequenceInput
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
 
 class Din(nn.Module):

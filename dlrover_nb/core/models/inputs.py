@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from dlrover_nb.core.structs.features import SequenceInput
+    from dlrover_nb.core.structs.data.features import SequenceInput
 
     Items = tuple[torch.Tensor, torch.Tensor]
 

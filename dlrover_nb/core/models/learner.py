@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.features import SequenceInput
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.data.features import SequenceInput
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
     Floats = NDArray[np.float32]
     Ids = NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.snapshot import Evaluation
+from dlrover_nb.core.structs.views.snapshot import Evaluation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

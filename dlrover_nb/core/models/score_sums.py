@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.models import metrics
-from dlrover_nb.core.structs.snapshot import Evaluation
+from dlrover_nb.core.structs.views.snapshot import Evaluation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,8 +17,8 @@ from dlrover_nb.core.models.trainable import CUSTOM
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dlrover_nb.core.structs.features import SequenceInput
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.data.features import SequenceInput
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

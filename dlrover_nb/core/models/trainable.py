@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.features import SequenceInput
+    from dlrover_nb.core.structs.data.features import SequenceInput
 
 CUSTOM = "custom"  # the name of a model that is the user's own
 LOSS = "__dlrover_nb_loss__"  # attribute of a factory with the loss given to `trainable`

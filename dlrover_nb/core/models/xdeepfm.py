@@ -20,7 +20,7 @@ from torch import nn
 from dlrover_nb.core.models.parts import Linear, joined, perceptron, wide_sum
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
 
 class XDeepFm(nn.Module):

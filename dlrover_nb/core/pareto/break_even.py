@@ -20,12 +20,12 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.decisions import BreakEven
+from dlrover_nb.core.structs.decisions.decisions import BreakEven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 LOOKED_AT = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # units of plausibility away from the present value
 FARTHEST = LOOKED_AT[-1]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions import HOST, REST
-from dlrover_nb.core.structs.resources import Role, diff
+from dlrover_nb.core.structs.decisions.decisions import HOST, REST
+from dlrover_nb.core.structs.plan.resources import Role, diff
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dlrover_nb.core.structs.decisions import TermShare
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import TermShare
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 PHRASES = {
     "gradients": "computing gradients",

@@ -24,16 +24,16 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.bin_packing import fits
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import NodeLimits, machines
-from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB, PsShare, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import NodeLimits, machines
+from dlrover_nb.core.structs.plan.resources import MEMORY_STEP_MIB, PsShare, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
     Array = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from dlrover_nb.core.perf.smooth import smooth
 from dlrover_nb.core.perf.terms import TERMS, all_columns, axes_of
 from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.past import FitSummary, TermKnowledge
+from dlrover_nb.core.structs.views.past import FitSummary, TermKnowledge
 
 if TYPE_CHECKING:
     from typing import Self
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.prior import Prior
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Samples
-    from dlrover_nb.core.structs.decisions import Prediction
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import FitReport
+    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import FitReport
 
     Array = NDArray[np.float64]
 

@@ -29,7 +29,7 @@ from dlrover_nb.core.perf.terms import TERMS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.past import FitSummary
+    from dlrover_nb.core.structs.views.past import FitSummary
 
     Array = NDArray[np.float64]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 AXES = ("workers", "ps", "worker_cpu", "ps_cpu")
 PAPER_TERMS = ("gradients", "updates", "sync", "embeddings", "constant")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
     Samples = Sequence[ProfileSample] | pd.DataFrame
 

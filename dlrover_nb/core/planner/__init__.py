@@ -20,7 +20,7 @@ from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_sta
 from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.planner.stages import Start, auto_scale, give_way, post_scale, protect_why, warm_start
 from dlrover_nb.core.planner.transitions import transition_kind, transition_s
-from dlrover_nb.core.structs.job import DEFAULT_POLICY
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
 
 __all__ = [
     "DEFAULT_POLICY",

@@ -27,10 +27,10 @@ from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.right_size import memory_words
 from dlrover_nb.core.planner.situation import DEADLINE_CHANCE
 from dlrover_nb.core.planner.way_back import way_back
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.deadline import margin_words, percent
-from dlrover_nb.core.structs.decisions import Candidate, ProposalKind
-from dlrover_nb.core.structs.job import Objective
+from dlrover_nb.core.structs.decisions.decisions import Candidate, ProposalKind
+from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.pareto.space import PlanSpace
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 

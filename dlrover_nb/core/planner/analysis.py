@@ -22,9 +22,9 @@ from dlrover_nb.core.planner.feasibility import reachable
 from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
 from dlrover_nb.core.planner.transitions import gains, transitions_s
-from dlrover_nb.core.structs.deadline import DeadlineOutlook
-from dlrover_nb.core.structs.decisions import ParetoFront, cost_unit
-from dlrover_nb.core.structs.snapshot import Curve
+from dlrover_nb.core.structs.decisions.decisions import ParetoFront, cost_unit
+from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+from dlrover_nb.core.structs.views.snapshot import Curve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.decisions import Candidate, Prediction
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 

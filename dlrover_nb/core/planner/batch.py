@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.perf.forms import Exchange
-from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.job.job import Sync
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
     Array = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from dlrover_nb.core.planner.completion import bare_candidate
 from dlrover_nb.core.planner.deadline import sure_share
 from dlrover_nb.core.planner.shortlist import Rough
 from dlrover_nb.core.planner.transitions import gains, transitions_s
-from dlrover_nb.core.structs.offers import JobOffer
+from dlrover_nb.core.structs.plan.offers import JobOffer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.decisions import Candidate, Prediction
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 

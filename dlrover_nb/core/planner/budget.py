@@ -13,8 +13,8 @@ import numpy as np
 
 from dlrover_nb.core.planner.completion import end_cost
 from dlrover_nb.core.planner.deadline import chances
-from dlrover_nb.core.structs.budget import PlanBudget
-from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
+from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
+from dlrover_nb.core.structs.plan.budget import PlanBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
 
     Array = NDArray[np.float64]
 

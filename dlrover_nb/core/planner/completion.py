@@ -20,9 +20,9 @@ from dlrover_nb.core.planner.parts import parts, with_host
 from dlrover_nb.core.planner.predict import predict_here
 from dlrover_nb.core.planner.situation import HOUR_S, Situation
 from dlrover_nb.core.planner.transitions import gains, transitions_s
-from dlrover_nb.core.structs.decisions import Candidate, Prediction, TermShare
-from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
-from dlrover_nb.core.structs.resources import ResourcePlan, diff
+from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction, TermShare
+from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, diff
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,20 +20,20 @@ from dlrover_nb.core.pareto.space import ladders, plan_of
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.advice import axes_key
 from dlrover_nb.core.planner.feasibility import over_quota
-from dlrover_nb.core.structs.bounds import Pins, Quota
-from dlrover_nb.core.structs.capacity import holds
-from dlrover_nb.core.structs.deadline import margin_words, percent
-from dlrover_nb.core.structs.job import Objective
-from dlrover_nb.core.structs.questions import Marginal, Measured, Weighed
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.decisions.questions import Marginal, Measured, Weighed
+from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.plan.bounds import Pins, Quota
+from dlrover_nb.core.structs.plan.capacity import holds
+from dlrover_nb.core.structs.plan.deadline import margin_words, percent
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dlrover_nb.core.planner.advice import PlannerSettings
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.decisions import Candidate
-    from dlrover_nb.core.structs.samples import ProfileSample
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.training.samples import ProfileSample
 
     Refuse = Callable[[ResourcePlan], str]
 

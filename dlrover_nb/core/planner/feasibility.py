@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.structs.capacity import change_needs, check_fits, fits, holds
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.capacity import change_needs, check_fits, fits, holds
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from dlrover_nb.core.pareto.space import PlanSpace
-    from dlrover_nb.core.structs.bounds import PlanBounds
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.bounds import PlanBounds
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 def check_room(

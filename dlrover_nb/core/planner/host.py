@@ -21,8 +21,8 @@ from dlrover_nb.core.perf.terms import axes_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.host_load import HostLoad
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.cluster.host_load import HostLoad
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.questions import Explanation, Marginal
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 MIB_PER_GIB = 1024
 MOST_SWAPS = 10

@@ -34,18 +34,18 @@ from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings, axes
 from dlrover_nb.core.planner.feasibility import has_room
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.stages import keep_pins
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.job import DEFAULT_PLAN
-from dlrover_nb.core.structs.resources import ResourcePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
+from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.bottleneck import Diagnosis, JobUse
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
 NAME = "nearchus"
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.capacity import in_steps
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.capacity import in_steps
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
 
 
 @dataclass(frozen=True, slots=True)

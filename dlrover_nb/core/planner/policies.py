@@ -33,14 +33,14 @@ from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
 from dlrover_nb.core.planner.nearchus import NAME, raise_use
 from dlrover_nb.core.planner.qore import meet_deadline
 from dlrover_nb.core.planner.stages import auto_scale, keep_pins
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import DEFAULT_POLICY
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from dlrover_nb.core.baselines import Policy as BaselinePolicy
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

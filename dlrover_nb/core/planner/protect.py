@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner.feasibility import has_room
-from dlrover_nb.core.structs.resources import MEMORY_STEP_MIB, ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import MEMORY_STEP_MIB, ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the range from the least that helps to the whole need
 

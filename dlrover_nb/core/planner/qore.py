@@ -37,9 +37,9 @@ from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
 from dlrover_nb.core.planner.deadline import ALIKE
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.stages import keep_pins
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.deadline import margin_words, percent
-from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.deadline.genetic import Change
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.decisions import Candidate
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 N_JUDGED = 16  # plans of other shapes that are judged in full
 SLACK = -0.2  # time-out degree below which a job may give back

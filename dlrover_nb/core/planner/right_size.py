@@ -20,15 +20,15 @@ import numpy as np
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.space import LESS, ps_memory
 from dlrover_nb.core.planner.transitions import transition_s
-from dlrover_nb.core.structs.resources import PsShare, ResourcePlan, Role
+from dlrover_nb.core.structs.plan.resources import PsShare, ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.memory import MemoryUse
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.prices import PriceTable
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.prices import PriceTable
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 PAYS = 10.0  # times the cost of the pause, to be saved until the end
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.planner.deadline import Due
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.fixed_roles import fixed_per_hour
+from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.default_bounds import completed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.memory import MemoryUse
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.host_load import HostLoad
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.past import FitSummary
-    from dlrover_nb.core.structs.resources import ResourcePlan, Role
-    from dlrover_nb.core.structs.samples import ProfileSample
-    from dlrover_nb.core.structs.stopping import StopForecast
+    from dlrover_nb.core.structs.cluster.host_load import HostLoad
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.stopping import StopForecast
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+    from dlrover_nb.core.structs.training.samples import ProfileSample
+    from dlrover_nb.core.structs.views.past import FitSummary
 
     Array = NDArray[np.float64]
 

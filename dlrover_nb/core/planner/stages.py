@@ -20,19 +20,19 @@ from dlrover_nb.core import pricing, warmstart
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings, advise
 from dlrover_nb.core.planner.protect import Frame, protected
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.plan.default_bounds import completed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.planner.protect import MemoryNeed
-    from dlrover_nb.core.structs.bounds import Quota
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.bounds import Quota
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.capacity import change_needs, fits, n_more
-from dlrover_nb.core.structs.job import Migration
-from dlrover_nb.core.structs.past import TransitionKind
+from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.plan.capacity import change_needs, fits, n_more
+from dlrover_nb.core.structs.views.past import TransitionKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
     Array = NDArray[np.float64]
     Mask = NDArray[np.bool_]

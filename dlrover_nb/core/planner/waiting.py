@@ -19,21 +19,21 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import PlanGrid, plan_grid, plan_of
 from dlrover_nb.core.planner.feasibility import has_room
 from dlrover_nb.core.planner.placement import machines_of
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.capacity import Capacity, Need, NodeShape
-from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.resources import CPU_STEP
-from dlrover_nb.core.structs.snapshot import ROOM, JobSnapshot, is_for_room
-from dlrover_nb.core.structs.summary import holding
-from dlrover_nb.core.structs.waits import Holder, Wait, WaitEnd, WaitKind
+from dlrover_nb.core.structs.cluster.waits import Holder, Wait, WaitEnd, WaitKind
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeShape
+from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
+from dlrover_nb.core.structs.views.snapshot import ROOM, JobSnapshot, is_for_room
+from dlrover_nb.core.structs.views.summary import holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.bounds import PlanBounds
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.core.structs.waits import QueueWait
+    from dlrover_nb.core.structs.cluster.waits import QueueWait
+    from dlrover_nb.core.structs.plan.bounds import PlanBounds
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 _IMAGE = ("imagepull", "image", "registry")
 _QUEUE = ("kueue", "volcano", "podgroup", "queue", "schedulinggated", "gang")

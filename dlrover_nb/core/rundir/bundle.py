@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import CheckpointError, NotFoundError
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of
 from dlrover_nb.core.sharding.manifest import Manifest  # noqa: TC001 - decoded by its annotations
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root, part_url
 
 if TYPE_CHECKING:
     from pathlib import Path

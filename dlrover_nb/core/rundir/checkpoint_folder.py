@@ -27,12 +27,12 @@ from dlrover_nb.core.files import make_folder
 from dlrover_nb.core.rundir.journal import segments
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of, write_url
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from dlrover_nb.core.structs.trained import Trained
+    from dlrover_nb.core.structs.job.trained import Trained
 
 logger = logging.getLogger(__name__)
 

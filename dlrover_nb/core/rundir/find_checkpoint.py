@@ -14,9 +14,9 @@ from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, newest_manifest, 
 from dlrover_nb.core.rundir.job_file import JOB, read_job
 from dlrover_nb.core.rundir.pruning import job_of
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
-from dlrover_nb.core.structs.start_from import is_path
-from dlrover_nb.core.structs.trained import Trained
+from dlrover_nb.core.structs.job.start_from import is_path
+from dlrover_nb.core.structs.job.trained import Trained
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,9 +29,9 @@ from dlrover_nb.core.errors import BackendError, CheckpointError, WireError
 from dlrover_nb.core.files import make_folder, replace_synced, sync, writing_to
 from dlrover_nb.core.master.own.write_ahead_log import Entry
 from dlrover_nb.core.rundir.log_frames import LogDamage, frame_of, head_of, read_log
-from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
-from dlrover_nb.core.structs.job import JobSpec  # noqa: TC001 - a file is decoded by its annotations
-from dlrover_nb.core.structs.start_from import BeganFrom  # noqa: TC001 - as above
+from dlrover_nb.core.structs.data.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
+from dlrover_nb.core.structs.job.job import JobSpec  # noqa: TC001 - a file is decoded by its annotations
+from dlrover_nb.core.structs.job.start_from import BeganFrom  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from pathlib import Path

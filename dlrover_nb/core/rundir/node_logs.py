@@ -30,14 +30,14 @@ from dlrover_nb.core.rundir.locate import run_folder
 from dlrover_nb.core.runtime.process.last_words import last_error
 from dlrover_nb.core.runtime.process.output import STREAMS, Tail, head, output_path, read_head
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.decisions.questions import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from dlrover_nb.core.structs.failures import ProgramError
-    from dlrover_nb.core.structs.messages import LinesWritten
+    from dlrover_nb.core.structs.training.failures import ProgramError
+    from dlrover_nb.core.structs.wire.messages import LinesWritten
 
 logger = logging.getLogger(__name__)
 

@@ -20,15 +20,15 @@ from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.same_model import differences, encoded_as
 from dlrover_nb.core.runtime.checkpoints import place_of
 from dlrover_nb.core.sharding.continued import continued, n_sample_of, untouched
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
-from dlrover_nb.core.structs.job import DataFormat
-from dlrover_nb.core.structs.start_from import BeganFrom
+from dlrover_nb.core.structs.job.job import DataFormat
+from dlrover_nb.core.structs.job.start_from import BeganFrom
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root
 
 if TYPE_CHECKING:
     from dlrover_nb.core.rundir.find_checkpoint import FoundCheckpoint
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import DataSpec, JobSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 
 
 @dataclass(frozen=True, slots=True)

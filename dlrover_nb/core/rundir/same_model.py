@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.column_types import PLAIN
-from dlrover_nb.core.structs.job import Embedding
+from dlrover_nb.core.structs.data.column_types import PLAIN
+from dlrover_nb.core.structs.job.job import Embedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import ModelSpec
-    from dlrover_nb.core.structs.trained import Trained
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import ModelSpec
+    from dlrover_nb.core.structs.job.trained import Trained
 
 _ALWAYS = ("name", "embedding_dim", "embedding", "optimizer")
 _LAYERS = {

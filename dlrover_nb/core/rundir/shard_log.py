@@ -16,13 +16,13 @@ from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
 from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.shards import Purpose
+from dlrover_nb.core.structs.training.shards import Purpose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.services import Held
+    from dlrover_nb.core.structs.wire.services import Held
 
 logger = logging.getLogger(__name__)
 

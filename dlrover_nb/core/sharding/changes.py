@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core import codec
 from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.sharding.split import LedgerCheckpoint
-from dlrover_nb.core.structs.shards import Lease
+from dlrover_nb.core.structs.training.shards import Lease
 
 if TYPE_CHECKING:
     from dlrover_nb.core.sharding.ledger import ShardLedger

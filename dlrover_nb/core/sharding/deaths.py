@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.shards import QuarantinedShard
+from dlrover_nb.core.structs.training.shards import QuarantinedShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -37,7 +37,7 @@ from dlrover_nb.core.sharding.states import (
     state_at,
     states_of,
 )
-from dlrover_nb.core.structs.shards import Lease, Purpose, QuarantinedShard, Shard, ShardCounts
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, QuarantinedShard, Shard, ShardCounts
 
 if TYPE_CHECKING:
     from dlrover_nb.core.sharding.split import Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.sharding.split import LedgerCheckpoint  # noqa: TC001 - a manifest is decoded by its annotations
-from dlrover_nb.core.structs.trained import Trained  # noqa: TC001 - as above
+from dlrover_nb.core.structs.job.trained import Trained  # noqa: TC001 - as above
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.shards import Purpose
+from dlrover_nb.core.structs.training.shards import Purpose
 
 ShardIds = NDArray[np.int32]
 

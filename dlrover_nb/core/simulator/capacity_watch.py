@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.default_bounds import completed
+from dlrover_nb.core.structs.plan.default_bounds import completed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import SimCluster
     from dlrover_nb.core.simulator.description import WorldSettings
     from dlrover_nb.core.simulator.sim_nodes import SimNode
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
 
 class CapacityWatch:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.job import Migration
+from dlrover_nb.core.structs.job.job import Migration
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import SimCluster
     from dlrover_nb.core.simulator.sim_nodes import SimNodes
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(slots=True)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, in_steps
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, in_steps
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.plan.capacity import Need
 
 COARSE = 4  # of many machines, free capacity is reported in quarters of one, rounded down
 FEW = 8  # machines whose free capacity is reported exactly

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.faults import Faults, Pending
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.events import JobSubmitted
-from dlrover_nb.core.structs.job import Migration
+from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.views.events import JobSubmitted
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.truth import SpeedTruth
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.past import FitSummary, JobTraits
-    from dlrover_nb.core.structs.schema import DataSchema
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.past import FitSummary, JobTraits
+    from dlrover_nb.core.structs.views.schema import DataSchema
 
 
 class GrowthLaw(StrEnum):

@@ -22,10 +22,12 @@ from dlrover_nb.core.simulator.mitigation import SimMitigations
 from dlrover_nb.core.simulator.progress import Progress
 from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
 from dlrover_nb.core.simulator.snapshot_source import SnapshotSource
-from dlrover_nb.core.structs.admission import HELD, Admission
-from dlrover_nb.core.structs.budget import per_hour
-from dlrover_nb.core.structs.capacity import fits, plan_needs
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.admission import HELD, Admission
+from dlrover_nb.core.structs.plan.budget import per_hour
+from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.views.events import (
     CostChanged,
     Event,
     NodeLeft,
@@ -37,8 +39,6 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import SimCluster
     from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
     from dlrover_nb.core.simulator.engine import Engine
-    from dlrover_nb.core.structs.actions import MitigationChoice
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
 
 
 class SimJob(SnapshotSource):

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -23,9 +23,9 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.events import BatchSizesSet, MitigationEnded
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.engine import Engine
     from dlrover_nb.core.simulator.progress import Progress
     from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
-    from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.events import Event
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.views.events import Event
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.pacing import Pacing
 from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
-from dlrover_nb.core.structs.events import NodeReported, ProgressMade
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.views.events import NodeReported, ProgressMade
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.sim_nodes import SimNode

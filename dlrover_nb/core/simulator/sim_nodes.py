@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.snapshot import ROOM, NodePhase, NodeView
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 
 @dataclass(slots=True, eq=False)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.shards import ShardCounts
+from dlrover_nb.core.structs.training.shards import ShardCounts
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place
     from dlrover_nb.core.simulator.progress import Progress
     from dlrover_nb.core.simulator.sim_nodes import SimNodes
-    from dlrover_nb.core.structs.job import JobPhase
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
-    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
+    from dlrover_nb.core.structs.job.job import JobPhase
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import QuarantinedShard, SkippedBatch
+    from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, NodeView
 
 
 class SnapshotSource:

@@ -17,14 +17,14 @@ from scipy.interpolate import LinearNDInterpolator
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.samples import TimeSplit
+from dlrover_nb.core.structs.training.samples import TimeSplit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 class SpeedTruth(Protocol):

@@ -19,10 +19,10 @@ from dlrover_nb.core.simulator.description import MemoryGrowth, SimulatedJob
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.truth import TermsTruth
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.past import JobTraits
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.past import JobTraits
 
 if TYPE_CHECKING:
     from pathlib import Path

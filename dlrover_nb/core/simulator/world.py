@@ -23,11 +23,11 @@ from dlrover_nb.core.simulator.cluster import SimCluster
 from dlrover_nb.core.simulator.description import WorldSettings
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.job import SimJob
-from dlrover_nb.core.structs.actions import MitigationChoice
-from dlrover_nb.core.structs.budget import STOPPED_BY
-from dlrover_nb.core.structs.capacity import check_fits
-from dlrover_nb.core.structs.events import EndJob, Mitigate, PhaseChanged, Scale
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.budget import STOPPED_BY
+from dlrover_nb.core.structs.plan.capacity import check_fits
+from dlrover_nb.core.structs.views.events import EndJob, Mitigate, PhaseChanged, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dlrover_nb.core.simulator.description import SimulatedJob
-    from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-    from dlrover_nb.core.structs.events import Event, Instruction
+    from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+    from dlrover_nb.core.structs.views.events import Event, Instruction
 
 JobEvents = tuple[tuple[str, "Event"], ...]
 

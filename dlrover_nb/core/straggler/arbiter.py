@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     Action,
     AdjustBatches,
     AdjustRates,
@@ -27,12 +27,12 @@ from dlrover_nb.core.structs.actions import (
     Proposed,
     SetSize,
 )
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.training.stragglers import Straggler
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -16,13 +16,13 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.straggler.situation import Situation
-    from dlrover_nb.core.structs.actions import Action
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.training.stragglers import Straggler
 
 
 def gain_of(now_s: float, then_s: float, rest_s: float | None) -> float | None:

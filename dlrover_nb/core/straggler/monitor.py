@@ -27,15 +27,15 @@ from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
 from dlrover_nb.core.straggler.parts import Part, part_of, shares
 from dlrover_nb.core.straggler.rules import DEFAULT_RULE, RULES, Thresholds, Window, excesses
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import LEAST_SPREAD, NodeErrors, Pace, Spread, Straggler
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import LEAST_SPREAD, NodeErrors, Pace, Spread, Straggler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
     Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,18 @@ from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from dlrover_nb.core.straggler.monitor import NodeTimes
-    from dlrover_nb.core.structs.actions import Proposed
-    from dlrover_nb.core.structs.job import Sync
-    from dlrover_nb.core.structs.snapshot import SeriesChunk
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.decisions.actions import Proposed
+    from dlrover_nb.core.structs.job.job import Sync
+    from dlrover_nb.core.structs.training.stragglers import Straggler
+    from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
 LEAST_SHORT_S = 10.0
 SCATTER = 0.05  # of a mini-batch that is computed from a speed and a time

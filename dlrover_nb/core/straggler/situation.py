@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.actions import SetSize
-    from dlrover_nb.core.structs.job import Sync
-    from dlrover_nb.core.structs.stragglers import Spread
+    from dlrover_nb.core.structs.decisions.actions import SetSize
+    from dlrover_nb.core.structs.job.job import Sync
+    from dlrover_nb.core.structs.training.stragglers import Spread
 
 
 @dataclass(frozen=True, slots=True)

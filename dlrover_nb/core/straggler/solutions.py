@@ -34,7 +34,7 @@ from dlrover_nb.core.straggler.batch_solver import Share, share_batch
 from dlrover_nb.core.straggler.costs import gain_of, gain_of_restart, gain_of_server, seconds_text
 from dlrover_nb.core.straggler.detect import RATIO
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -42,10 +42,10 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     Proposed,
 )
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import LEAST_SPREAD, Pace, Straggler
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import LEAST_SPREAD, Pace, Straggler
 
 MIN_GAIN = 0.05  # of an iteration: less is within what measured speeds scatter
 ALIKE = 1.2  # time of the slowest worker with equal batches over the best one: below it speeds are alike

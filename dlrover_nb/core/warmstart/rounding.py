@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.capacity import holds
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.capacity import holds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.bounds import PlanBounds
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.plan.bounds import PlanBounds
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
     Array = NDArray[np.float64]
     Into = Callable[[ResourcePlan], ResourcePlan | None]  # None: no plan of this shape may run

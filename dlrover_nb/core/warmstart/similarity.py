@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.past import JobTraits
+    from dlrover_nb.core.structs.views.past import JobTraits
 
     Array = NDArray[np.float64]
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.past import FitSummary, JobTraits, PastJob
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob
     from dlrover_nb.core.warmstart.rounding import Into
 
     Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.decisions import Decision, Outcome, Proposal
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
     from dlrover_nb.core.why.subject import Subject
 
 LEAST_HOST = 0.005  # of the time of an outcome: less of it is not said

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions import Proposal, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.why.values import Unit, Value
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome
-    from dlrover_nb.core.structs.questions import Explanation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Decision, Outcome
+    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 _ANSWERS = {Verdict.ACCEPT, Verdict.OVERRIDE, Verdict.REJECT}
 

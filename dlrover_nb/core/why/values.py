@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.deadline import percent, span_words
+from dlrover_nb.core.structs.plan.deadline import percent, span_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

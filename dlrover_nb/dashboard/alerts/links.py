@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from dlrover_nb.core.structs.alerts import AlertKind
+from dlrover_nb.core.structs.views.alerts import AlertKind
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.alerts import Alert
+    from dlrover_nb.core.structs.views.alerts import Alert
 
 SEPARATOR = "~"  # between the parts of an id of the approve page; no name of a job has one
 

@@ -20,15 +20,15 @@ from dlrover_nb.core.alerts import (
     request_finding,
 )
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind, AlertRules
+from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind, AlertRules
 from dlrover_nb.dashboard.waiting_requests import clusters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.alerts import Finding
-    from dlrover_nb.core.structs.commands import SecondRequest
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.commands import SecondRequest
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.clusters import Jobs
     from dlrover_nb.dashboard.team import Team
 

@@ -16,7 +16,7 @@ from dlrover_nb.core.history.notes import Note
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.notes import NoteStore
-    from dlrover_nb.core.structs.alerts import Alert
+    from dlrover_nb.core.structs.views.alerts import Alert
 
 KIND = "muted job"
 HOURS = (1, 8, 24, 168)

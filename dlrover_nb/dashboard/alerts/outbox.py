@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from dlrover_nb.core.errors import DlroverError
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.alerts import Alert
+    from dlrover_nb.core.structs.views.alerts import Alert
 
 logger = logging.getLogger(__name__)
 

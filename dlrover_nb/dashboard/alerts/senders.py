@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.structs.alerts import Alert, AlertKind
+from dlrover_nb.core.structs.views.alerts import Alert, AlertKind
 from dlrover_nb.dashboard.alerts.links import path_of
 
 if TYPE_CHECKING:

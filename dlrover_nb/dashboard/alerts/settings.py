@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.alerts import DEFAULT_RULES, AlertRules
+from dlrover_nb.core.structs.views.alerts import DEFAULT_RULES, AlertRules
 from dlrover_nb.dashboard.alerts.loop import AlertLoop
 from dlrover_nb.dashboard.alerts.outbox import Outbox
 from dlrover_nb.dashboard.alerts.senders import Apprise, Webhook
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.alerts import Alert
+    from dlrover_nb.core.structs.views.alerts import Alert
     from dlrover_nb.dashboard.team import Team
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.alerts import duration
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.alerts import AlertKind
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.views.alerts import AlertKind
 from dlrover_nb.dashboard.alerts.links import path_of
 from dlrover_nb.dashboard.alerts.muted import HOURS, is_muted, muted_by
 from dlrover_nb.dashboard.page import Page
@@ -21,7 +21,7 @@ from dlrover_nb.widgets.blocks import escape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.alerts import Alert
+    from dlrover_nb.core.structs.views.alerts import Alert
     from dlrover_nb.dashboard.alerts.muted import Muted
     from dlrover_nb.dashboard.page import Visit
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dlrover_nb.core.structs.commands import Action, AuditRow, Command, Entry, SecondRequest
-from dlrover_nb.core.structs.decisions import Decision, Proposal
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.people import AccessRole
-from dlrover_nb.core.structs.questions import LogLine, Weighed
-from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, Command, Entry, SecondRequest
+from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.people import AccessRole
+from dlrover_nb.core.structs.decisions.questions import LogLine, Weighed
+from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 
 class ClusterAnswer(Struct, frozen=True):

@@ -11,9 +11,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from dlrover_nb.core.client.action_request import MOST_BATCH, MOST_FACTOR, ActionRequest
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import (
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import (
     CPU_STEP,
     MOST_CPU,
     MOST_MEMORY_MIB,

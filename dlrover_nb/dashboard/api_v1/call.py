@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.errors import NotAllowedError
-from dlrover_nb.core.structs.commands import Action, Asker, Entry
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.team import Team
 
 T = TypeVar("T")

@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.actions import ActionChoice
-from dlrover_nb.core.structs.commands import Action, Command, choose, decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.shards import FinishChoice
+from dlrover_nb.core.structs.decisions.actions import ActionChoice
+from dlrover_nb.core.structs.decisions.commands import Action, Command, choose, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.training.shards import FinishChoice
 from dlrover_nb.dashboard.api_v1 import answers, bodies
 from dlrover_nb.dashboard.api_v1.call import Call, Result
 from dlrover_nb.dashboard.waiting_requests import cluster_of
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 def decide_on(call: Call) -> Result:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.api_v1.answers import Problem
     from dlrover_nb.dashboard.api_v1.call import Result
     from dlrover_nb.dashboard.api_v1.routes import Route

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.questions import Explanation
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.decisions.questions import Explanation
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 from dlrover_nb.core.why import Reply
 from dlrover_nb.dashboard.api_v1 import answers, bodies, commands, queries, reads
 

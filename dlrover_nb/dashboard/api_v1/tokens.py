@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.structs.people import ANY, AccessRole, Grant
+from dlrover_nb.core.structs.decisions.people import ANY, AccessRole, Grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.history.credentials import Credential, CredentialStore
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.people import Person
 
 KIND = "token"
 PREFIX = "dlnb_"  # so that scanners of secrets and people know one when they see it

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone
 from dlrover_nb.widgets.plans import diff_table, proposal_facts
 from dlrover_nb.widgets.status import kind_words
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Proposal
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine
 
 
 def headroom_table(snapshot: JobSnapshot, after: ResourcePlan) -> Table:

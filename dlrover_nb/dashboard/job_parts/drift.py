@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.imports import differences
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import read_export
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Paragraph, Table, Tone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 KIND = "file"
 MOST_FILE = 200_000  # letters

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.action_request import MOST_BATCH, MOST_FACTOR
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import CPU_STEP, Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.dashboard.form_fields import BATCHES, RATES
 from dlrover_nb.dashboard.form_html import act_form, button, reason_field, seen_fields
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
@@ -25,7 +25,7 @@ from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
     from dlrover_nb.dashboard.flash import Flash
     from dlrover_nb.dashboard.page import Visit
 

@@ -15,7 +15,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.notes import Note
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 KIND = "looked"
 ONE_LOOK_S = 1800.0  # looks that are closer are one

@@ -11,8 +11,8 @@ from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.dashboard.jobs_board.deltas import Board, board_of
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.clusters import Jobs, WatchedCluster
 
 CAPACITY_S = 30.0  # a cluster's capacity is asked for no more often

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.jobs_board.rows import JobRow, row_of
 from dlrover_nb.dashboard.jobs_board.totals import PersonCost, per_person, totals
 from dlrover_nb.widgets import units
@@ -17,8 +17,8 @@ from dlrover_nb.widgets import units
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 MOST_NEWS = 5  # sentences that are read out at once; more are counted
 

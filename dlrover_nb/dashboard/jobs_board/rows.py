@@ -12,10 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.budget import NEAR_SHARE
-from dlrover_nb.core.structs.deadline import percent as chance_words
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.prices import ASSUMED
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.budget import NEAR_SHARE
+from dlrover_nb.core.structs.plan.deadline import percent as chance_words
+from dlrover_nb.core.structs.plan.prices import ASSUMED
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.many.columns import coarse_s
 from dlrover_nb.widgets.mitigations import gain_words
@@ -24,8 +24,8 @@ from dlrover_nb.widgets.series import natural
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.decisions import Prediction
-    from dlrover_nb.core.structs.summary import JobOutlook, JobSummary, ProposedChange
+    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.views.summary import JobOutlook, JobSummary, ProposedChange
 
 DEADLINE_CHANCE = 0.5  # below it the deadline needs attention
 _NUMBER = re.compile(r"[-+]?[\d,]+(?:\.\d+)?(?:e[-+]?\d+)?")

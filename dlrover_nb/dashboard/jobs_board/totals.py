@@ -10,17 +10,17 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.commands import Stage
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.decisions.commands import Stage
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.many.columns import waiting_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.commands import ChainedRow
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.decisions.commands import ChainedRow
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 NOBODY = "nobody named"
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.errors import DlroverError, NotAllowedError
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.clusters import WatchedCluster
     from dlrover_nb.dashboard.page import Visit
 

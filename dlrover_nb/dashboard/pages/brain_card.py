@@ -17,8 +17,8 @@ from dlrover_nb.widgets.brain import brain_view
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from dlrover_nb.core.structs.brain import BrainRound
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.views.brain import BrainRound
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
 

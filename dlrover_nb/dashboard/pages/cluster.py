@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.planner.marginal_gains import Step, Swap
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.questions import Explanation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.commands.since import parse_since
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError, shown
-from dlrover_nb.core.structs.audited import AuditFilter
-from dlrover_nb.core.structs.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.decisions.audited import AuditFilter
+from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.chain_state import chain_state
 from dlrover_nb.dashboard.pages.lists import Cell, Field, address, card, filters, link, table
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.history import HistoryStore
     from dlrover_nb.core.history.audit import AuditStore
-    from dlrover_nb.core.structs.audited import AuditedCommand
-    from dlrover_nb.core.structs.commands import AuditRow
-    from dlrover_nb.core.structs.decisions import Outcome
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.audited import AuditedCommand
+    from dlrover_nb.core.structs.decisions.commands import AuditRow
+    from dlrover_nb.core.structs.decisions.decisions import Outcome
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.dashboard.pages.chain_state import ChainState
 

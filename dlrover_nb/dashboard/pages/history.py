@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.decisions import check_reader
 from dlrover_nb.dashboard.pages.lists import Field, address, card, filters, link

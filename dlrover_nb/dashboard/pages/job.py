@@ -16,9 +16,9 @@ from urllib.parse import urlencode
 
 from dlrover_nb.core.errors import BackendError, DlroverError, NotFoundError
 from dlrover_nb.core.history.notes import Note
-from dlrover_nb.core.structs.commands import Action, Asker, Entry
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.summary import share_done
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.dashboard.flash import flash_of, lines_html
 from dlrover_nb.dashboard.form_html import act_form, button, hidden, reason_field, seen_fields, sizes_fields
 from dlrover_nb.dashboard.job_parts import drift, since
@@ -36,7 +36,7 @@ from dlrover_nb.widgets.status import commands, summary_facts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
 

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import NotAllowedError
-from dlrover_nb.core.structs.commands import Action
+from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.act import MOST_REASON
 from dlrover_nb.dashboard.batch import open_lines, reason_name, sum_words
 from dlrover_nb.dashboard.flash import flash_html

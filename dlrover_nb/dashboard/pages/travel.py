@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.client.past_runs import RunHistory
-    from dlrover_nb.core.driver.time_travel import Replay
-    from dlrover_nb.core.structs.moment import Happening, Moment
+    from dlrover_nb.core.driver.past.time_travel import Replay
+    from dlrover_nb.core.structs.views.moment import Happening, Moment
 
 MOST_LINKS = 200
 # How much before the moment the throughput is shown, in seconds; the first: all of it.

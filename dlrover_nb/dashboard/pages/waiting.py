@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.cluster import HasQueues
 from dlrover_nb.core.planner.waiting import end_of, fitting_plan, free_of, holders_of, needs_of, waits_of
-from dlrover_nb.core.structs.commands import Action
-from dlrover_nb.core.structs.waits import WaitKind
+from dlrover_nb.core.structs.cluster.waits import WaitKind
+from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.asked_jobs import (
     ask_all,
@@ -28,11 +28,11 @@ from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.core.structs.waits import Holder, Wait
+    from dlrover_nb.core.structs.cluster.waits import Holder, Wait
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.page import Visit
 
 MOST_HOLDERS = 20

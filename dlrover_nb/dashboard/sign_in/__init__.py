@@ -11,7 +11,7 @@ import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.core.client.handle import user_name
-from dlrover_nb.core.structs.people import Person, local_person
+from dlrover_nb.core.structs.decisions.people import Person, local_person
 
 if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest

@@ -12,7 +12,7 @@ from dlrover_nb.dashboard.sign_in.users import check_name, with_groups
 if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest
 
-    from dlrover_nb.core.structs.people import Person
+    from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.sign_in.oidc import Flow, Provider
     from dlrover_nb.dashboard.sign_in.sessions import Session, Sessions
     from dlrover_nb.dashboard.sign_in.users import Groups

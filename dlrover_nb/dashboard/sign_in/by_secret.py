@@ -29,7 +29,7 @@ from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.files import make_folder, replace_synced, writing_to
 from dlrover_nb.core.paths import state_folder
-from dlrover_nb.core.structs.people import Person, local_person
+from dlrover_nb.core.structs.decisions.people import Person, local_person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.people import Person  # noqa: TC001 - records are decoded by their annotations
+from dlrover_nb.core.structs.decisions.people import Person  # noqa: TC001 - records are decoded by their annotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.files import replace_synced
 from dlrover_nb.core.history.credentials import PERSON_LENGTH, credential_id
-from dlrover_nb.core.structs.people import Grant, Person
+from dlrover_nb.core.structs.decisions.people import Grant, Person
 from dlrover_nb.core.yamltext import load_documents, to_yaml
 
 LEAST, MOST = 10, 1000  # letters of a password; hashing a long text costs time

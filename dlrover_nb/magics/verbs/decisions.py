@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.solutions import SolutionName
 from dlrover_nb.core.why import Question
 from dlrover_nb.magics.flags import ANSWERED, JOB, PROPOSAL, SIZES, WHY, collect_sizes, job_or
 from dlrover_nb.magics.parser import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.views import Note, Shown
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.people import ANY, AccessRole
+from dlrover_nb.core.structs.decisions.people import ANY, AccessRole
 from dlrover_nb.magics.parser import number, one_of
 from dlrover_nb.magics.verb import Verb, argument
 from dlrover_nb.widgets import units
@@ -89,7 +89,7 @@ def mcp(commands: Commands) -> None:
     """Serve an agent over standard input and output, until it leaves."""
     from dlrover_nb.core.client.handle import user_name  # noqa: PLC0415 - loads on demand
     from dlrover_nb.core.commands.second_person import NO_RULES  # noqa: PLC0415 - as above
-    from dlrover_nb.core.structs.people import local_person  # noqa: PLC0415 - as above
+    from dlrover_nb.core.structs.decisions.people import local_person  # noqa: PLC0415 - as above
     from dlrover_nb.dashboard.agent_tools import AgentTools  # noqa: PLC0415 - as above
 
     try:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
-from dlrover_nb.core.structs.checkpoints import PeerCopies
-from dlrover_nb.core.structs.early_stopping import Metric
-from dlrover_nb.core.structs.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
+from dlrover_nb.core.structs.job.early_stopping import Metric
+from dlrover_nb.core.structs.job.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
+from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
 from dlrover_nb.magics.parser import columns, number, one_of, sequences, setting, whole, widths, yes_no
 from dlrover_nb.magics.verb import Verb, argument

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.testing.faults.holding import held, held_nodes
 from dlrover_nb.testing.faults.patterns import Persistent, Transient, single
 from dlrover_nb.testing.faults.target import Snapshots, Target, find_target

@@ -18,8 +18,8 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.process.output import output_path
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import Role
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, NodeView
+    from dlrover_nb.core.structs.plan.resources import Role
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
 _ELSEWHERE = (
     "run this on the node's machine; in a pod, choose a plan with less CPU, or have its network delayed "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import series as rows_of
 from dlrover_nb.widgets import svg_drawing, units
 from dlrover_nb.widgets.blocks import StaticChart, Table
@@ -24,7 +24,7 @@ from dlrover_nb.widgets.palette import BLUE, GREEN, ORANGE, PALE, PURPLE, RED, S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.series import Flags, Floats, NodeRows
 
 TITLE = "Where an iteration's time goes"

@@ -20,7 +20,7 @@ from dlrover_nb.widgets.blocks import StaticChart, Table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.marks import Drawing
 
 C = TypeVar("C")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dlrover_nb.core.history.load_series import LoadPoint
-    from dlrover_nb.core.structs.cluster_load import Amount
+    from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 TITLE = "Cores over time"
 N_ROW = 24

@@ -17,7 +17,7 @@ from dlrover_nb.widgets.marks import Band, Drawing, Line, Plot, Points, Rule
 from dlrover_nb.widgets.palette import BLUE, INK, RED
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import Curve, JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import Curve, JobSnapshot, SeriesChunk
 
 TITLE = "Fitted curve"
 AXIS_NAMES = {

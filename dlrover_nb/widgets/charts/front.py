@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.deadline import percent
-from dlrover_nb.core.structs.decisions import EFFORT_UNIT
+from dlrover_nb.core.structs.decisions.decisions import EFFORT_UNIT
+from dlrover_nb.core.structs.plan.deadline import percent
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
@@ -21,9 +21,9 @@ from dlrover_nb.widgets.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.structs.decisions import Candidate, ParetoFront
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, ParetoFront
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Plans that nothing beats in both cost and throughput"
 SHORT_TITLE = "Pareto front of plans"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
@@ -36,7 +36,7 @@ from dlrover_nb.widgets.series import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, SeriesChunk
 
 TITLE = "Memory per node"
 _MOST_NAMED = 6  # nodes in the legend of a live chart

@@ -11,7 +11,7 @@ from dlrover_nb.widgets.marks import Drawing, Line, Plot, Points
 from dlrover_nb.widgets.palette import BLUE, RED
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Quality on held-out rows"
 EMPTY = "Evaluated between passes only where a job stops early; else once, at its end."

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.history.scores import Score
-    from dlrover_nb.core.structs.decisions import Outcome, Prediction
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Predicted and measured"
 N_TWIN_ROW = 24

@@ -16,8 +16,8 @@ from dlrover_nb.widgets.series import bucket_s, trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.shards import ShardCounts
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.training.shards import ShardCounts
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Shards to train"
 RATE_S = 60.0  # the rate is that of the last minute

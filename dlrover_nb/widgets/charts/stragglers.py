@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.straggler.detect import Heat, heat
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
@@ -28,8 +28,8 @@ from dlrover_nb.widgets.palette import PALE, RED, SKY
 from dlrover_nb.widgets.series import MOST_ROWS, node_rows, short_name
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-    from dlrover_nb.core.structs.stragglers import Straggler
+    from dlrover_nb.core.structs.training.stragglers import Straggler
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Stragglers"
 N_WORST = 8

@@ -15,8 +15,8 @@ from dlrover_nb.widgets.palette import BLUE, ORANGE
 from dlrover_nb.widgets.series import N_BUCKET, N_STATIC, Trace, summary_rows, trace
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions import Prediction
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Throughput"
 N_TWIN_ROW = 8

@@ -31,7 +31,7 @@ from dlrover_nb.widgets.series import (
 )
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Throughput per worker"
 

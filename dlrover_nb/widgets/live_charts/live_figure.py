@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.charts.chart import Chart
     from dlrover_nb.widgets.marks import Drawing, Panel
 

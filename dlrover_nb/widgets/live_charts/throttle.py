@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.snapshot import SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
 
 class Throttle:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.series import natural
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.widgets.many.grid import Wide
 
 STALE_S = 5.0  # a second between polls, a few for a master that is busy

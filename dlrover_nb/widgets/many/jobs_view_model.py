@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 FORGET_S = 60.0  # a job without a summary for so long is gone
 CAPACITY_EVERY = 10  # ticks: machines change rarely

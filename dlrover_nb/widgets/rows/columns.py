@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.core.structs.summary import share_done
+from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.widgets.rows.tables import Columns
 
 if TYPE_CHECKING:
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.history import JobRun, Score
     from dlrover_nb.core.straggler.monitor import NodeTimes
-    from dlrover_nb.core.structs.actions import Proposed
-    from dlrover_nb.core.structs.audited import AuditedCommand
-    from dlrover_nb.core.structs.cluster_access import Allowed
-    from dlrover_nb.core.structs.decisions import Candidate, Decision, Outcome, Prediction, Proposal
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.past import SeriesRow
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Marginal, Measured, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.schema import ColumnSchema
-    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, MemoryLine, NodeView
-    from dlrover_nb.core.structs.stragglers import NodeErrors, Straggler
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.cluster.cluster_access import Allowed
+    from dlrover_nb.core.structs.decisions.actions import Proposed
+    from dlrover_nb.core.structs.decisions.audited import AuditedCommand
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Decision, Outcome, Prediction, Proposal
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Marginal, Measured, Weighed
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import QuarantinedShard, ShardCounts, SkippedBatch
+    from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
+    from dlrover_nb.core.structs.views.past import SeriesRow
+    from dlrover_nb.core.structs.views.schema import ColumnSchema
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, NodeView
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.core.why import Answer, Question, Value
 
 R = TypeVar("R")

@@ -8,8 +8,8 @@ from dlrover_nb.widgets.rows.tables import Columns
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.load_series import LoadPoint
-    from dlrover_nb.core.structs.capacity import NodeShape
-    from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
+    from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
+    from dlrover_nb.core.structs.plan.capacity import NodeShape
 
 
 def _cpu(amount: Amount | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.goals import VALUES
+from dlrover_nb.core.structs.decisions.goals import VALUES
 from dlrover_nb.widgets.mitigations import deciders
 from dlrover_nb.widgets.rows import columns as c
 from dlrover_nb.widgets.rows import load_columns
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.history.load_series import LoadPoint
     from dlrover_nb.core.straggler.review import Review
-    from dlrover_nb.core.structs.audited import AuditedCommand
-    from dlrover_nb.core.structs.brain import BrainRound, JobShare, QueuedJob
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_access import ClusterAccess
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.goals import Goal, GoalAnswer
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.mitigations import Mitigation
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.schema import DataSchema
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+    from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
+    from dlrover_nb.core.structs.decisions.audited import AuditedCommand
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.goals import Goal, GoalAnswer
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
+    from dlrover_nb.core.structs.views.schema import DataSchema
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.core.why import Answer
 
 _NAMED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_proposal": lambda n: n[1]})

@@ -20,11 +20,11 @@ from dlrover_nb.core.driver.backend import NodeAllotted
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, bind_router, new_keys
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.messages import Hello, Stop
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import Hello, Stop
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

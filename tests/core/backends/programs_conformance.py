@@ -14,13 +14,13 @@ from waiting import until
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.structs.actions import AdjustBatches
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.summary import summarize
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 # Meets the others of torch.distributed, and reduces until it is told to end.
 TORCH = """

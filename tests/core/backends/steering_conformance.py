@@ -20,16 +20,16 @@ from waiting import until
 
 from dlrover_nb import trainable
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.job import Embedding, JobPhase, JobSpec, Mode, ModelSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job.job import Embedding, JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.api.job import Job
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 WORKER_CPU, PS_CPU, WORKER_MIB, PS_MIB = 0.5, 0.4, 512, 256
 TIGHT_MIB = 128  # of a PS whose tables grow by some 2 MiB a second

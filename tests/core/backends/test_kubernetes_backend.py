@@ -20,7 +20,7 @@ from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, POD, QUOTA, SECRET
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.driver.backend import Backend
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.messages import Hello
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.wire.messages import Hello
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]
 

@@ -15,12 +15,12 @@ from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD, ROLE_BINDING
 from dlrover_nb.core.manifests.rights import USER, binding, role
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
 

@@ -23,7 +23,7 @@ import sys, time
 from pathlib import Path
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 backend = LocalBackend(Path(sys.argv[1]))
 backend.start_node(from_json(Path(sys.argv[2]).read_bytes(), NodeConfig))
 time.sleep(3600)

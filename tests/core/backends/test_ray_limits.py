@@ -9,7 +9,7 @@ from virtual_time import VirtualTime, as_shipped
 from dlrover_nb.core.backends.ray import cluster as ray_cluster
 from dlrover_nb.core.client.calls import AskSnapshot
 from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.widgets.status import jobs_view
 
 HERE = "dlrover_nb.core.backends.ray"

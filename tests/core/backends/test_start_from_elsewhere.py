@@ -7,9 +7,9 @@ import pytest
 from dlrover_nb.core.backends.kubernetes.submission import looked_at
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.start_from import StartFrom
 
 SPEC = JobSpec("next", start_from=StartFrom("daily"))
 

@@ -21,10 +21,10 @@ from dlrover_nb.core.baselines import (
     well_tuned,
 )
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 BATCH = 512
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.offers import JobOffer
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.offers import JobOffer
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 MIB = 1024
 

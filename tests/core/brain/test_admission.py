@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.brain.admission import admit
 from dlrover_nb.core.brain.queue_order import ORDERS, QueueState, first_of
-from dlrover_nb.core.structs.admission import WaitingOffer
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.waits import Holder
+from dlrover_nb.core.structs.cluster.waits import Holder
+from dlrover_nb.core.structs.plan.admission import WaitingOffer
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 MIB = 1024
 WHOLE = Capacity((NodeShape(16.0, 65536),))

@@ -12,9 +12,9 @@ from waiting import until
 from dlrover_nb.core.brain import rounds
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.offers import N_COLUMN, JobOffer
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.offers import N_COLUMN, JobOffer
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = pytest.mark.release
 

@@ -17,7 +17,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import LeaseStore
 from dlrover_nb.core.history.loads import LoadStore
-from dlrover_nb.core.structs.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,10 +16,10 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, StaleDecisionError
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import LeaseStore
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.offers import Allotment, JobOffer, NoOffer
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
 
 pytestmark = pytest.mark.more
 

@@ -12,8 +12,8 @@ from offers_made import MIB, jobs, offer
 from dlrover_nb.core.brain.by_deadline import KEPT_SLACK, SLACK, adjusted, load_of
 from dlrover_nb.core.brain.cluster_plan import BrainSettings, before_queue, plan_cluster
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, plan_needs
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 QORE = BrainSettings(method="qore", shrink=True)
 NOW = (4, 1, 1.0, 1.0)  # 5 cores, 4,000 samples/s

@@ -16,12 +16,12 @@ from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
 from dlrover_nb.core.brain.machines import all_fit
 from dlrover_nb.core.brain.offer_columns import check, columns_of
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, plan_needs
-from dlrover_nb.core.structs.resources import PsShare
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import PsShare
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.offers import JobOffer
+    from dlrover_nb.core.structs.plan.offers import JobOffer
 
 ONE = Capacity((NodeShape(16.0, 64 * 1024),))
 GREEDY = BrainSettings(method="greedy")

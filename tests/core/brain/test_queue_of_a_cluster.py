@@ -12,12 +12,12 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import LeaseStore
 from dlrover_nb.core.planner.waiting import end_of, waits_of
-from dlrover_nb.core.structs.admission import Admission
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.waits import WaitKind
+from dlrover_nb.core.structs.cluster.waits import WaitKind
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 FAST = Rhythm(interval_s=0.2, lease_s=LIMIT_S)
 HALF = ResourcePlan(RolePlan(3, 4.0, 8192), RolePlan(1, 4.0, 8192))  # of the one machine of 32 cores

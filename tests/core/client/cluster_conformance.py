@@ -15,8 +15,8 @@ import pytest
 from waiting import until
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster

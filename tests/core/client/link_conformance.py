@@ -23,11 +23,11 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.offers import Allotment, NoOffer
-from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.offers import Allotment, NoOffer
+from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.master_link import MasterLink

@@ -10,7 +10,7 @@ from cases import for_each
 
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -18,8 +18,8 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 JOB = builders.snapshot(
     nodes=(

@@ -13,9 +13,9 @@ from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sam
 from dlrover_nb.core.client.past_moment import happenings_of, moment_of
 from dlrover_nb.core.client.past_runs import RunHistory
 from dlrover_nb.core.history.store import JobRun
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.prices import PriceTable
 
 PRICED = replace(SPEC, prices=PriceTable(cpu_hour=1.0, gib_hour=0.0))
 RUN = JobRun("clicks@10.000", "clicks", "ada", PRICED, 10.0, JobPhase.SUCCEEDED, 100.0, "done")

@@ -13,11 +13,11 @@ from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.client.handle import LEAST_POLL_S, POLL_S, POLL_SHARE, poll_s
 from dlrover_nb.core.errors import AwayError
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 @settings(deadline=None)

@@ -7,8 +7,8 @@ import pytest
 
 from dlrover_nb.core.client.calls import RIGHTS, AskModel, Call, Choose, right_of
 from dlrover_nb.core.manifests.rights import OPERATOR, USER, VIEWER, granted
-from dlrover_nb.core.structs.call_rights import METHOD_OF, METHODS, VERBS, CallRight, access_token
-from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.call_rights import METHOD_OF, METHODS, VERBS, CallRight, access_token
+from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
 
 
 def test_each_kind_of_call_has_its_right():

@@ -18,8 +18,8 @@ from dlrover_nb.api.views import JobsView
 from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.events import PhaseChanged
 
 if TYPE_CHECKING:
     from pathlib import Path

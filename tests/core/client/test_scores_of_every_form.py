@@ -30,15 +30,15 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import encoded_as
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.features import CategoricalColumn, SequenceSpec
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
-from dlrover_nb.core.structs.trained import Trained
+from dlrover_nb.core.structs.data.features import CategoricalColumn, SequenceSpec
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.trained import Trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
 
 N_ROW = 300
 MODEL = ModelSpec(embedding_dim=4, hidden=(8,), embedding=Embedding.HASH)

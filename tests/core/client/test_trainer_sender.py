@@ -24,10 +24,10 @@ from dlrover_nb.core.client.trainer_sender import (
     status_of,
 )
 from dlrover_nb.core.client.trainer_status import read_status
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.reported import TrainerStatus
-from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import Evaluation
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.training.reported import TrainerStatus
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.views.snapshot import Evaluation
 
 AT_S = 1767225600.0
 

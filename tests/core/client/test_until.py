@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.client.until import Until, first_steps, is_reached, waited_for
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import ROOM, NodePhase, NodeView
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 
 PLAN = ResourcePlan(worker=RolePlan(3, 0.5, 1024), ps=RolePlan(1, 0.5, 512))
 TRAINING = replace(snapshot_of(JobSpec("ctr", plan=PLAN)), mode=Mode.SUGGEST)

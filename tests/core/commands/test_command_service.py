@@ -25,9 +25,9 @@ from dlrover_nb.core.errors import (
 )
 from dlrover_nb.core.history.chain import faults
 from dlrover_nb.core.history.requests import RequestStore
-from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, Stage, decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person, local_person
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person, local_person
 
 ADA = Asker(Person("ada", grants=(Grant(AccessRole.OPERATOR),)), Entry.DASHBOARD)
 BOB = Asker(Person("bob", grants=(Grant(AccessRole.OPERATOR),)), Entry.APPROVE)

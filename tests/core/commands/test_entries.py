@@ -22,11 +22,11 @@ from dlrover_nb.core.errors import (
 )
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
-from dlrover_nb.core.structs.actions import AdjustBatches, BackupWorkers, KillRestart
-from dlrover_nb.core.structs.commands import Action, Asker, Entry, Stage
-from dlrover_nb.core.structs.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches, BackupWorkers, KillRestart
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets.poller import Poller
 
 VIEWER = Asker(Person("eve", grants=(Grant(AccessRole.VIEWER),)), Entry.DASHBOARD)

@@ -9,15 +9,15 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.commands.facts import facts_of
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.budget import BudgetOutlook
-from dlrover_nb.core.structs.commands import Action, Command, choose, decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import (
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.commands import Action, Command, choose, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.budget import BudgetOutlook
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import (
     BatchChoice,
     FinishChoice,
     Purpose,

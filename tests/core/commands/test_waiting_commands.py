@@ -17,8 +17,8 @@ from dlrover_nb.core.errors import (
 )
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
-from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, Stage
-from dlrover_nb.core.structs.people import Person, local_person
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage
+from dlrover_nb.core.structs.decisions.people import Person, local_person
 
 STOP = Rules(actions=frozenset({Action.STOP}))
 ADA, BOB = (Asker(local_person(name), Entry.API) for name in ("ada", "bob"))

@@ -6,10 +6,10 @@ import pytest
 
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import JobSubmitted, QuotaChanged, Ticked
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.events import JobSubmitted, QuotaChanged, Ticked
 
 LASTS_S = 30.0
 LIMITED = Quota(5.0, 10_000)

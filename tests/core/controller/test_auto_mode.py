@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.controller import AutoSettings, ControllerSettings, replay
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.decisions import Decision, Proposal, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import MitigationEnded, PlanApplied, PlanFailed, Remember, Scale
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.decisions import (
+    Decision,
+    Proposal,
+    ProposalKind,
+    ProposalStatus,
+    Verdict,
+)
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.views.events import MitigationEnded, PlanApplied, PlanFailed, Remember, Scale
 
 
 def scales(orders):

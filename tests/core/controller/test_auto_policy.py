@@ -21,11 +21,11 @@ from dlrover_nb.core.controller.auto_policy import (
 )
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import axes_key
-from dlrover_nb.core.structs.bounds import Pins, Quota
-from dlrover_nb.core.structs.decisions import Candidate, Outcome, Prediction, Proposal, ProposalKind
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, ScalePlan
+from dlrover_nb.core.structs.decisions.decisions import Candidate, Outcome, Prediction, Proposal, ProposalKind
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import Pins, Quota
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, ScalePlan
 
 NOW = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.5, 512))
 MORE = replace(NOW, worker=RolePlan(3, 0.5, 1024))

@@ -13,12 +13,12 @@ from dlrover_nb.core.controller.last_reports import LastReports
 from dlrover_nb.core.controller.measurement import N_PAUSE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.events import NodeReported
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.past import TransitionKind
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import NodeReported
+from dlrover_nb.core.structs.views.past import TransitionKind
 
 PLAN = ResourcePlan(worker=RolePlan(3, 1.0, 1024), ps=RolePlan(2, 1.0, 512))
 

@@ -9,11 +9,11 @@ import pytest
 from dlrover_nb.core.controller import Controller, snapshot
 from dlrover_nb.core.controller.questions import answer
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.structs.budget import NEAR_SHARE
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import Computed, CostChanged, Decided, EndJob, PhaseChanged, Scale
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.budget import NEAR_SHARE
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.views.events import Computed, CostChanged, Decided, EndJob, PhaseChanged, Scale
 
 PER_SECOND = PriceTable(cpu_hour=3600.0, gib_hour=0.0, assumed=False)  # a core costs 1 a second
 START_CORES = 0.75

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.controller import Controller, ControllerSettings, replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.decisions import (
+from dlrover_nb.core.structs.decisions.decisions import (
     Decision,
     Outcome,
     Proposal,
@@ -17,7 +16,10 @@ from dlrover_nb.core.structs.decisions import (
     ProposalStatus,
     Verdict,
 )
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import (
     Decided,
     NodeReported,
     PhaseChanged,
@@ -27,8 +29,6 @@ from dlrover_nb.core.structs.events import (
     Scale,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 
 def bigger(plan: ResourcePlan, workers: int = 1) -> ResourcePlan:

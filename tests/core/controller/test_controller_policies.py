@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Advice
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import Mitigate, Scale
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import Mitigate, Scale
 
 
 def targets(orders) -> list:

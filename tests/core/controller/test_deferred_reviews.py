@@ -14,11 +14,11 @@ from test_state_machine import JobLife
 
 from dlrover_nb.core.controller import Controller, replay
 from dlrover_nb.core.controller.questions import answer
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.events import Computed, PhaseChanged, Ticked
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.past import FitSummary
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.views.events import Computed, PhaseChanged, Ticked
+from dlrover_nb.core.structs.views.past import FitSummary
 
 LIFE = settings(
     max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)

@@ -8,10 +8,10 @@ from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.host_share import HostTally, job_cores, others_part
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.controller.windows import SteadyWindows
-from dlrover_nb.core.structs.decisions import Outcome, Prediction
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, ProfileSample, TimeSplit
+from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit
 
 PLAN = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.5, 512))
 CPU_S, WAIT_S, BATCH = 0.02, 0.01, 512  # of an iteration: processor time, and the wait for the PS

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import replay
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import Scale
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import Scale
 
 TOO_MUCH = ResourcePlan(RolePlan(1, 0.5, 4096), RolePlan(1, 0.25, 3584))
 ALONE = PlanBounds(1, 1, (0.5,), (0.25,))

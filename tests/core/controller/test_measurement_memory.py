@@ -9,9 +9,9 @@ from cases import for_each
 
 from dlrover_nb.core.controller.measurement import MAX_RAISE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(2, 1.0, 512))
 RATE = 10_000

@@ -11,18 +11,18 @@ from test_snapshot import Twins, difference, restarted
 
 from dlrover_nb.core.controller.proposals import is_closed
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.events import Mitigate, NodeLeft, PhaseChanged, PlanApplied, Scale
-from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import Mitigate, NodeLeft, PhaseChanged, PlanApplied, Scale
 
 pytestmark = pytest.mark.more
 

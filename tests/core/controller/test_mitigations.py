@@ -7,7 +7,7 @@ from cases import for_each
 from slow_world import SIZES, WINDOW_S, SlowJob, actions, end_all, plan_of, slow_job
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     ActionChoice,
     AdjustBatches,
     AdjustRates,
@@ -15,8 +15,13 @@ from dlrover_nb.core.structs.actions import (
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
+from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace
+from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Decided,
     MitigationEnded,
@@ -27,11 +32,6 @@ from dlrover_nb.core.structs.events import (
     PlanApplied,
     Remember,
 )
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import NodeErrors, Pace
 
 # who is slow, and what is proposed
 

@@ -16,14 +16,14 @@ from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.planner import POLICIES, axes_key
 from dlrover_nb.core.planner.nearchus import small_start, steps
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.events import JobSubmitted, Scale
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.past import JobTraits
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import JobSubmitted, Scale
+from dlrover_nb.core.structs.views.past import JobTraits
 
 START = ResourcePlan(RolePlan(2, 1.0, 4096), RolePlan(1, 1.0, 4096))
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

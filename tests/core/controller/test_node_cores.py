@@ -8,13 +8,13 @@ from test_snapshot import difference, restarted
 
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.structs.actions import KillRestart, MoveBuckets, SetSize
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.events import PlanApplied
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.decisions.actions import KillRestart, MoveBuckets, SetSize
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import PlanApplied
 
 WIDE = ResourcePlan(RolePlan(2, 1.0, 512), RolePlan(2, 1.0, 512))
 LONG_S = 4 * WINDOW_S

@@ -13,9 +13,9 @@ from dlrover_nb.core.controller.measurement import Measurement
 from dlrover_nb.core.controller.older_windows import OlderWindows
 from dlrover_nb.core.perf.evidence import condense
 from dlrover_nb.core.perf.windows import read
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, ProfileSample, TimeSplit
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit
 
 ONE, TWO = (ResourcePlan(RolePlan(n, 1.0, 1024), RolePlan(1, 1.0, 512)) for n in (1, 2))
 SPEED, N_KEPT = 10_000.0, ControllerSettings().n_kept

@@ -6,9 +6,9 @@ import pytest
 
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.windows import SteadyWindows
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 PLAN = ResourcePlan(RolePlan(2, 1.0, 1024), RolePlan(1, 1.0, 512))
 

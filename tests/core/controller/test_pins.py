@@ -8,11 +8,11 @@ import pytest
 
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import Scale
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.resources import RolePlan
+from dlrover_nb.core.structs.views.events import Scale
 
 
 def test_pins_of_the_specification_hold_from_the_start(make_job):

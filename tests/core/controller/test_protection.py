@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import Controller, replay
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import (
     JobSubmitted,
     NodeOutOfMemory,
     PhaseChanged,
@@ -19,9 +22,6 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Scale,
 )
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import Role
 
 
 def scales(orders):

@@ -9,11 +9,11 @@ from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner import POLICIES
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.bounds import PlanBounds, Quota
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import JobSubmitted, QuotaChanged, Scale
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import JobSubmitted, QuotaChanged, Scale
 
 pytestmark = pytest.mark.more
 

@@ -7,11 +7,13 @@ from test_snapshot import difference, restarted
 
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.structs.admission import NO_BRAIN, Admission, QueuePlace, WaitingOffer
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.admission import NO_BRAIN, Admission, QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import (
     Decided,
     JobSubmitted,
     PhaseChanged,
@@ -20,8 +22,6 @@ from dlrover_nb.core.structs.events import (
     Scale,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
 
 ASKED = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.25, 512))
 PART = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.25, 512))

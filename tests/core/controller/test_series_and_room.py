@@ -11,13 +11,13 @@ from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.model import ThroughputModel
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeLimits, NodeShape, change_needs, fits
-from dlrover_nb.core.structs.decisions import Outcome, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeLimits, NodeShape, change_needs, fits
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
+from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
 TRAITS = JobTraits("wide_deep", 8, 136, 1 << 16, 100_000, 512, 50_000_000, "ada", "clicks")
 

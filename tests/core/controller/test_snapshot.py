@@ -18,10 +18,10 @@ from dlrover_nb.core.controller import replay, snapshot
 from dlrover_nb.core.errors import DlroverError, WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, attributes, fill
 from dlrover_nb.core.planner import Analysis
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.events import Ticked
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import Ticked
 
 
 def restarted(controller):

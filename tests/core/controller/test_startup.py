@@ -14,9 +14,9 @@ from dlrover_nb.core.controller.snapshot import PACKAGES
 from dlrover_nb.core.controller.startup import N_LOOK, RunStart, n_starting
 from dlrover_nb.core.controller.story import Story
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, ProfileSample, TimeSplit
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit
 
 ONE, TWO = (ResourcePlan(RolePlan(n, 1.0, 1024), RolePlan(1, 1.0, 512)) for n in (1, 2))
 SPEED = 10_000.0

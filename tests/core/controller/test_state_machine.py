@@ -19,10 +19,12 @@ from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.planner import has_room
 from dlrover_nb.core.pricing import cost_per_hour
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import (
     NodeOutOfMemory,
     PhaseChanged,
     PlanFailed,
@@ -31,8 +33,6 @@ from dlrover_nb.core.structs.events import (
     Scale,
     Ticked,
 )
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Role
 
 REFUSED = (StaleDecisionError, InvalidValueError, NotFoundError, CapacityError)
 BUDGET = 0.06

@@ -12,11 +12,11 @@ from dlrover_nb.core.controller.snapshot import pack, unpack
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.deadline import Due, chances, sure_share
 from dlrover_nb.core.planner.explain import binding
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.decisions import Prediction
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.events import QualityMeasured
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.decisions.decisions import Prediction
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.views.events import QualityMeasured
 
 N_EPOCH, N_TRAIN = 20, 2_500_000
 LOSSES = (0.522, 0.4976, 0.4879, 0.482, 0.4777, 0.4744, 0.4718)

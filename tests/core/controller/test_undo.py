@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus, Verdict, version_of
-from dlrover_nb.core.structs.events import Decided, PhaseChanged, PlanFailed, RoomChanged, Scale
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict, version_of
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.views.events import Decided, PhaseChanged, PlanFailed, RoomChanged, Scale
 
 REFUSED = (StaleDecisionError, InvalidValueError, NotFoundError, CapacityError)
 

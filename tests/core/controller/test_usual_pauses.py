@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.past import FitSummary
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.views.past import FitSummary
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 def test_the_usual_pause_of_each_kind_is_expected_then_the_jobs_own(make_job, kinds):

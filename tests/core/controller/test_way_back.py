@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.decisions import ProposalKind
-from dlrover_nb.core.structs.job import Mode, Objective
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import Mode, Objective
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 BOUNDS = PlanBounds(max_workers=4, max_ps=1, worker_cpus=(0.25,), ps_cpus=(0.25,))
 

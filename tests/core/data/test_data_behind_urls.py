@@ -20,8 +20,8 @@ from dlrover_nb.core.data.cache import FOLDER_VAR, SIZE_VAR, DataCache, data_cac
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.secrets import check_complete, for_storage, secret_values, without_secrets
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.secrets import check_complete, for_storage, secret_values, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.records import STRIDE, index_records
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, ModelSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.data.encode import MISSING, hash_values, ids_of, labels_of, scale_of, scaled
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.features import CategoricalColumn
+from dlrover_nb.core.structs.data.features import CategoricalColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,7 +82,7 @@ def test_hashes_do_not_depend_on_the_process() -> None:
 
 def test_reading_and_encoding_never_import_pandas() -> None:
     code = (
-        "import sys; from dlrover_nb.core.data import *; from dlrover_nb.core.structs.job import *;"
+        "import sys; from dlrover_nb.core.data import *; from dlrover_nb.core.structs.job.job import *;"
         "[ShardReader(DataSpec(), make_features(DataSpec(), ModelSpec(embedding=e))).read(0, 100) for e in Embedding];"
         "sys.exit('pandas' in sys.modules)"
     )

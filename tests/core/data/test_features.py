@@ -17,8 +17,8 @@ from dlrover_nb.core.data.encode import distinct, hashes_of
 from dlrover_nb.core.data.features import ROOM, SMALL_TABLE, table_size
 from dlrover_nb.core.data.source import FILE_FORMATS, SOURCES, open_source
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.features import CategoricalColumn
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, ModelSpec
+from dlrover_nb.core.structs.data.features import CategoricalColumn
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, ModelSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,7 +27,7 @@ from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, parse_job
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

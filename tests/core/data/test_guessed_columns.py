@@ -22,14 +22,14 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.rundir.same_model import differences
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.job import DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.schema import Use
-from dlrover_nb.core.structs.trained import Trained
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.trained import Trained
+from dlrover_nb.core.structs.views.schema import Use
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.structs.schema import DataSchema
+    from dlrover_nb.core.structs.views.schema import DataSchema
 
 N = 3000
 RNG = np.random.default_rng(7)

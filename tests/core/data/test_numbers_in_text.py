@@ -22,10 +22,10 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import differences, encoded_as
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.column_types import PLAIN, WrittenNumbers
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
-from dlrover_nb.core.structs.trained import Trained
+from dlrover_nb.core.structs.data.column_types import PLAIN, WrittenNumbers
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.trained import Trained
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,13 +23,13 @@ from dlrover_nb.core.data.encode import distinct, hash_values
 from dlrover_nb.core.data.schema import take_data
 from dlrover_nb.core.data.tables import as_table
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, shown
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.schema import Use
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.views.schema import Use
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.structs.schema import DataSchema
+    from dlrover_nb.core.structs.views.schema import DataSchema
 
 N = 40
 LABEL = [i % 2 for i in range(N)]

@@ -19,7 +19,7 @@ from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.own import _Restarted
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
 from dlrover_nb.core.usercode import pack
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from dlrover_nb.core.data.own import OwnSource
 from dlrover_nb.core.data.parquet import ParquetSource
 from dlrover_nb.core.data.schema import N_PLACE, N_ROW, take_data
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, ModelSpec
-from dlrover_nb.core.structs.schema import DataSchema, Use
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, ModelSpec
+from dlrover_nb.core.structs.views.schema import DataSchema, Use
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from dlrover_nb.core.data.stored import GROUP_ROWS, KEPT_S, store_rows
 from dlrover_nb.core.data.tables import as_table, is_table
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.paths import jobs_folder
-from dlrover_nb.core.structs.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,10 +16,10 @@ from dlrover_nb.core.deadline.host_choice import (
     is_stale,
     wishes,
 )
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits
-from dlrover_nb.core.structs.cluster_load import NONE, Amount
-from dlrover_nb.core.structs.host_wish import HostWish
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.cluster.cluster_load import NONE, Amount
+from dlrover_nb.core.structs.cluster.host_wish import HostWish
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits
+from dlrover_nb.core.structs.plan.resources import Role
 
 CPUS, MIBS = st.sampled_from([1.0, 2.0, 4.0, 8.0]), st.sampled_from([1024, 2048, 8192])
 

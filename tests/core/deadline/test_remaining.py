@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.deadline.remaining import Extent, fit_curve, forecast
 from dlrover_nb.core.deadline.stop_rule import evaluation_step, stops_at
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 
 N_TRAIN, N_EPOCH = 10_000, 12
 SERIES = st.lists(st.floats(0.05, 0.95), min_size=1, max_size=11)

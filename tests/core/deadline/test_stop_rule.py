@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.deadline.stop_rule import decline_rate, evaluation_step, stop_reason, stops_at
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 
 VALUES = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=30)
 RULES = st.builds(

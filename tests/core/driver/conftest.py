@@ -7,13 +7,13 @@ from driver_world import DriverWorld
 from real_job import Job
 
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.structs.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from driver_world import DriverWorld, features, plan
 
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
 from dlrover_nb.core.rundir.log_frames import HEAD_BYTES
 from dlrover_nb.core.runtime.checkpoints import checkpoint
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Saved
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.wire.messages import Saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from played_nodes import FakeNode
 
     from dlrover_nb.core.runtime.store import StorePart
-    from dlrover_nb.core.structs.checkpoints import PartSource
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.training.checkpoints import PartSource
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 WAY_OUT = re.compile(r"start_from|submit the job again|restore it from a backup")
 N_BLOCK = 64  # bytes at least of a block of a disk that loses it: files of small jobs are short

@@ -24,31 +24,31 @@ from played_nodes import FakeNode, PlayedNodes
 
 from dlrover_nb.core.backends.programs.exits import exited
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver import own_job
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
-from dlrover_nb.core.driver.transport import MasterSocket, Received
+from dlrover_nb.core.driver.own import own_job
+from dlrover_nb.core.driver.own.transport import MasterSocket, Received
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.master.shared.orders import StartNode
 from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.process.output import output_path
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.wire import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from dlrover_nb.core.runtime.exchange.sockets import JobKeys
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.shards import Shard
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.training.shards import Shard
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 START_S = 1_000_000.0
 STEP_S = 0.125  # in which a worker trains a batch; it divides all intervals of the loop, without a rest

@@ -19,10 +19,10 @@ from waitress.server import create_server
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.driver import external_job
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterService
+from dlrover_nb.core.driver.external import external_job
+from dlrover_nb.core.structs.job.job import JobSpec
 
 LEAVE = 'echo $$ > "$0/pid.new" && mv "$0/pid.new" "$0/pid"; "$@" > "$0/log" 2>&1; echo $? > "$0/code.new"; mv "$0/code.new" "$0/code"'
 

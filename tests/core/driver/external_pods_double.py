@@ -16,16 +16,16 @@ from waiting import LIMIT_S
 from waitress.server import create_server
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver import external_job
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
+from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterService
+from dlrover_nb.core.driver.external import external_job
 from dlrover_nb.core.master.external import program
 from dlrover_nb.core.runtime.checkpoints import run_name
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import Written
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.external import Written
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 ROOT = Path(__file__).resolve().parents[3]
 

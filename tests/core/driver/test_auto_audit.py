@@ -8,10 +8,10 @@ import pytest
 from dlrover_nb.core.driver.history_writer import HistoryWriter
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.chain import faults
-from dlrover_nb.core.structs.commands import Action, Entry, Stage
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import Remember
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.views.events import Remember
 
 SPEC = JobSpec("quick-start", owner="ada")
 ACCEPTED = Decision(Verdict.ACCEPT, "auto", 9.0, proposal="p2", why="faster", id="d1")

@@ -14,11 +14,11 @@ import pytest
 from waiting import until
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver import http_server
-from dlrover_nb.core.driver.certificate import FILE, certificate_of
-from dlrover_nb.core.driver.http_server import LOOPBACK, MOST_WAITING, ThreadedServer
-from dlrover_nb.core.driver.service import MasterService
-from dlrover_nb.core.structs.reported import TRAINER_PATH
+from dlrover_nb.core.driver.calls import http_server
+from dlrover_nb.core.driver.calls.certificate import FILE, certificate_of
+from dlrover_nb.core.driver.calls.http_server import LOOPBACK, MOST_WAITING, ThreadedServer
+from dlrover_nb.core.driver.calls.service import MasterService
+from dlrover_nb.core.structs.training.reported import TRAINER_PATH
 
 BODY = json.dumps({"trainerStatus": {"lastUpdatedTime": "2026-01-02T03:04:05Z", "progressPercentage": 7}})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from waiting import LIMIT_S
 
-from dlrover_nb.core.driver.checkpoint_thread import CheckpointThread, Outcome
+from dlrover_nb.core.driver.own.checkpoint_thread import CheckpointThread, Outcome
 from dlrover_nb.core.master.shared.orders import (
     DropCheckpoint,
     PrepareCheckpoint,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from virtual_time import VirtualTime, as_shipped
 
-from dlrover_nb.core.driver.command_queue import CommandQueue
+from dlrover_nb.core.driver.loop.command_queue import CommandQueue
 from dlrover_nb.core.errors import BackendError, NotFoundError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_commands_are_run_in_their_order_until_none_is_left() -> None:
 
 def answered_after(due_s: float) -> object:
     time = VirtualTime()
-    module = as_shipped("dlrover_nb.core.driver.command_queue", time)
+    module = as_shipped("dlrover_nb.core.driver.loop.command_queue", time)
     module.Future = time.futures()
     commands = module.CommandQueue("the master of job ads", over=lambda: NotFoundError("it is over"))
     time.at(due_s, commands.run_next)

@@ -19,15 +19,15 @@ from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.controller.advisor import BoundPolicy
 from dlrover_nb.core.controller.questions import Question, answer
-from dlrover_nb.core.driver import compute_process, computing
-from dlrover_nb.core.driver.computing import Computing
+from dlrover_nb.core.driver.loop import compute_process, computing
+from dlrover_nb.core.driver.loop.computing import Computing
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, PlannerSettings, PolicyContext, Situation
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import Computed
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
+from dlrover_nb.core.structs.views.events import Computed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,15 +21,15 @@ from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG, read_log_file
 from dlrover_nb.core.rundir.log_frames import LogContent
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.checkpoints.names import SHM
-from dlrover_nb.core.structs.alerts import DEFAULT_RULES, AlertKind
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.views.alerts import DEFAULT_RULES, AlertKind
 from dlrover_nb.widgets.status import summary_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 N_CASE = 10  # of one test: in parts, so that several processes share them
 GOOD = {"exact", "exact, and said", "refused"}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from driver_world import succeeded
 
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.events import NodeOutOfMemory
-from dlrover_nb.core.structs.job import Mode
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.views.events import NodeOutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

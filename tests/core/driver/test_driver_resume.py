@@ -20,8 +20,8 @@ from waiting import is_gone, until
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.driver import own_job
-from dlrover_nb.core.driver.transport import MasterSocket
+from dlrover_nb.core.driver.own import own_job
+from dlrover_nb.core.driver.own.transport import MasterSocket
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.master.own.master import JobMaster
@@ -35,15 +35,15 @@ from dlrover_nb.core.rundir.job_file import (
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
 
 MASTER = """
 import sys, time
@@ -52,8 +52,8 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver import own_job
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 
 class Tcp(LocalBackend):
     def listen(self):

@@ -10,8 +10,8 @@ import pytest
 from driver_world import succeeded as played_to_its_end
 from real_job import plan, succeeded
 
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from driver_world import DriverWorld
     from real_job import Job
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 TRAINED = 10_000

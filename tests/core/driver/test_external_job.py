@@ -9,10 +9,10 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external.program import STORE
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 
 # Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does, and trains until it is told to end.
 TF_PROGRAM = """

@@ -15,10 +15,10 @@ from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.manifests.objects import companions
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import RolePlan
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 PROGRAM = """
 import json, os, time

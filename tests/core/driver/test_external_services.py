@@ -19,12 +19,12 @@ from waiting import until
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.runtime.checkpoints.names import SHM, buffers_of, free_memory
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.shards import BatchChoice
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.training.shards import BatchChoice
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 PYTHON = (sys.executable, "-c")
 HEAD = """

@@ -10,7 +10,7 @@ from real_job import Job, plan
 from waiting import until
 
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,12 @@ import pytest
 
 from dlrover_nb.core.driver.history_writer import HistoryWriter, examples
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
-from dlrover_nb.core.structs.events import PhaseChanged, Remember
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged, Remember
+from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow
 
 SPEC = JobSpec("clicks", owner="ada")
 TRAITS = JobTraits("wide_deep", 8, 136, 1000, 4000, 512, 10_000)

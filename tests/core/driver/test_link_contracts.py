@@ -12,10 +12,10 @@ from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
-from dlrover_nb.core.driver.finished_job import FinishedJob
-from dlrover_nb.core.driver.service import MasterService
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.driver.calls.service import MasterService
+from dlrover_nb.core.driver.past.finished_job import FinishedJob
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 
 class Api:

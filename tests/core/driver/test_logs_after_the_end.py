@@ -16,18 +16,18 @@ from dlrover_nb.core.backends.kubernetes.last_snapshot import (
     end_document,
     finished,
 )
-from dlrover_nb.core.driver.finished_job import FinishedJob, pack_lines, unpack_lines
+from dlrover_nb.core.driver.past.finished_job import FinishedJob, pack_lines, unpack_lines
 from dlrover_nb.core.errors import NotFoundError, WireError
 from dlrover_nb.core.rundir.node_logs import NodeLogs, left_lines
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.messages import LinesWritten
-from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.wire.messages import LinesWritten
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 LAST = builders.snapshot(phase=JobPhase.SUCCEEDED, message="done", ended_at_s=builders.START_S + 300)
 LINES = (

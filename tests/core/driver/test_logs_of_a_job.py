@@ -20,9 +20,9 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.rundir.node_logs import read_logs
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
-from dlrover_nb.core.structs.messages import LinesWritten
-from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.wire.messages import LinesWritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

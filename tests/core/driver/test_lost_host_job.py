@@ -12,14 +12,14 @@ from real_job import Job, succeeded
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
 from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR, sweep_memory
-from dlrover_nb.core.structs.pods import MACHINE_VAR
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.wire.pods import MACHINE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 2048), RolePlan(2, 0.4, 1024))
 

@@ -6,7 +6,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from dlrover_nb.core.driver.transport import SOCKET, MasterSocket
+from dlrover_nb.core.driver.own.transport import SOCKET, MasterSocket
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
 
 

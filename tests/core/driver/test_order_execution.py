@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.driver.executor import OrderExecutor
+from dlrover_nb.core.driver.loop.executor import OrderExecutor
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.master.external import ExternalMaster, OperatorManagedJob, OperatorManagedMaster
 from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.master.shared.orders import Emit, StartNode, StopNode
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart, MitigationChoice
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import Mitigate, MitigationEnded, PhaseChanged, Scale, Ticked
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.shards import BatchChoice
-from dlrover_nb.core.structs.snapshot import Evaluation, NodePhase, NodeView
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart, MitigationChoice
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.shards import BatchChoice
+from dlrover_nb.core.structs.views.events import Mitigate, MitigationEnded, PhaseChanged, Scale, Ticked
+from dlrover_nb.core.structs.views.snapshot import Evaluation, NodePhase, NodeView
 
 ROOM = Capacity((NodeShape(16, 65536),))
 RUN = ExternalRole(("run",))

@@ -12,9 +12,9 @@ from torch import nn
 
 from dlrover_nb import load_model, trainable
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

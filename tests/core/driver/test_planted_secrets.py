@@ -19,11 +19,11 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.redaction import PLACEHOLDER
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, ModelSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.secrets import check_complete
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.secrets import check_complete
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 pytestmark = pytest.mark.more
 

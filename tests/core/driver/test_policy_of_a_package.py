@@ -10,7 +10,7 @@ from driver_world import plan, succeeded
 
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import Mode, Sync
+from dlrover_nb.core.structs.job.job import Mode, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 POLICY = """
 from dlrover_nb.core.planner import Advice
-from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 
 def even_out(analysis, settings, context):
     if len(context.worker_samples_per_s) < 2:

@@ -10,10 +10,10 @@ from dlrover_nb.core.driver.history_writer import HistoryWriter
 from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.driver.promise import promised
 from dlrover_nb.core.paths import HISTORY_VAR
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import PhaseChanged, Remember
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.past import FitSummary, TermKnowledge
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.events import PhaseChanged, Remember
+from dlrover_nb.core.structs.views.past import FitSummary, TermKnowledge
 
 MACHINE = Capacity((NodeShape(4.0, 16_000),))
 

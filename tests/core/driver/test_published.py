@@ -12,23 +12,23 @@ from driver_world import plan
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.client.until import Until, is_reached
 from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.driver import job_snapshot, loop
-from dlrover_nb.core.driver.published import PublishedState
+from dlrover_nb.core.driver.loop import job_snapshot, loop
+from dlrover_nb.core.driver.loop.published import PublishedState
 from dlrover_nb.core.simulator import CALM, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import Decided, JobSubmitted, Remember
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, Remember
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from driver_world import DriverWorld
 
-    from dlrover_nb.core.structs.events import Event
+    from dlrover_nb.core.structs.views.events import Event
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))
 BOUNDS = PlanBounds(max_workers=8, max_ps=4, worker_cpus=(1.0, 2.0), ps_cpus=(1.0, 2.0))

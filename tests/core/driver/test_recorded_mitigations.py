@@ -15,19 +15,19 @@ from slow_world import SlowJob
 from dlrover_nb.core.client.past_runs import run_history
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.proposals import is_closed
-from dlrover_nb.core.driver.finished_job import FinishedJob, pack_snapshot, unpack_snapshot
-from dlrover_nb.core.driver.recorded_controller import RecordedController
-from dlrover_nb.core.driver.time_travel import Replay
+from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
+from dlrover_nb.core.driver.past.finished_job import FinishedJob, pack_snapshot, unpack_snapshot
+from dlrover_nb.core.driver.past.time_travel import Replay
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import segments
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import MitigationEnded, PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase, Mode, Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import NodeErrors
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import NodeErrors
+from dlrover_nb.core.structs.views.events import MitigationEnded, PhaseChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

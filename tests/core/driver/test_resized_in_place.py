@@ -14,16 +14,16 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.runtime.process.limits import quota_us
-from dlrover_nb.core.structs.events import NodeReported, PlanApplied
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import NodeReported, PlanApplied
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from driver_world import DriverWorld
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 LEAST = 128 << 20  # bytes that a node is given beside what it took before

@@ -12,19 +12,19 @@ from waiting import until
 from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.site import Site
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 BEFORE = plan(2, 2, worker_cpu=0.4, ps_cpu=0.2)

@@ -9,10 +9,10 @@ from external_pods_double import close_server
 from virtual_time import VirtualTime, as_shipped
 from waitress.server import create_server
 
-from dlrover_nb.core.driver.service import SERVER, SERVICE_PATH, MasterService
-from dlrover_nb.core.driver.service_queue import ServiceQueue
+from dlrover_nb.core.driver.calls.service import SERVER, SERVICE_PATH, MasterService
+from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.services import CallNoted
+from dlrover_nb.core.structs.wire.services import CallNoted
 
 CALLER = {"node": "worker-0", "slot": "0", "program": "1-ab"}
 
@@ -96,7 +96,7 @@ def test_after_the_end_of_the_job_nothing_is_answered(port, queue):
 
 
 def test_a_loop_that_does_not_answer_is_told(port, monkeypatch):
-    monkeypatch.setattr("dlrover_nb.core.driver.service_queue.ANSWER_LIMIT_S", 0.01)
+    monkeypatch.setattr("dlrover_nb.core.driver.calls.service_queue.ANSWER_LIMIT_S", 0.01)
     status, text = ask(port, state())
     assert status == 503
     assert "ask again" in text
@@ -104,7 +104,7 @@ def test_a_loop_that_does_not_answer_is_told(port, monkeypatch):
 
 def answered_after(due_s):
     time = VirtualTime()
-    module = as_shipped("dlrover_nb.core.driver.service_queue", time)
+    module = as_shipped("dlrover_nb.core.driver.calls.service_queue", time)
     module.Future = time.futures()
     queue = module.ServiceQueue()
     time.at(due_s, lambda: [queue.answer(ticket, CallNoted()) for ticket, _ in queue.take()])

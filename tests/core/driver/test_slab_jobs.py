@@ -9,13 +9,13 @@ from real_job import Job, TcpBackend, plan, succeeded
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets.status import nodes_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 def shares_memory(now: JobSnapshot, *, without: str = "") -> bool:

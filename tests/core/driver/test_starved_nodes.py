@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from driver_world import DriverWorld
 
-from dlrover_nb.core.driver import own_inputs
+from dlrover_nb.core.driver.own import own_inputs
 from dlrover_nb.core.runtime.process.cpu_waits import SilentWaits
 
 if TYPE_CHECKING:

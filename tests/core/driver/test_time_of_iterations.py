@@ -9,10 +9,10 @@ import pytest
 from real_job import plan, succeeded
 
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.events import NodeReported
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import NodeReported
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from test_journal_segments import SMALL, Life, outcome
 
-from dlrover_nb.core.driver import time_travel
-from dlrover_nb.core.driver.past_walk import MOST_SPEEDS, Speeds
-from dlrover_nb.core.driver.recorded_controller import RecordedController
-from dlrover_nb.core.driver.time_travel import MOST_STATES, Replay
+from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
+from dlrover_nb.core.driver.past import time_travel
+from dlrover_nb.core.driver.past.past_walk import MOST_SPEEDS, Speeds
+from dlrover_nb.core.driver.past.time_travel import MOST_STATES, Replay
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import read_events, segments
-from dlrover_nb.core.structs.events import PhaseChanged, Scale
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.moment import HappeningKind, Moment
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.views.events import PhaseChanged, Scale
+from dlrover_nb.core.structs.views.moment import HappeningKind, Moment
 
 SEEN = ("mode", "proposals", "decisions", "outcomes", "fit", "front", "memory", "story")
 ONCE = settings(

@@ -10,10 +10,10 @@ from driver_world import DriverWorld, features, plan
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.rundir.checkpoint_folder import newest_manifest
 from dlrover_nb.core.rundir.job_file import read_job
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.prices import PriceTable
 
 PER_SECOND = PriceTable(cpu_hour=3600.0, gib_hour=0.0, assumed=False)  # a core costs 1 a second
 CORES = plan().total_cpu

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from waitress.server import create_server
 
 from dlrover_nb.core.client.trainer_status import read_status, write_status
-from dlrover_nb.core.driver.service import SERVER, MasterService
-from dlrover_nb.core.driver.trainer_reports import MOST_BYTES
+from dlrover_nb.core.driver.calls.service import SERVER, MasterService
+from dlrover_nb.core.driver.calls.trainer_reports import MOST_BYTES
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.structs.reported import MOST_S, TRAINER_PATH, TrainerReport, TrainerStatus
+from dlrover_nb.core.structs.training.reported import MOST_S, TRAINER_PATH, TrainerReport, TrainerStatus
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=64)
 statuses = st.builds(

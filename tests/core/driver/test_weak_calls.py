@@ -26,10 +26,10 @@ from dlrover_nb.core.client.calls import (
     Stop,
     right_of,
 )
-from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH, SERVER, MasterService, call_url
-from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE, METHODS, CallRight, access_token
-from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH, SERVER, MasterService, call_url
+from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE, METHODS, CallRight, access_token
+from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.views.summary import summarize
 
 OF_EACH_RIGHT = [
     AskSnapshot(),

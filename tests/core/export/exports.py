@@ -16,15 +16,12 @@ from suite.missing import SHARED, shared
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.structs.admission import Admission
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.checkpoints import PeerCopies
-from dlrover_nb.core.structs.column_types import ColumnType
-from dlrover_nb.core.structs.decisions import Decision, Prediction, Verdict
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
-from dlrover_nb.core.structs.features import SequenceSpec
-from dlrover_nb.core.structs.job import (
+from dlrover_nb.core.structs.data.column_types import ColumnType
+from dlrover_nb.core.structs.data.features import SequenceSpec
+from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction, Verdict
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
+from dlrover_nb.core.structs.job.job import (
     Averages,
     DataFormat,
     DataSpec,
@@ -37,13 +34,16 @@ from dlrover_nb.core.structs.job import (
     Optimizer,
     Sync,
 )
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.packing import Encryption, ExchangeSpec, Precision
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
-from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec, Precision
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.checkpoints import PeerCopies
+from dlrover_nb.core.structs.views.snapshot import Coefficient, FitReport, FormWeight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

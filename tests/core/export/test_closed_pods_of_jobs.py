@@ -14,12 +14,12 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.objects import master_job
 from dlrover_nb.core.manifests.pods import PodNode, check_pod, node_pod
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 VOLUME = Volume("/data", claim="rows")
 

@@ -38,8 +38,8 @@ from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yam
 from dlrover_nb.core.export.schemas import KINDS
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "trim_crds.py"
 # kind of export -> the CRDs that it must pass, beside which nothing else is looked at

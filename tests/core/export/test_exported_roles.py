@@ -9,7 +9,7 @@ from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, read_export
-from dlrover_nb.core.structs.external import FixedRole
+from dlrover_nb.core.structs.job.external import FixedRole
 from dlrover_nb.core.yamltext import to_yaml
 
 CHIEF, EVAL = (

@@ -15,10 +15,10 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
 from dlrover_nb.core.export.provenance import Context
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.resources import RolePlan
-from dlrover_nb.core.structs.snapshot import Coefficient, FitReport, FormWeight
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import RolePlan
+from dlrover_nb.core.structs.views.snapshot import Coefficient, FitReport, FormWeight
 
 NOTES = """\
     dlrover-nb/kind: KIND

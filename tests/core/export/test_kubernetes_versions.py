@@ -17,8 +17,8 @@ from dlrover_nb.core.manifests.budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET
 from dlrover_nb.core.manifests.objects import companions, master_job
 from dlrover_nb.core.manifests.pods import PodNode, check_pod, node_pod
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

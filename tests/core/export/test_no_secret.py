@@ -13,13 +13,13 @@ from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
 from dlrover_nb.core.redaction import PLACEHOLDER
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.secrets import check_complete
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.secrets import check_complete
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec
+    from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
 
 SECRET = "hunter2hunter2"
 VARIABLES = (

@@ -14,11 +14,11 @@ from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Mode, Sync
-from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Mode, Sync
+from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 TF_JOB, TORCH_JOB = replace(JOB, foreign=TENSORFLOW), replace(JOB, foreign=TORCH)
 DDP_JOB = replace(JOB, foreign=replace(TORCH, framework=Framework.DDP))

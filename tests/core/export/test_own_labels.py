@@ -15,13 +15,13 @@ from dlrover_nb.core.export import EXPORTERS, check, read_export, to_yaml
 from dlrover_nb.core.manifests.objects import OWNER_NOTE, master_job
 from dlrover_nb.core.manifests.parts import JOB_LABEL
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 LABELS = {"kueue.x-k8s.io/queue-name": "ads", "empty": ""}
 NOTES = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "note": "a=b c"}

@@ -8,8 +8,8 @@ from builders import BETTER_PLAN, NOW_PLAN, START_S, plan, proposal, snapshot
 from exports import OPTIONS, WRITTEN
 
 from dlrover_nb.core.export import EXPORTERS, check, documents_in, provenance_of, read_export, to_yaml
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.snapshot import PlanMarker
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.views.snapshot import PlanMarker
 
 ACCEPT = Decision(Verdict.ACCEPT, "ada", START_S + 295, proposal="p2", why="faster", id="d2")
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.quantities import MIB, amount, resources_of
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 
 @for_each(

@@ -31,10 +31,10 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, gathering, read_export, to_yaml
 from dlrover_nb.core.export.alone import fixed
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 
 @pytest.mark.more

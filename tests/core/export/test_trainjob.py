@@ -28,12 +28,12 @@ from trainer_rules import cluster_runtime, set_of
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, read_export, to_yaml
-from dlrover_nb.core.structs.admission import Admission
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec, Sync
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,10 +2,10 @@
 
 from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
 from dlrover_nb.core.master.shared.orders import Emit, ResizeNode, StartNode, StopNode
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework, StepsDone
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework, StepsDone
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 RUN = ExternalRole(("run",))
 TF = ExternalSpec(RUN, 100_000, ps=RUN)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.master.external.collocation import place
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
+from dlrover_nb.core.structs.plan.resources import Role
 
 READER = Role("reader")
 NEED = (1.0, 512)

@@ -12,11 +12,16 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord
 from dlrover_nb.core.master.external.shares import Part, even
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches, KillRestart, MitigationChoice
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import BatchSizesSet, MitigationEnded
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.services import Caller, StateWanted
+from dlrover_nb.core.structs.decisions.actions import (
+    ActionChoice,
+    AdjustBatches,
+    KillRestart,
+    MitigationChoice,
+)
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded
+from dlrover_nb.core.structs.wire.services import Caller, StateWanted
 
 
 def choice(action):

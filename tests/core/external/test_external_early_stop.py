@@ -9,12 +9,13 @@ from external_world import ROOM
 
 from dlrover_nb.core.master.external import ExternalMaster
 from dlrover_nb.core.master.shared.orders import Emit, StartNode
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.events import QualityMeasured
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework, StepsDone
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.services import (
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework, StepsDone
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.shards import FinishChoice
+from dlrover_nb.core.structs.views.events import QualityMeasured
+from dlrover_nb.core.structs.wire.services import (
     Caller,
     Evaluated,
     JobState,
@@ -26,7 +27,6 @@ from dlrover_nb.core.structs.services import (
     StateWanted,
     WorldWanted,
 )
-from dlrover_nb.core.structs.shards import FinishChoice
 
 N_TRAIN, N_EPOCH = 400, 6  # a pass has 4 shards of 100 rows
 ONE = Caller("worker-0", "0", "p")

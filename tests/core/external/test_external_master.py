@@ -13,12 +13,12 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord, planned
 from dlrover_nb.core.master.external.master import QUIET_S, ROOM_LIMIT_S
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported, PlanApplied, PlanFailed
-from dlrover_nb.core.structs.external import Counting
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.job.external import Counting
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.views.events import NodeOutOfMemory, NodeReported, PlanApplied, PlanFailed
 
 
 @pytest.mark.parametrize("foreign", [TF, TORCH])

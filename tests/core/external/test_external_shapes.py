@@ -10,8 +10,8 @@ from test_elastic_master import Job
 
 from dlrover_nb.core.master.external.shapes import RESIZE_LIMIT_S
 from dlrover_nb.core.master.shared.orders import ResizeNode, StartNode, StopNode
-from dlrover_nb.core.structs.events import PlanApplied
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import PlanApplied
 
 LARGER = plan(memory_mib=1024)
 

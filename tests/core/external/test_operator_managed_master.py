@@ -8,12 +8,12 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.master.external import ExternalRecord, OperatorManagedJob, OperatorManagedMaster
 from dlrover_nb.core.master.external.master import START_LIMIT_S
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import NodeReported, PlanApplied, PlanFailed
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, StepsDone
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, StepsDone
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import NodeReported, PlanApplied, PlanFailed
+from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView
 
 RUN = ExternalRole(("run",))
 FIRST = ResourcePlan(RolePlan(2, 0.5, 512), RolePlan(1, 0.25, 512))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from external_world import TF, TORCH, World, plan, running
 
-from dlrover_nb.core.structs.capacity import NodeLimits
-from dlrover_nb.core.structs.events import PlanFailed
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import NodeLimits
+from dlrover_nb.core.structs.views.events import PlanFailed
 
 LIMITS = NodeLimits(most_memory_mib=512, why="maximum memory usage per Container is 512Mi, but limit is 1Gi")
 

@@ -6,8 +6,8 @@ from cases import for_each
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.master.external import Member, environment, program
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.plan.resources import Role
 
 RUN = ExternalRole(("run",))
 MEMBERS = (

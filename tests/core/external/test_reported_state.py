@@ -13,12 +13,12 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord
 from dlrover_nb.core.master.external.reported_state import counted
 from dlrover_nb.core.master.shared.orders import Emit, StartNode
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import NodeReported
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, FixedRole, Framework, StepsDone
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.reported import MOST_S, TrainerReport, TrainerStatus
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole, Framework, StepsDone
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.reported import MOST_S, TrainerReport, TrainerStatus
+from dlrover_nb.core.structs.views.events import NodeReported
 
 N_SAMPLE = 30_000
 TORCH = ExternalSpec(ExternalRole(("run",)), N_SAMPLE, framework=Framework.TORCH)

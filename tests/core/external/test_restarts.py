@@ -14,10 +14,10 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
 from dlrover_nb.core.master.external.restarts import foretold, words
 from dlrover_nb.core.master.shared.orders import ResizeNode
-from dlrover_nb.core.structs.external import FixedRole, Framework
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.services import Caller, RowsRestored, RowsWanted
+from dlrover_nb.core.structs.job.external import FixedRole, Framework
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.wire.services import Caller, RowsRestored, RowsWanted
 
 EVAL, READER, LEAD = FixedRole("evaluator", ("e",)), FixedRole("reader", ("r",)), FixedRole("chief", ("c",))
 DYNAMIC = replace(TF, dynamic_workers=True)

@@ -11,13 +11,13 @@ from dlrover_nb.core.backends.programs.program_files import note_placement
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord, Member, environment, planned
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import NodeOutOfMemory, NodeReported
-from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, Counting, FixedRole, Framework
-from dlrover_nb.core.structs.fixed_roles import capacity_left, check_job_fits, limits_left
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import CHIEF, EVALUATOR, Counting, FixedRole, Framework
+from dlrover_nb.core.structs.job.fixed_roles import capacity_left, check_job_fits, limits_left
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import NodeOutOfMemory, NodeReported
 
 EVAL = FixedRole("evaluator", ("evaluate",))
 LEAD = FixedRole("chief", ("lead",), cpu=1.0)

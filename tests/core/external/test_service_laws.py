@@ -14,7 +14,7 @@ from dlrover_nb.client import checkpoint
 from dlrover_nb.client.link import ServiceError, UnreachableError
 from dlrover_nb.client.session import Session
 from dlrover_nb.core.codec import Tagged
-from dlrover_nb.core.driver.external_actions import StatePersistence
+from dlrover_nb.core.driver.external.external_actions import StatePersistence
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
 from dlrover_nb.core.master.external.master import QUIET_S
@@ -22,12 +22,12 @@ from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.checkpoints.names import free_run, run_name
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.services import ANSWER_NAMES, CALL_NAMES, ServiceAnswer, ServiceCall
-from dlrover_nb.core.structs.shards import BatchChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.shards import BatchChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.wire.services import ANSWER_NAMES, CALL_NAMES, ServiceAnswer, ServiceCall
 
 CALLS = Tagged(ServiceCall, written=CALL_NAMES)
 ANSWERS = Tagged(ServiceAnswer, written=ANSWER_NAMES)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.master.external.shares import WINDOW_S, Part, Speeds, by_speed, even
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.solutions import SolutionName
 
 SPEC = JobSpec("shared", batch_size=64)
 SPEEDS = st.lists(st.floats(10, 1000), min_size=1, max_size=6)

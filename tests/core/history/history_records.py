@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart
-from dlrover_nb.core.structs.decisions import (
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.decisions import (
     Candidate,
     Decision,
     Outcome,
@@ -13,10 +13,10 @@ from dlrover_nb.core.structs.decisions import (
     TermShare,
     Verdict,
 )
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.mitigations import Mitigation
-from dlrover_nb.core.structs.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, diff
+from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
+from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.25, 512))
 TARGET = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.25, 512))

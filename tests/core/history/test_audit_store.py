@@ -17,8 +17,8 @@ from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.chain import hash_of, verified
 from dlrover_nb.core.history.database import Database
 from dlrover_nb.core.history.tables import audit as table
-from dlrover_nb.core.structs.audited import AuditFilter
-from dlrover_nb.core.structs.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.decisions.audited import AuditFilter
+from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 
 N_PROCESS = 4
 PROGRAM = """

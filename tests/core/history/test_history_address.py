@@ -136,7 +136,7 @@ FILL = """
 import resource, signal, sys
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.structs.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = HistoryStore(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))

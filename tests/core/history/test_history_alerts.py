@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.history.alerts import AlertStore
-from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
+from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind
 
 ABOUT = AboutJob("kubernetes://" + "long" * 60 + "/ads", "train")
 ALERT = Alert(ABOUT, AlertKind.OOM, 100.0, "full in 3 min")

@@ -17,9 +17,9 @@ N_PROCESS, N_RECORD = 4, 50
 PROGRAM = f"""
 import sys
 from dlrover_nb.core.history import HistoryStore, Thinning
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.past import SeriesRow
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.views.past import SeriesRow
 url, job, role = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()

@@ -21,10 +21,10 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.rows import row_of, run_row
 from dlrover_nb.core.history.tables import REVISION, VERSION_TABLE, metadata, runs
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.past import PastJob
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.views.past import PastJob
 
 pytestmark = pytest.mark.usefixtures("real_migrations")
 

@@ -24,12 +24,12 @@ from sqlalchemy import create_engine, make_url, text
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore, Thinning
-from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.past import PastJob, SeriesRow, TermKnowledge
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.views.past import PastJob, SeriesRow, TermKnowledge
 
 
 @pytest.fixture

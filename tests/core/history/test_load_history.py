@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.history.load_series import ALL, DAY_S, KEPT_S, LoadPoint, thinned
 from dlrover_nb.core.history.loads import LoadStore
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
 
 NOW_S = 100 * DAY_S
 AMOUNTS = st.builds(Amount, st.floats(0, 1e4), st.floats(0, 1e7))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.memory import Course, Judgement, Report, judged, shown, work_course
 from dlrover_nb.core.memory.judgement import LASTING_S, LEFT, SURE_OF_BEND_S, SURE_S, WITHDRAWN_S, WorkCourse
 from dlrover_nb.core.memory.right_size import MARGIN
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import FanPoint, MemoryLine
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import FanPoint, MemoryLine
 
 LIKELY, LIMIT_MIB = 0.2, 1000
 FULL = Judgement(Course.FILLS)

@@ -8,7 +8,7 @@ from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.memory import Outlook, Report, after_oom_mib, memory_line, needed_mib
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 SPEED = 500.0
 

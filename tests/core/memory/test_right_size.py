@@ -12,7 +12,7 @@ from dlrover_nb.core.memory.ceiling import ceiling_mib
 from dlrover_nb.core.memory.laws import LAWS
 from dlrover_nb.core.memory.right_size import LEAST_MIB, MARGIN
 from dlrover_nb.core.pareto.space import LESS, ps_memory
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
 
 END = 10**9
 laws = st.sampled_from([(law, p) for law in LAWS for p in law.parameters])

@@ -14,8 +14,8 @@ from dlrover_nb.core.models.custom import Checked, build, check
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import Columns
-from dlrover_nb.core.structs.features import SequenceInput
-from dlrover_nb.core.structs.job import Averages, ModelSpec
+from dlrover_nb.core.structs.data.features import SequenceInput
+from dlrover_nb.core.structs.job.job import Averages, ModelSpec
 from dlrover_nb.core.usercode import pack
 
 COLUMNS = Columns(3, 2, 4)

@@ -13,8 +13,8 @@ from dlrover_nb.core.models.inputs import split_inputs
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, prepare_batch
-from dlrover_nb.core.structs.features import SequenceInput
-from dlrover_nb.core.structs.job import ModelSpec
+from dlrover_nb.core.structs.data.features import SequenceInput
+from dlrover_nb.core.structs.job.job import ModelSpec
 
 LENGTH, DIM = 4, 3
 MODEL = ModelSpec(embedding_dim=DIM, hidden=(5,))

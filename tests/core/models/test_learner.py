@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.models.table import MODELS, dense_parameter_count
-from dlrover_nb.core.structs.features import SequenceInput
-from dlrover_nb.core.structs.job import ModelSpec
+from dlrover_nb.core.structs.data.features import SequenceInput
+from dlrover_nb.core.structs.job.job import ModelSpec
 
 N_CATEGORICAL, N_NUMERIC, BATCH = 3, 2, 8
 MODEL = ModelSpec(embedding_dim=4, hidden=(6, 5))
@@ -67,7 +67,7 @@ def test_counting_does_not_import_torch():
     code = (
         "import sys\nfrom dlrover_nb.core.models.table import dense_parameter_count\n"
         "import dlrover_nb.core.models.metrics\n"
-        "from dlrover_nb.core.structs.job import ModelSpec\nprint(dense_parameter_count(ModelSpec(), 33, 7))\n"
+        "from dlrover_nb.core.structs.job.job import ModelSpec\nprint(dense_parameter_count(ModelSpec(), 33, 7))\n"
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,8 +19,8 @@ from dlrover_nb.core.models.metrics import auc, log_loss
 from dlrover_nb.core.models.table import MODELS, histories_of
 from dlrover_nb.core.models.xdeepfm import Cin, XDeepFm
 from dlrover_nb.core.runtime.worker.local import train_single, training_shards
-from dlrover_nb.core.structs.features import SequenceInput
-from dlrover_nb.core.structs.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.data.features import SequenceInput
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 
 BATCH, N_FIELD, N_NUMBER, DIM = 5, 4, 3, 6
 

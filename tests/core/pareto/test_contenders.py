@@ -13,9 +13,9 @@ from known_objectives import Known
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto import contenders, exact
 from dlrover_nb.core.pareto.space import plan_grid
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.resources import PsShare
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import PsShare
 
 sizes = st.lists(st.sampled_from([0.1, 0.25, 0.3, 0.5, 1, 1.5, 2, 3, 4]), min_size=1, max_size=6).map(tuple)
 grids = st.builds(

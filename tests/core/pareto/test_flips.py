@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.break_even import FARTHEST, Quantity, nearest_break_even
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 STAY, GO, FAR = (ResourcePlan(RolePlan(n, 1, 512), RolePlan(1, 1, 512)) for n in (1, 2, 3))
 

@@ -14,8 +14,8 @@ from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
 from dlrover_nb.core.pareto.nsga2 import repaired
 from dlrover_nb.core.pareto.solve import SOLVERS, Found, solve
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 
 CLUSTER = Capacity((NodeShape(16, 65_536, 8), NodeShape(4, 8192, 3)))
 ODD = Capacity((NodeShape(3.3, 9000, 9), NodeShape(7.7, 40_000, 4)))  # where packing decides what is fast

@@ -18,10 +18,10 @@ from dlrover_nb.core.pareto.space import (
     nothing_left,
     plan_grid,
 )
-from dlrover_nb.core.structs import capacity as machines
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeLimits, NodeShape, plan_needs
-from dlrover_nb.core.structs.resources import PsShare
+from dlrover_nb.core.structs.plan import capacity as machines
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeLimits, NodeShape, plan_needs
+from dlrover_nb.core.structs.plan.resources import PsShare
 
 MEMORY = {"worker_memory_mib": 256, "ps_memory_mib": 128}
 LARGE = Capacity((NodeShape(1000, 10**7),))

@@ -11,7 +11,7 @@ from dlrover_nb.core.perf.calibrate import widening
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.smooth import refit, smooth
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 
 def hidden_of(shown: np.ndarray) -> np.ndarray:

@@ -4,8 +4,8 @@ import numpy as np
 
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment, plausible_worth
 from dlrover_nb.core.perf.model import ThroughputModel
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 NOW = np.array([1.0, 1.0, 0.5, 0.5])
 TARGETS = np.array([[4.0, 1, 0.5, 0.5], [4, 2, 0.5, 0.5], [1, 2, 0.5, 0.5]])

@@ -10,8 +10,8 @@ import pytest
 from suite.missing import shared
 
 from dlrover_nb.core.perf.model import ThroughputModel
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 UNIT = 1000  # thousandths of samples, so that m = global batch / w is an integer
 

@@ -8,8 +8,8 @@ from collections import defaultdict
 from suite.missing import shared
 
 from dlrover_nb.core.perf.model import ThroughputModel
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 BATCH = 128  # the same within a series, so that any will do
 

@@ -9,9 +9,9 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.perf.evidence import condense
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.windows import read
-from dlrover_nb.core.structs.decisions import Prediction
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.decisions.decisions import Prediction
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 BATCH, SPEED = 512, 25_600.0
 HERE = ResourcePlan(RolePlan(1, 1.0, 1024), RolePlan(1, 1.0, 512))

@@ -13,7 +13,7 @@ from dlrover_nb.core.master.external.shares import even
 from dlrover_nb.core.perf.forms import FAMILIES, RING, Exchange
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import RING_TERMS, TERMS, all_columns, slowest_rows
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 
 M, BATCH = 1e6, 256.0
 PLANS = np.array([(w, 1, cpu, 0.5) for w in (1, 2, 3, 4, 8, 16) for cpu in (0.5, 1.0)], dtype=float)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import PAPER_TERMS, axes_of, design
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 M, D, BATCH = 1e5, 16, 512
 START = (1, 1, 0.5, 0.25)

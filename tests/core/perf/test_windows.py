@@ -8,8 +8,8 @@ from cases import for_each
 from known_jobs import BATCH, GRID, PAPER, model, noisy, table
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,12 +17,12 @@ from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse,
 from dlrover_nb.core.planner.analysis import fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.transitions import transitions_s
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobSpec, Migration
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.job.job import JobSpec, Migration
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 NOW = ResourcePlan(RolePlan(2, 2, 2048), RolePlan(1, 2, 2048))
 CLUSTER = Capacity((NodeShape(32, 131_072, 20),))

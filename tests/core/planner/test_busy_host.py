@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.host import grows, host_factors, weights
 from dlrover_nb.core.planner.physics import SLACK, most_over_now
-from dlrover_nb.core.structs.host_load import HostLoad
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.cluster.host_load import HostLoad
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 
 def plan(n_worker, n_ps, cpu=0.5):

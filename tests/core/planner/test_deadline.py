@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
 from dlrover_nb.core.planner.analysis import fitted
 from dlrover_nb.core.planner.deadline import ALIKE, Due, chances, most_probable, sure_share
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Prediction, ProposalKind
-from dlrover_nb.core.structs.job import JobSpec, Objective
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalKind
+from dlrover_nb.core.structs.job.job import JobSpec, Objective
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 BOUNDS = PlanBounds(8, 3, (0.5, 1.0, 2.0), (0.5, 1.0))
 PRICES = PriceTable(cpu_hour=0.04, gib_hour=0.005)

@@ -23,11 +23,11 @@ from dlrover_nb.core.planner import (
     probe,
     runner_up,
 )
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds, Quota
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds, Quota
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 NOW = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.5, 512))
 FEWER = replace(NOW, worker=RolePlan(1, 0.5, 1024))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.planner.feasibility import check_room, has_room, reachable
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, change_needs, fits
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, change_needs, fits
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 BOUNDS = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.25, 0.5, 1.0), ps_cpus=(0.25, 0.5))
 TWO_CORES = Capacity((NodeShape(2.0, 8192),))

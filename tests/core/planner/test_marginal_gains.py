@@ -19,8 +19,8 @@ from dlrover_nb.core.planner.marginal_gains import (
     swaps_of,
 )
 from dlrover_nb.core.planner.placement import machines_of
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.questions import Explanation, Marginal, Weighed
+from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal, Weighed
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 
 STEPS = st.builds(
     Step,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, fitted
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobSpec, Objective
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.job.job import JobSpec, Objective
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 N_WORKER = 8
 SETTINGS = PlannerSettings(min_gain=0.03)

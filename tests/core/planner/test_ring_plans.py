@@ -12,12 +12,12 @@ from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.terms import RING_TERMS
 from dlrover_nb.core.planner import Situation, analyse, marginals
 from dlrover_nb.core.planner.batch import exchange, mini_batch
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
 
 ROOMY = Capacity((NodeShape(64.0, 640_000),))
 

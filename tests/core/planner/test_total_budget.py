@@ -14,9 +14,9 @@ from dlrover_nb.core.planner import Limits, advise, analyse
 from dlrover_nb.core.planner.advice import LEAST_IN_BUDGET
 from dlrover_nb.core.planner.budget import present_budget
 from dlrover_nb.core.planner.explain import binding
-from dlrover_nb.core.structs.bounds import Pins, Quota
-from dlrover_nb.core.structs.job import Objective
-from dlrover_nb.core.structs.prices import PriceTable
+from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.plan.bounds import Pins, Quota
+from dlrover_nb.core.structs.plan.prices import PriceTable
 
 SEEDS, MONEY = st.integers(0, 3), st.floats(0.01, 0.3)
 

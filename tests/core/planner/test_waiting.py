@@ -22,13 +22,13 @@ from dlrover_nb.core.planner.waiting import (
     needs_of,
     waits_of,
 )
-from dlrover_nb.core.structs.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, plan_needs
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.snapshot import ROOM, NodePhase
-from dlrover_nb.core.structs.summary import JobSummary, summarize
-from dlrover_nb.core.structs.waits import Holder, QueueWait, Wait, WaitKind
+from dlrover_nb.core.structs.cluster.waits import Holder, QueueWait, Wait, WaitKind
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase
+from dlrover_nb.core.structs.views.summary import JobSummary, summarize
 
 BOUNDS = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.5, 1.0, 2.0), ps_cpus=(0.5, 1.0))
 NEEDS = st.tuples(st.sampled_from([0.25, 0.5, 1.0]), st.sampled_from([256, 512, 1024]))

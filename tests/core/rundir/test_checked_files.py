@@ -31,8 +31,8 @@ from dlrover_nb.core.rundir.shard_log import ShardLog, read_shard_log
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from dlrover_nb.core.runtime.checkpoints import write_url
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

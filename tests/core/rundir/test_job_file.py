@@ -28,8 +28,8 @@ from dlrover_nb.core.rundir.job_file import (
     write_job,
 )
 from dlrover_nb.core.rundir.log_frames import LogDamage
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

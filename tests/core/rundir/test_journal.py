@@ -25,11 +25,11 @@ from dlrover_nb.core.rundir.journal import (
     read_snapshot,
     segments,
 )
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import Decided, NodeReported
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import Decided, NodeReported
 
 if TYPE_CHECKING:
     from pathlib import Path

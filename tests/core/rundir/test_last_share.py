@@ -16,11 +16,11 @@ from dlrover_nb.core.rundir.job_file import JobFile, write_job
 from dlrover_nb.core.rundir.journal import Journal, compress, segments
 from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.rundir.locate import new_run_folder
-from dlrover_nb.core.structs.events import PhaseChanged, ProgressMade, Ticked
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.summary import share_done
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.views.events import PhaseChanged, ProgressMade, Ticked
+from dlrover_nb.core.structs.views.summary import share_done
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,13 +25,13 @@ from dlrover_nb.core.rundir.same_model import differences
 from dlrover_nb.core.runtime.checkpoints import Image, Layout, read_url, write_url
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobPhase, JobSpec, ModelSpec
-from dlrover_nb.core.structs.secrets import for_storage, without_secrets
-from dlrover_nb.core.structs.start_from import StartFrom
-from dlrover_nb.core.structs.trained import Trained
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.secrets import for_storage, without_secrets
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.job.trained import Trained
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root, part_url
+from dlrover_nb.core.structs.views.events import PhaseChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

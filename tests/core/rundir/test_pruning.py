@@ -26,8 +26,8 @@ from dlrover_nb.core.rundir.pruning import (
     size_limit,
     too_old,
 )
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec
 
 NOW_S = 2_000_000_000.0
 OLD_S = NOW_S - KEPT_S - 1

@@ -16,13 +16,13 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.driver import own_job
+from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import read_job, read_log_file
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.rundir.node_logs import read_logs
-from dlrover_nb.core.structs.events import JobSubmitted, PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.events import JobSubmitted, PhaseChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

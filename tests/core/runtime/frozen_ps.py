@@ -20,8 +20,8 @@ from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, ring
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.job import ModelSpec
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.plan.resources import Role
 
 N_DENSE = 16
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from master_world import World
 
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, in_steps
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Need
 
 
 class FullMachines(World):

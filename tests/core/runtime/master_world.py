@@ -30,18 +30,18 @@ from dlrover_nb.core.master.shared.orders import (
     SweepCheckpoints,
     WriteManifest,
 )
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.snapshot import Evaluation
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.snapshot import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.sharding.manifest import Manifest
-    from dlrover_nb.core.structs.events import Event
+    from dlrover_nb.core.structs.views.events import Event
 
 
 def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: float = 0.25) -> ResourcePlan:

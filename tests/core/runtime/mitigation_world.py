@@ -6,17 +6,17 @@ import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     Action,
     ActionChoice,
     KillRestart,
     MitigationChoice,
 )
-from dlrover_nb.core.structs.events import MitigationEnded
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.mitigation_messages import Backups
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import MitigationEnded
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups
 
 WITHOUT_PAUSE = {Stage.SERVING, Stage.PAUSING, Stage.SWITCHING}
 WORKER_0, PS_0 = KillRestart("worker-0", Role.WORKER), KillRestart("ps-0", Role.PS)

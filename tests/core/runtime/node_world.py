@@ -24,9 +24,11 @@ from dlrover_nb.core.runtime.ps.server import ParameterServer
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.worker.trainer import Trainer
 from dlrover_nb.core.runtime.worker.worker import Worker
-from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.checkpoints import PartSource
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.wire.messages import (
     Granted,
     Hello,
     Load,
@@ -39,9 +41,7 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     Train,
 )
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 MODEL = ModelSpec(embedding_dim=4, hidden=(16, 8), hash_size=2048, seed=3)
 SPEC = JobSpec("test", model=MODEL, batch_size=64, shard_batches=10, seed=1, overlap=False)

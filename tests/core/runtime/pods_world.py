@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from master_world import World
 
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource, PeerCopy
-from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
-from dlrover_nb.core.structs.pods import STATE
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource, PeerCopy
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.copy_messages import CopyKept, KeepCopy
+from dlrover_nb.core.structs.wire.pods import STATE
 
 if TYPE_CHECKING:
     from played_nodes import FakeNode

@@ -7,8 +7,8 @@ from master_world import World, features, in_place, plan, spec
 
 from dlrover_nb.core.master.own.nodes.liveness import LONGEST_TURN_S
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged
 
 HEARTBEAT_S = 10.0
 

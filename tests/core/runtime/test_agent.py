@@ -10,9 +10,9 @@ from dlrover_nb.core.runtime.exchange.sockets import HIGH_WATER, bind_router, ne
 from dlrover_nb.core.runtime.exchange.wire import decode
 from dlrover_nb.core.runtime.process.agent import LEAVING_ALONE_S, Agent, read_endpoint
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
-from dlrover_nb.core.structs.messages import Left, ShardAsked
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import Left, ShardAsked
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 @pytest.mark.parametrize("text", ["tcp://10.1.2.3:7070", "tcp://[fd00::7]:7070\n", "  tcp://master:1 "])

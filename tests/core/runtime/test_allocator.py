@@ -10,7 +10,7 @@ MEASURE = """
 import resource
 import numpy as np
 from dlrover_nb.core.runtime.process.allocator import keep_freed
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if {keeps}:
     assert keep_freed(Role.PS)

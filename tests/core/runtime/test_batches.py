@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as hnp
 from dlrover_nb.core.data import Batch
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork, prepare_batch
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 IDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 20), st.integers(0, 4)), elements=st.integers(0, 2000))
 

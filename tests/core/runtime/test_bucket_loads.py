@@ -16,11 +16,11 @@ from dlrover_nb.core.runtime.ps import load_window
 from dlrover_nb.core.runtime.ps.load_window import LoadWindow
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.runtime.store.served import SAMPLE_EVERY, ServedRows, bucket_counts
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET, BucketLoad
-from dlrover_nb.core.structs.job import ModelSpec, Optimizer
-from dlrover_nb.core.structs.messages import Report
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET, BucketLoad
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.wire.messages import Report
 
 N_ID = 5_000
 MODEL = ModelSpec(embedding_dim=1, hidden=(1,), optimizer=Optimizer.SGD, learning_rate=1.0)

@@ -13,12 +13,12 @@ from master_world import features, plan, spec
 
 from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
 from dlrover_nb.core.planner import has_room
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, change_needs, fits, plan_needs
-from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
-from dlrover_nb.core.structs.job import Migration
-from dlrover_nb.core.structs.pods import STATE
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, change_needs, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import PlanApplied, PlanFailed
+from dlrover_nb.core.structs.wire.pods import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

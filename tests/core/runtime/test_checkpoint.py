@@ -14,8 +14,8 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, checkpoint, files
 from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner, owned_buckets
-from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.job import ModelSpec
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.training.checkpoints import PartSource
 
 
 def part(n=100, n_dense=11, seed=0):

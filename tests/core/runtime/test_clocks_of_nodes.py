@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from master_world import World, in_place, plan, spec
 
-from dlrover_nb.core.driver import job_snapshot
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.events import NodeReported
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.driver.loop import job_snapshot
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import NodeReported
+from dlrover_nb.core.structs.wire import messages as m
 
 DAY_S = 86_400.0
 

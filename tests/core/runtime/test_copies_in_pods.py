@@ -14,12 +14,12 @@ from pods_world import PodsWorld
 from dlrover_nb.core.master.own.checkpoints.copy_coordinator import COPY_LIMIT_S
 from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.checkpoints import PeerCopies
-from dlrover_nb.core.structs.copy_messages import KeepCopy
-from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase, Migration
-from dlrover_nb.core.structs.messages import Save
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.checkpoints import PeerCopies
+from dlrover_nb.core.structs.views.events import PhaseChanged, PlanFailed
+from dlrover_nb.core.structs.wire.copy_messages import KeepCopy
+from dlrover_nb.core.structs.wire.messages import Save
 
 
 def running(n_worker: int = 2, n_ps: int = 2, n_train: int = 8000, **changes: object) -> PodsWorld:

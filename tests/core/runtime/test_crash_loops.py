@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from master_world import World, features, plan, spec
 
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.failures import DAY_S, ProgramError
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.failures import DAY_S, ProgramError
+from dlrover_nb.core.structs.wire import messages as m
 
 ROWS = features(200_000)
 ERROR = "ValueError: row {} is broken"

@@ -14,11 +14,11 @@ from master_world import World, features, plan, spec, trained_every_row
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.rows.evaluation import early_stop_reason
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import FinishChoice
-from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import FinishChoice
+from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.score_sums import ScoreSums

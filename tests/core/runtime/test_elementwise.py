@@ -20,7 +20,7 @@ from dlrover_nb.core.runtime.kernels import kernel, numpy_kernel
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
 
 ADAGRAD = ModelSpec(optimizer=Optimizer.ADAGRAD)
 

@@ -11,7 +11,7 @@ from master_world import spec
 
 from dlrover_nb.core.redaction import PLACEHOLDER
 from dlrover_nb.core.runtime.node.node import _report_failures
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 SECRET = "pl4nt3d-variable"
 

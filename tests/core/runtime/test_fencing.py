@@ -12,13 +12,13 @@ from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.wire import messages as m
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.shards import Lease
+    from dlrover_nb.core.structs.training.shards import Lease
 
 PAUSED = "worker-0"
 SERVERS = ("ps-0", "ps-1", "ps-2")

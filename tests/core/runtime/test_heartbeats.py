@@ -27,12 +27,12 @@ from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.exchange.wire import decode
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import Embedding
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job.job import Embedding
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.checkpoints import PartSource
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.wire import messages as m
 
 LOADS = "loads its part of a checkpoint"
 HEARTBEAT_S = spec().heartbeat_timeout_s

@@ -5,8 +5,8 @@ from __future__ import annotations
 from master_world import World, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
-from dlrover_nb.core.structs.admission import HELD, Admission
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.admission import HELD, Admission
 
 
 def held() -> World:

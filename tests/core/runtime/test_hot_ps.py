@@ -32,14 +32,14 @@ from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec, ModelSpec, Optimizer
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec, Optimizer
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 N_ID, N_HOT, BATCH = 4096, 16, 100
 MODEL = ModelSpec(embedding_dim=1, hidden=(1,), optimizer=Optimizer.SGD, learning_rate=1.0)

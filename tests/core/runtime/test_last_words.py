@@ -10,7 +10,7 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.runtime.process.last_words import FATAL, is_failure, last_error, parsed
-from dlrover_nb.core.structs.failures import ProgramError
+from dlrover_nb.core.structs.training.failures import ProgramError
 
 HEALTHY = [
     ("INFO", "dlrover_nb.core.runtime.worker.worker: worker-0 trains with 1 PS, epoch 1"),

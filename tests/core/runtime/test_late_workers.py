@@ -23,8 +23,9 @@ from dlrover_nb.core.runtime.store.batches import ShardWork, prepare_batch
 from dlrover_nb.core.runtime.worker.local import LocalClient, train_single
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher
 from dlrover_nb.core.runtime.worker.trainer import MOST_LATE, Trainer
-from dlrover_nb.core.structs.job import Optimizer
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.job.job import Optimizer
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import (
     Drain,
     Forget,
     Forgotten,
@@ -36,8 +37,7 @@ from dlrover_nb.core.structs.messages import (
     ShardAsked,
     ShardFinished,
 )
-from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate, ShardReturned
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups, SetRate, ShardReturned
 
 SHARDS = [shard(n) for n in (4, 0, 2)]
 

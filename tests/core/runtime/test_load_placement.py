@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.own.servers.load_placement import ENOUGH, LEAST_GAIN, assign_by_load
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 LOADS = st.lists(st.integers(0, 20), min_size=2, max_size=7)
 CAPACITIES = st.lists(st.sampled_from([0.5, 1.0, 1.0, 4.0, 100.0]), min_size=2, max_size=3)

@@ -10,10 +10,10 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 from dlrover_nb.core.master.own.checkpoints.checkpoint_coordinator import PREPARE_LIMIT_S, retry_wait_s
 from dlrover_nb.core.master.own.nodes.liveness import DISK_LIMIT_S
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Save
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.wire.messages import Save
 
 
 def copied(**changes: object) -> World:

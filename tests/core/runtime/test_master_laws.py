@@ -16,11 +16,11 @@ from dlrover_nb.core.master.own.state.roster import Roster
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import StartNode
 from dlrover_nb.core.master.shared.restarts import RestartBudget
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, n_more, plan_needs
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role, RolePlan
-from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, n_more, plan_needs
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 
 PLANS = st.builds(
     plan,

@@ -34,8 +34,7 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
 from dlrover_nb.core.master.own.recovery_record import StateRecord
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     Action,
     AdjustBatches,
     AdjustRates,
@@ -43,13 +42,14 @@ from dlrover_nb.core.structs.actions import (
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.capacity import in_steps
-from dlrover_nb.core.structs.events import NodeLeft, NodeStarted
-from dlrover_nb.core.structs.job import Migration, Sync
-from dlrover_nb.core.structs.mitigation_messages import Backups
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.job.job import Migration, Sync
+from dlrover_nb.core.structs.plan.capacity import in_steps
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.views.events import NodeLeft, NodeStarted
+from dlrover_nb.core.structs.views.snapshot import NodePhase
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups
 
 # a worker that is replaced
 

@@ -11,12 +11,12 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 
 from dlrover_nb.core.master.own.nodes import liveness
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase, Migration
-from dlrover_nb.core.structs.messages import MoveCancel, MoveOut
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.views.events import PhaseChanged, PlanApplied, PlanFailed
+from dlrover_nb.core.structs.views.snapshot import NodePhase
+from dlrover_nb.core.structs.wire.messages import MoveCancel, MoveOut
 
 
 def migration(first: object, second: object, *, n_row: int = 4000, **changes: object) -> World:

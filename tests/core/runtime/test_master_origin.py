@@ -11,14 +11,14 @@ from master_world import World, features, in_place, plan, spec
 from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.master.own.state.state import ORIGIN, RestorableCheckpoint, train_split
 from dlrover_nb.core.sharding.continued import continued, untouched
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 THERE = 77  # the number under which the files of the other run are known here
 

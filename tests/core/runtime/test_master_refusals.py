@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.structs.capacity import NodeLimits
-from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import NodeLimits
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged, PlanFailed
 
 WORDS = "maximum cpu usage per Container is 1, but limit is 2"
 LIMITS = NodeLimits(most_cpu=1.0, why=WORDS)

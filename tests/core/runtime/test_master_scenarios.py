@@ -11,18 +11,24 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import Emit, Send
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.checkpoints import PeerCopies
-from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed, ProgressMade
-from dlrover_nb.core.structs.job import JobPhase, Migration, Sync
-from dlrover_nb.core.structs.kubernetes import STATE
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.shards import BatchChoice, Lease, Purpose
+from dlrover_nb.core.structs.job.job import JobPhase, Migration, Sync
+from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.checkpoints import PeerCopies
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.training.shards import BatchChoice, Lease, Purpose
+from dlrover_nb.core.structs.views.events import (
+    NodeReported,
+    PhaseChanged,
+    PlanApplied,
+    PlanFailed,
+    ProgressMade,
+)
+from dlrover_nb.core.structs.wire import messages as m
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.score_sums import ScoreSums
-    from dlrover_nb.core.structs.snapshot import Evaluation
+    from dlrover_nb.core.structs.views.snapshot import Evaluation
 
 
 def test_a_job_trains_all_rows_evaluates_and_succeeds() -> None:

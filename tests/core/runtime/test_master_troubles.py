@@ -6,11 +6,11 @@ import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.events import PhaseChanged, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import Lease, Purpose
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import Lease, Purpose
+from dlrover_nb.core.structs.views.events import PhaseChanged, PlanFailed
+from dlrover_nb.core.structs.wire import messages as m
 
 
 def quiet(world: World, seconds: int, *silenced: str) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from node_world import FEATURES, MODEL, World
 from waiting import LIMIT_S
 
-from dlrover_nb.core.driver.transport import MasterSocket
+from dlrover_nb.core.driver.own.transport import MasterSocket
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.exchange import sockets, wire
@@ -31,9 +31,9 @@ from dlrover_nb.core.runtime.exchange.requests import (
 )
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import INLINE_BYTES, MAX_FRAMES, decode, encode
-from dlrover_nb.core.structs.messages import Drain, FromNode, Report, ShardAsked, ShardFinished, Stop
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import Lease, Purpose
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import Lease, Purpose
+from dlrover_nb.core.structs.wire.messages import Drain, FromNode, Report, ShardAsked, ShardFinished, Stop
 
 NAMES = st.sampled_from(sorted(wire._RECORDS._decoders))
 VALUES = st.recursive(

@@ -16,8 +16,8 @@ from dlrover_nb.core.runtime.ps.migration_source import (
     Sizes,
 )
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.messages import MoveEnd, MoveOut, MoveTarget
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.wire.messages import MoveEnd, MoveOut, MoveTarget
 
 N_ROW = 1000
 

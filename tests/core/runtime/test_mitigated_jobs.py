@@ -20,7 +20,7 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.rundir.journal import JOURNAL, read_events, read_journal
 from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.process.limits import quota_us
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     Action,
     ActionChoice,
     AdjustBatches,
@@ -30,16 +30,16 @@ from dlrover_nb.core.structs.actions import (
     MitigationChoice,
     SetSize,
 )
-from dlrover_nb.core.structs.events import BatchSizesSet, MitigationEnded, NodeLeft
-from dlrover_nb.core.structs.job import DataSpec, ModelSpec, Optimizer, Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec, Optimizer, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded, NodeLeft
 from dlrover_nb.testing.faults import Persistent, slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.driver.own_job import OwnJob
+    from dlrover_nb.core.driver.own.own_job import OwnJob
 
 pytestmark = pytest.mark.release
 
@@ -228,8 +228,8 @@ def test_the_last_worker_trains_until_its_successor_does(start: Callable[..., Jo
 def test_a_master_that_is_killed_amid_it_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     before = f"""
 import threading, time
-from dlrover_nb.core.structs.actions import ActionChoice, KillRestart, MitigationChoice
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart, MitigationChoice
+from dlrover_nb.core.structs.plan.resources import Role
 
 def mitigate():
     while "driver" not in globals() or driver.snapshot().running is None:

@@ -28,17 +28,17 @@ from test_rebalancing import load_of, owner, report
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.servers.load_placement import within_room
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.events import BatchSizesSet
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate, ShardReturned
-from dlrover_nb.core.structs.shards import BatchChoice
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.training.shards import BatchChoice
+from dlrover_nb.core.structs.views.events import BatchSizesSet
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups, SetRate, ShardReturned
 
 # buckets
 

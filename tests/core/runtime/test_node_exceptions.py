@@ -16,9 +16,9 @@ from test_resizing import BEFORE, notes, order, running, shapes
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.nodes.liveness import RESIZE_LIMIT_S
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.actions import SetSize
-from dlrover_nb.core.structs.events import NodeSizesSet, PlanApplied
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.decisions.actions import SetSize
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import NodeSizesSet, PlanApplied
 
 LARGER = SetSize("ps-0", Role.PS, 0.75, 1024)
 LARGER_BY_A_LITTLE = SetSize("ps-0", Role.PS, 0.5, 512)

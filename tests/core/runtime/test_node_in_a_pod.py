@@ -13,7 +13,9 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, pod_name
 from dlrover_nb.core.runtime.store import even_bucket_owner
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import ShardProgress
+from dlrover_nb.core.structs.wire.messages import (
     Granted,
     Hello,
     Load,
@@ -24,9 +26,7 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     Train,
 )
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import ShardProgress
+from dlrover_nb.core.structs.wire.pods import PodJob
 from dlrover_nb.core.usercode import pack
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]

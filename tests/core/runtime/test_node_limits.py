@@ -13,9 +13,9 @@ from virtual_time import VirtualTime, as_shipped
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.runtime.exchange.requests import DenseReady
 from dlrover_nb.core.runtime.worker.worker import Orders, Worker
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.checkpoints import MemoryPart
-from dlrover_nb.core.structs.messages import Drain, Pause, Stop, Train
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart
+from dlrover_nb.core.structs.wire.messages import Drain, Pause, Stop, Train
 
 if TYPE_CHECKING:
     from collections.abc import Callable

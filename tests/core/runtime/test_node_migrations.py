@@ -15,8 +15,9 @@ from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.ps import chunk_sender, migration_source
 from dlrover_nb.core.runtime.ps import migration as ps_migration
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job import Optimizer
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.job.job import Optimizer
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import (
     Granted,
     Loaded,
     MoveCancel,
@@ -30,7 +31,6 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     Train,
 )
-from dlrover_nb.core.structs.resources import Role
 
 EXACT = replace(SPEC, overlap=False)
 SHARDS = [shard(n) for n in (4, 0, 2, 3)]

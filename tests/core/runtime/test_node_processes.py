@@ -16,8 +16,9 @@ from waiting import LIMIT_S
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.node.node import main
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, Sync
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import (
     Forget,
     Granted,
     Hello,
@@ -30,7 +31,6 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     Stop,
 )
-from dlrover_nb.core.structs.resources import Role
 
 SHARDS = [shard(n) for n in (4, 0, 2)]
 MODULE = "dlrover_nb.core.runtime.node"

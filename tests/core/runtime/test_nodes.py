@@ -14,8 +14,10 @@ from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.worker import ps_client, worker
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.wire.messages import (
     Adjust,
     Drain,
     Granted,
@@ -27,8 +29,6 @@ from dlrover_nb.core.structs.messages import (
     ShardAsked,
     ShardFinished,
 )
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
 
 SHARDS = [shard(n) for n in (4, 0, 2)]
 EVALUATION = Shard(Lease(Purpose.EVALUATE, 0, 1), 0, FEATURES.n_train, FEATURES.n_train + 1000)

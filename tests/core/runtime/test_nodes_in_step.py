@@ -14,9 +14,10 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork, prepare_batch
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.job import Optimizer, Sync
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.job.job import Optimizer, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.wire.messages import (
     Adjust,
     BatchSkipped,
     Forget,
@@ -27,7 +28,6 @@ from dlrover_nb.core.structs.messages import (
     ShardAsked,
     ShardFinished,
 )
-from dlrover_nb.core.structs.resources import Role
 
 BSP = replace(SPEC, sync=Sync.BSP)
 SSP = replace(SPEC, sync=Sync.SSP, staleness=2)

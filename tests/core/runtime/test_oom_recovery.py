@@ -8,10 +8,10 @@ import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.master.own.nodes.oom_recovery import FULL
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import NodeOutOfMemory, PlanApplied
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import NodeOutOfMemory, PlanApplied
+from dlrover_nb.core.structs.wire import messages as m
 
 
 def end_for_memory(world: World, name: str) -> None:

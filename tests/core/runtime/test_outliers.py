@@ -22,11 +22,11 @@ from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.store.gradients import HARMLESS_NORM, LEAST_NORMS, UsualNorm, unusable
 from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
 from dlrover_nb.core.runtime.worker.trainer import Trainer
-from dlrover_nb.core.structs.job import Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import Embedding, ModelSpec, Optimizer
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.trainable import Columns
-    from dlrover_nb.core.structs.shards import SkippedBatch
+    from dlrover_nb.core.structs.training.shards import SkippedBatch
 
 RATES = {Optimizer.SGD: 0.5, Optimizer.ADAGRAD: 0.05, Optimizer.ADAM: 0.005}
 N_BATCH = 24

@@ -16,7 +16,7 @@ from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.process import output
 from dlrover_nb.core.runtime.process.output import LineFormatter, Output, Tail, head, output_path, read_head
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 SECRET = "s" * 40
 words = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1)
@@ -165,7 +165,7 @@ from pathlib import Path
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.runtime.process.output import captured
-from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 config = from_json(Path(sys.argv[1]).read_bytes(), NodeConfig)
 with captured(config, SystemClock()) as output:
     print("printed")

@@ -18,7 +18,7 @@ from dlrover_nb.core.master.own.state.state import RestorableCheckpoint
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.checkpoints import MemoryPart, PeerCopies, PeerCopy
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PeerCopies, PeerCopy
 
 LEDGER = ShardLedger(Split(100, 10, 2)).checkpoint()
 places = st.lists(

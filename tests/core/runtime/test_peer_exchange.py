@@ -19,11 +19,11 @@ from dlrover_nb.core.runtime.checkpoints.names import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.exchange.sealed import SEALS, Seal
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.peers import CopyKeeper, CopySender, read_copy, reading
-from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
-from dlrover_nb.core.structs.copy_messages import KeepCopy
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.packing import Encryption
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.packing import Encryption
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.checkpoints import CopySource, MemoryPart
+from dlrover_nb.core.structs.wire.copy_messages import KeepCopy
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 ARRAYS = {"table": np.random.default_rng(7).random((300_000, 2)), "ids": np.arange(1000)}  # five pieces
 PLENTY = 1 << 40

@@ -16,9 +16,9 @@ from dlrover_nb.core.runtime.pod.pod import (
     read_pod_job,
     write_end_message,
 )
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.pods import PodJob, state_folder
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob, state_folder
 
 JOB = PodJob(
     SPEC, FEATURES, "0a1b2c3d", "p" * 40, "s" * 40, "t" * 32, capacity=Capacity((NodeShape(2.0, 512),))

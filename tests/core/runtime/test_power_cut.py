@@ -22,7 +22,7 @@ from dlrover_nb.core.master.shared.orders import (
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
 from dlrover_nb.core.runtime.checkpoints import checkpoint
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

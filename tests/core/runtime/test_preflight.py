@@ -10,7 +10,7 @@ from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.node.preflight import pack_code, validate_job, validate_packed_job
-from dlrover_nb.core.structs.job import Averages, DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import Averages, DataFormat, DataSpec, JobSpec, ModelSpec
 
 SPEC = JobSpec("try")
 

@@ -28,8 +28,10 @@ from dlrover_nb.core.runtime.exchange.requests import (
 from dlrover_nb.core.runtime.exchange.sockets import connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.store import even_bucket_owner
-from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.checkpoints import PartSource
+from dlrover_nb.core.structs.training.shards import ShardProgress
+from dlrover_nb.core.structs.wire.messages import (
     Drain,
     Granted,
     Hello,
@@ -42,8 +44,6 @@ from dlrover_nb.core.structs.messages import (
     ShardAsked,
     ShardFinished,
 )
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import ShardProgress
 
 SHARDS = [shard(n) for n in (4, 0, 2)]
 

@@ -13,16 +13,16 @@ from master_world import World, features, in_place, plan, spec, trained_every_ro
 
 from dlrover_nb.core.master.own.servers.placement import assign_buckets, carried_over, next_members
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import PlanApplied
-from dlrover_nb.core.structs.job import JobPhase, Migration
-from dlrover_nb.core.structs.pods import STATE
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PlanApplied
+from dlrover_nb.core.structs.views.snapshot import NodePhase
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.pods import STATE
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 WITHOUT_PAUSE = {Stage.SERVING, Stage.PAUSING, Stage.SWITCHING}
 

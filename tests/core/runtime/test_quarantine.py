@@ -9,10 +9,10 @@ from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import Purpose, ShardAction, ShardChoice
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import Purpose, ShardAction, ShardChoice
+from dlrover_nb.core.structs.views.events import PhaseChanged
 
 
 def blocked(world: World) -> bool:

@@ -16,12 +16,12 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.nodes import liveness
 from dlrover_nb.core.master.own.servers.load_placement import assign_by_load
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET, BucketLoad
-from dlrover_nb.core.structs.events import PhaseChanged, PlanApplied, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET, BucketLoad
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import PhaseChanged, PlanApplied, PlanFailed
+from dlrover_nb.core.structs.wire import messages as m
 
 MOST_TO_FIRST = tuple(int(bucket >= 200) for bucket in range(N_BUCKET))
 BOTH_WAYS = tuple(int(bucket % 3 == 0) for bucket in range(N_BUCKET))

@@ -8,17 +8,17 @@ import pytest
 from master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.master.own.state.state import JobState, Stage
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.copy_messages import Cut
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate, ShardReturned
-from dlrover_nb.core.structs.resizing import Resize, Resized
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import ShardProgress
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.resizing import Resize, Resized
+from dlrover_nb.core.structs.training.shards import ShardProgress
+from dlrover_nb.core.structs.wire import messages as m
+from dlrover_nb.core.structs.wire.copy_messages import Cut
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups, SetRate, ShardReturned
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import Lease
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import Lease
 
 SOON_S = 35.0  # a worker repeats a request in 30 s
 

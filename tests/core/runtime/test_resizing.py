@@ -16,11 +16,11 @@ from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S, RESIZE_LIMIT
 from dlrover_nb.core.master.own.recovery_record import NodeRecord
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import ResizeNode, StartNode
-from dlrover_nb.core.structs.capacity import fits, plan_needs
-from dlrover_nb.core.structs.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase, Migration
-from dlrover_nb.core.structs.resizing import Resize
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.resizing import Resize
+from dlrover_nb.core.structs.views.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed
 
 BEFORE = plan(2, 2)
 AFTER = ResourcePlan(RolePlan(2, 1.0, 512), RolePlan(2, 0.5, 1024))

@@ -27,9 +27,9 @@ from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.job import Embedding, Optimizer
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import Embedding, Optimizer
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 pytestmark = needs_c
 

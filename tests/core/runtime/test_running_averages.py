@@ -30,15 +30,15 @@ from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
 from dlrover_nb.core.runtime.worker.trainer import Trainer
-from dlrover_nb.core.structs.job import Averages, ModelSpec, Optimizer
-from dlrover_nb.core.structs.packing import ExchangeSpec, Precision
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.trained import Trained
+from dlrover_nb.core.structs.job.job import Averages, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.packing import ExchangeSpec, Precision
+from dlrover_nb.core.structs.job.trained import Trained
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.shards import SkippedBatch
+    from dlrover_nb.core.structs.training.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
 

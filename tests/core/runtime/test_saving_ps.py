@@ -23,10 +23,11 @@ from dlrover_nb.core.runtime.ps import server as ps
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store import store as store_module
 from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.copy_messages import Cut
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.checkpoints import PartSource
+from dlrover_nb.core.structs.wire.copy_messages import Cut
+from dlrover_nb.core.structs.wire.messages import (
     Copied,
     Load,
     Loaded,
@@ -37,7 +38,6 @@ from dlrover_nb.core.structs.messages import (
     Save,
     Saved,
 )
-from dlrover_nb.core.structs.resources import Role
 
 ROWS = np.arange(40)
 N_DENSE = dense_parameter_count(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))

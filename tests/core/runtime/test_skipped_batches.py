@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from master_world import World, features, plan, spec
 
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.early_stopping import EarlyStopping
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import Evaluation
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.views.snapshot import Evaluation
 
 N_TRAIN = 395
 

@@ -20,9 +20,9 @@ from waiting import until
 from dlrover_nb.core.master.own.nodes.liveness import LATE_FOR_S, LATE_PART, SILENT_S, STARVED_LIMIT_S
 from dlrover_nb.core.runtime.process import heartbeat
 from dlrover_nb.core.runtime.process.cpu_waits import SilentProcess, SilentWaits, cpu_pressure, own_wait_s
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.wire import messages as m
 
 if TYPE_CHECKING:
     from pathlib import Path

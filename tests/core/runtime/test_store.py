@@ -19,8 +19,8 @@ from dlrover_nb.core.runtime.store import (
     pending,
     rows,
 )
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.job import Averages, Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import Averages, Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 N_TABLE, N_DENSE = 5_000, 37
 SPREAD = 1_844_674_407_370_955  # between the ids of a hashed table: so they reach 2**63

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, plan, spec
 
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import StreamEnded
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import StreamEnded
 
 SHARD = 40  # rows
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.runtime.exchange.requests import Exchanged, exchange_cost
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import TimeSplit
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import TimeSplit
 
 SHARES = st.one_of(st.just(0.0), st.floats(0, 1))
 STEPS = st.lists(st.tuples(st.sampled_from(Part), st.floats(0.001, 1), SHARES), min_size=1, max_size=20)

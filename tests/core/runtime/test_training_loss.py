@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from master_world import World, features, plan, spec, trained_every_row
 
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.events import NodeReported, QualityMeasured
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Report
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.views.events import NodeReported, QualityMeasured
+from dlrover_nb.core.structs.wire.messages import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.requests import ChunkTaken, MoveChunk
 from dlrover_nb.core.runtime.ps.migration import TIDY_EVERY_S, PsMigration
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets, store
-from dlrover_nb.core.structs import messages as m
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.wire import messages as m
 
 N_ID = 4 * N_BUCKET
 HALVES = tuple(int(bucket >= N_BUCKET // 2) for bucket in range(N_BUCKET))

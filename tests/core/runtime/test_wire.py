@@ -16,10 +16,10 @@ from dlrover_nb.core.runtime.exchange import wire
 from dlrover_nb.core.runtime.exchange.requests import Exchange, Form
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import INLINE_BYTES, decode, encode
-from dlrover_nb.core.structs.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.messages import Drain, Granted, Load, ShardAsked
-from dlrover_nb.core.structs.packing import Precision
-from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.job.packing import Precision
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.wire.messages import Drain, Granted, Load, ShardAsked
 
 MESSAGES = (
     Drain(),

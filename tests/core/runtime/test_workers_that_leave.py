@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role
 
 
 def training(n_worker: int = 2, **changes: object) -> World:

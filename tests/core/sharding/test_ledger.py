@@ -16,7 +16,7 @@ from dlrover_nb.core.errors import CheckpointError, InvalidValueError
 from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
-from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 SPLITS = st.builds(
     Split,

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.simulator import CALM, Pending, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import Scale
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dlrover_nb.core.structs.events import Event
+    from dlrover_nb.core.structs.views.events import Event
 
     Played = list[tuple[float, str, Event]]
 

@@ -12,14 +12,14 @@ from sim_world import UP_S, make_job, make_plan, make_world, only, play, scale
 
 from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, Transition
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits, plan_needs
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import Decided, JobSubmitted, PlanApplied, PlanFailed
-from dlrover_nb.core.structs.job import Migration
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, PlanApplied, PlanFailed
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.events import Event
+    from dlrover_nb.core.structs.views.events import Event
 
 ONE = (NodeShape(2.0, 8192),)
 SEVERAL = (NodeShape(2.0, 4096), NodeShape(1.0, 2048))

@@ -13,9 +13,9 @@ from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.events import JobSubmitted
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.events import JobSubmitted
 
 BOUNDS = PlanBounds(16, 6, (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0))
 SHAPES = (NodeShape(32.0, 131_072, 6),)

@@ -25,7 +25,7 @@ from dlrover_nb.core.simulator import (
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.workload import BOUNDS, JobSampler, poisson_arrivals, read_arrivals
-from dlrover_nb.core.structs.capacity import NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.plan.capacity import NodeShape, fits, plan_needs
 
 TABLE = ("data", "dl2_ps_speed", "ps_worker_speed.csv")
 ARRIVALS = ("data", "pollux_adaptdl")

@@ -14,10 +14,10 @@ from dlrover_nb.core.simulator import Faults
 from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.simulator.sim_nodes import SimNode
 from dlrover_nb.core.simulator.truth import TermsTruth
-from dlrover_nb.core.structs.events import NodeReported
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import TimeSplit
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import TimeSplit
+from dlrover_nb.core.structs.views.events import NodeReported
 
 TRUTH = TermsTruth(2e-3, 0.02, 0.01, 1e-4, 0.05, 0.001)
 NORMAL = TRUTH.split(make_plan(4, 2), 512)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sim_world import make_job, make_plan, make_world, only, play, scale
 
 from dlrover_nb.core.simulator.pacing import Pacing
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     ActionChoice,
     AdjustBatches,
     AdjustRates,
@@ -17,8 +17,10 @@ from dlrover_nb.core.structs.actions import (
     MitigationChoice,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Mitigate,
     MitigationEnded,
@@ -28,8 +30,6 @@ from dlrover_nb.core.structs.events import (
     PlanApplied,
     ProgressMade,
 )
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.resources import Role
 
 SLOW_S, ACT_S, LATER_S, END_S = 300.0, 600.0, 1500.0, 2400.0
 WORKERS = tuple(f"job-worker-{i}" for i in range(1, 5))

@@ -21,8 +21,10 @@ from dlrover_nb.core.simulator import (
 )
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.job import JobPhase, Migration, Mode
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import (
     JobSubmitted,
     NodeOutOfMemory,
     NodeReported,
@@ -33,9 +35,7 @@ from dlrover_nb.core.structs.events import (
     RoomChanged,
     Scale,
 )
-from dlrover_nb.core.structs.job import JobPhase, Migration, Mode
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 ROUGH = Faults(failures_per_day=2.0, slow_per_day=5.0)
 PLANS = [

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.straggler.arbiter import RULES, Facts, Limits, Order, arbitrate, recovered
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -17,8 +17,8 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     Proposed,
 )
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import Pace, Straggler
 
 # A busy machine is no mistake: no test fails because it takes long.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,14 +6,14 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 ACTIONS = [
     (AdjustBatches((("worker-0", 6), ("worker-1", 2))), True, "adjust batch sizes to worker-0 6, worker-1 2"),

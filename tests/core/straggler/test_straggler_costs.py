@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from dlrover_nb.core.straggler.costs import cost_words, gain_of_restart, gain_of_server, seconds_text
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import Pace, Straggler
 
 PS = ("ps-0", "ps-1")
 

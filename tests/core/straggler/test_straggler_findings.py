@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler import Pace, Straggler
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 times = st.floats(1e-3, 1e3)
 

@@ -15,8 +15,8 @@ from dlrover_nb.core.controller.snapshot import PACKAGES
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
 from dlrover_nb.core.straggler import RULES, Monitor, MonitorSettings, Pace
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 SHORT_S, LONG_S, EVERY_S = 10.0, 20.0, 1.0
 BOTH = pytest.mark.parametrize("rule", sorted(RULES))

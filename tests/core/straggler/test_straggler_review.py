@@ -10,12 +10,12 @@ import pytest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.review import review
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
-from dlrover_nb.core.structs.actions import AdjustBatches, KillRestart
-from dlrover_nb.core.structs.job import JobSpec, Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.solutions import SolutionName
-from dlrover_nb.core.structs.stragglers import NodeErrors, Pace
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches, KillRestart
+from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace
 from dlrover_nb.core.telemetry import JobTelemetry
 from dlrover_nb.widgets.straggler_review import stragglers_view
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import Pace, Spread, Straggler
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import Pace, Spread, Straggler
 
 # A busy machine is no mistake: no test fails because it takes long.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

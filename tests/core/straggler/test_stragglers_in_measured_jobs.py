@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from suite.missing import shared
 
 from dlrover_nb.core.straggler import Monitor, MonitorSettings
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.stragglers import Spread
+    from dlrover_nb.core.structs.training.stragglers import Spread
 
 
 def found(job: str, rule: str) -> set[str]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.budget import NEAR_SHARE, BudgetOutlook, PlanBudget, per_hour, spent_why
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.budget import NEAR_SHARE, BudgetOutlook, PlanBudget, per_hour, spent_why
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 PLAN = ResourcePlan(RolePlan(2, 1.0, 1024), RolePlan(1, 0.5, 512))
 SMALL = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))

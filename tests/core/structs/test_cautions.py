@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.api.views import SubmittedView
-from dlrover_nb.core.structs.cautions import cautions
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.cautions import cautions
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 SMALL = ResourcePlan(RolePlan(1, 0.5, 64), RolePlan(1, 0.5, 512))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
 
 AMOUNTS = st.builds(
     lambda steps, mib: Amount(steps / 100, mib), st.integers(0, 10_000), st.integers(0, 10**6)

@@ -11,9 +11,10 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, parse_job
 from dlrover_nb.core.pareto.space import MAX_PLANS, ladders, list_plans, plan_grid
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, fits
-from dlrover_nb.core.structs.default_bounds import (
+from dlrover_nb.core.structs.job.job import DEFAULT_PLAN, JobSpec
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits
+from dlrover_nb.core.structs.plan.default_bounds import (
     MOST_PS,
     MOST_WORKERS,
     assumed,
@@ -21,8 +22,7 @@ from dlrover_nb.core.structs.default_bounds import (
     completed,
     widened,
 )
-from dlrover_nb.core.structs.job import DEFAULT_PLAN, JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 OPEN = PlanBounds()
 

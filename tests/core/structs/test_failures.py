@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.structs.failures import (
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.failures import (
     DAY_S,
     MOST_KINDS,
     CountedError,
@@ -15,7 +16,6 @@ from dlrover_nb.core.structs.failures import (
     counted,
     normalized,
 )
-from dlrover_nb.core.structs.resources import Role
 
 
 @for_each(

@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.decisions import Candidate, Prediction
-from dlrover_nb.core.structs.goals import EXAMPLES, VALUES, Goal, GoalKind, answer, meets, read_goals
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan, diff
+from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+from dlrover_nb.core.structs.decisions.goals import (
+    EXAMPLES,
+    VALUES,
+    Goal,
+    GoalKind,
+    answer,
+    meets,
+    read_goals,
+)
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, diff
 
 NOW_S = 1_796_000_000.0
 NOW = ResourcePlan(RolePlan(1, 1.0, 1024), RolePlan(1, 1.0, 1024))

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.codec import Tagged, from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.structs import events, messages
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.samples import ProfileSample
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.training.samples import ProfileSample
+from dlrover_nb.core.structs.views import events
+from dlrover_nb.core.structs.wire import messages
 
 names = st.from_regex(r"[a-z][a-z0-9]{0,20}", fullmatch=True)
 specs = st.builds(

@@ -13,7 +13,7 @@ from dlrover_nb.core.jobfile import dump_job, parse_job
 from dlrover_nb.core.manifests.objects import OWNER_NOTE, with_defaults
 from dlrover_nb.core.manifests.parts import labels
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 LABEL_KEY = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape, check_fits
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan, apply_scale, diff
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, check_fits
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, apply_scale, diff
 
 role_plans = st.builds(
     RolePlan,

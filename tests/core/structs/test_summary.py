@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.codec import from_msgpack, to_msgpack
 from dlrover_nb.core.pricing import cost_per_hour
-from dlrover_nb.core.structs.decisions import ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import MemoryLine
-from dlrover_nb.core.structs.summary import UNKNOWN, JobSummary, summarize
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import MemoryLine
+from dlrover_nb.core.structs.views.summary import UNKNOWN, JobSummary, summarize
 
 SNAPSHOT = b.snapshot()
 

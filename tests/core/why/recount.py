@@ -16,18 +16,18 @@ from simulated_life import SETTINGS
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.deadline import chances
 from dlrover_nb.core.planner.transitions import transition_s
-from dlrover_nb.core.structs.decisions import Prediction, ProposalStatus
-from dlrover_nb.core.structs.events import Decided, PlanApplied
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalStatus
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import Decided, PlanApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from simulated_life import Life
 
-    from dlrover_nb.core.structs.questions import Explanation
-    from dlrover_nb.core.structs.samples import ProfileSample
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.training.samples import ProfileSample
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
     Table = Mapping[str, Callable[[], float]]
 

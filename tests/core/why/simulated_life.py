@@ -18,19 +18,19 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
-from dlrover_nb.core.structs.bounds import PlanBounds
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.events import Decided, Event, JobSubmitted
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import Decided, Event, JobSubmitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.controller import PlanQueries
-    from dlrover_nb.core.structs.questions import Explanation
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 PLAN = ResourcePlan(RolePlan(2, 1.0, 2048), RolePlan(1, 1.0, 2048))
 BOUNDS = PlanBounds(max_workers=8, max_ps=3, worker_cpus=(1.0, 2.0), ps_cpus=(1.0, 2.0))

@@ -11,11 +11,11 @@ from recount import Recount, known_words
 from simulated_life import FAULTS, PLAN, TRUTH, Life
 
 from dlrover_nb.core.simulator import MemoryGrowth
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.decisions import ProposalKind, Verdict
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.prices import PriceTable
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.why import Answer, Question, Quote, Sentence, Unit, Value, answers
 
 if TYPE_CHECKING:

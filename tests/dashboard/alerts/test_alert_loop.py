@@ -9,8 +9,8 @@ from team_clusters import simulated_cluster, submitted
 from waiting import until
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.structs.alerts import AlertKind, AlertRules
-from dlrover_nb.core.structs.commands import Action, Command, Entry, SecondRequest
+from dlrover_nb.core.structs.decisions.commands import Action, Command, Entry, SecondRequest
+from dlrover_nb.core.structs.views.alerts import AlertKind, AlertRules
 from dlrover_nb.dashboard.alerts.loop import AlertLoop
 from dlrover_nb.dashboard.clusters import Jobs
 from dlrover_nb.dashboard.team import Team

@@ -15,7 +15,7 @@ from receivers import Receiver
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
+from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind
 from dlrover_nb.dashboard.alerts.outbox import Outbox
 from dlrover_nb.dashboard.alerts.senders import SIGNATURE, Apprise, Webhook, signature
 

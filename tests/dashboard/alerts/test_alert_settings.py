@@ -13,7 +13,7 @@ from team_clusters import submitted
 from waiting import until
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.alerts import AlertRules
+from dlrover_nb.core.structs.views.alerts import AlertRules
 from dlrover_nb.dashboard.alerts.settings import Alerts, AlertSettings
 from dlrover_nb.dashboard.settings import read_settings
 

@@ -12,7 +12,7 @@ from dashboards import HEADER, PEOPLE, by
 from team_clusters import submitted
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
+from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind
 from dlrover_nb.dashboard.alerts.views import N_STRIP, alerts_strip
 from dlrover_nb.dashboard.page import Visit
 from dlrover_nb.dashboard.pages import PAGES

@@ -9,16 +9,16 @@ from dashboards import ByName, Client, by, csrf_of, running
 from team_clusters import PLAN, MastersCluster, master_of, masters_team, submitted
 from waiting import until
 
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.commands import Action, Entry, Stage
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.stragglers import NodeErrors
+from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.stragglers import NodeErrors
 
 SCALED = {
     "worker": {"count": 2, "cpu": 1.0, "memory_mib": 4096},

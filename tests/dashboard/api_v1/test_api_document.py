@@ -18,7 +18,7 @@ from team_clusters import submitted
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.history.credentials import CredentialStore
-from dlrover_nb.core.structs.people import AccessRole
+from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
 from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate
 from dlrover_nb.dashboard.api_v1.openapi import document

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.history.credentials import CredentialStore
-from dlrover_nb.core.structs.people import AccessRole
+from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
 from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent
 from dlrover_nb.dashboard.api_v1.tokens import Limits, Tokens

@@ -11,7 +11,7 @@ from team_clusters import simulated_cluster, submitted
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 from dlrover_nb.core.why import Question
 from dlrover_nb.dashboard.team import Team
 

@@ -17,8 +17,8 @@ from team_clusters import MastersCluster, master_of, masters_team, submitted
 from waiting import until
 
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.alerts import AboutJob, Alert, AlertKind
-from dlrover_nb.core.structs.commands import Entry, Stage
+from dlrover_nb.core.structs.decisions.commands import Entry, Stage
+from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind
 from dlrover_nb.dashboard.alerts.links import path_of
 from dlrover_nb.dashboard.approve import Subject, subject_of
 

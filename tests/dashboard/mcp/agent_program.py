@@ -6,7 +6,7 @@ from team_clusters import simulated_cluster, submitted
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import NO_RULES
-from dlrover_nb.core.structs.people import local_person
+from dlrover_nb.core.structs.decisions.people import local_person
 from dlrover_nb.dashboard.agent_tools import AgentTools
 from dlrover_nb.dashboard.mcp_server import server_of
 

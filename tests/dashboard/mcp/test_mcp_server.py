@@ -21,13 +21,13 @@ from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit import AuditStore
 from dlrover_nb.core.history.requests import RequestStore
-from dlrover_nb.core.structs.actions import BackupWorkers, KillRestart
-from dlrover_nb.core.structs.commands import Action, Asker, Command, Entry, Stage, decide
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import Mode
-from dlrover_nb.core.structs.people import AccessRole, Grant, Person, local_person
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import FinishChoice
+from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage, decide
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person, local_person
+from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import FinishChoice
 from dlrover_nb.core.why import Question
 from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, changed, only_read
 from dlrover_nb.dashboard.mcp_server import server_of

@@ -7,7 +7,7 @@ from cases import for_each
 from dashboards import running
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.people import AccessRole, Grant
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant
 from dlrover_nb.dashboard.settings import ProxySettings, ServeSettings
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
 

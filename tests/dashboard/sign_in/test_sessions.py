@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from dlrover_nb.core.history.credentials import CredentialStore
-from dlrover_nb.core.structs.people import Person
+from dlrover_nb.core.structs.decisions.people import Person
 from dlrover_nb.dashboard.sign_in.sessions import KIND, SKEW_S, Cookie, Sessions
 
 IDLE_S, DAY_S = 3600.0, 86_400.0

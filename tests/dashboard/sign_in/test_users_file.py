@@ -4,7 +4,7 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.people import AccessRole, Grant
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant
 from dlrover_nb.dashboard.sign_in.users import (
     LEAST,
     MOST,

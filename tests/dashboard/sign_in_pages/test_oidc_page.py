@@ -14,7 +14,7 @@ from dashboards import running
 from suite.missing import missing
 from waiting import LIMIT_S
 
-from dlrover_nb.core.structs.people import AccessRole, Grant
+from dlrover_nb.core.structs.decisions.people import AccessRole, Grant
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import oidc
 from dlrover_nb.dashboard.sign_in_pages.oidc import MOST_OF_BROWSER

@@ -35,8 +35,8 @@ from dlrover_nb.core.manifests.rights import (
     shipped_role,
 )
 from dlrover_nb.core.paths import HISTORY_VAR
-from dlrover_nb.core.structs.cluster_access import Allowed, ClusterAccess
-from dlrover_nb.core.structs.people import AccessRole
+from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
+from dlrover_nb.core.structs.decisions.people import AccessRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -29,7 +29,7 @@ from dlrover_nb.core.backends.kubernetes.connection import Connection, Request
 from dlrover_nb.core.backends.kubernetes.login import load_login
 from dlrover_nb.core.backends.kubernetes.stream import Lines, Watch, decode
 from dlrover_nb.core.manifests.kinds import POD, Doc, Kind
-from dlrover_nb.core.structs.call_rights import VERBS
+from dlrover_nb.core.structs.decisions.call_rights import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

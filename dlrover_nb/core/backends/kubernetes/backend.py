@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.host_wish import HostWish
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.queue_quota import QueueQuota
+    from dlrover_nb.core.structs.cluster.host_wish import HostWish
+    from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 logger = logging.getLogger(__name__)
 

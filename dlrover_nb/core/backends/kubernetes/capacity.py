@@ -21,19 +21,20 @@ from dlrover_nb.core.deadline.host_choice import Host
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.manifests.parts import HOSTNAME, JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
-from dlrover_nb.core.structs import cluster_load, default_bounds
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.cluster_load import total
-from dlrover_nb.core.structs.queue_quota import UNLIMITED
-from dlrover_nb.core.structs.resources import MOST_CPU, MOST_MEMORY_MIB
+from dlrover_nb.core.structs.cluster import cluster_load
+from dlrover_nb.core.structs.cluster.cluster_load import total
+from dlrover_nb.core.structs.cluster.queue_quota import UNLIMITED
+from dlrover_nb.core.structs.plan import default_bounds
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import MOST_CPU, MOST_MEMORY_MIB
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-    from dlrover_nb.core.structs.queue_quota import Limit, QueueQuota
+    from dlrover_nb.core.structs.cluster.queue_quota import Limit, QueueQuota
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 Amount = tuple[float, float]  # cores and MiB
 ASSUMED_TIMES = 8  # the memory of a job's largest node, on machines that may not be listed

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.capacity import Tenant
     from dlrover_nb.core.deadline.host_choice import Host
     from dlrover_nb.core.manifests.kinds import Doc, Kind
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.queue_quota import QueueQuota
+    from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
 logger = logging.getLogger(__name__)
 

@@ -49,29 +49,29 @@ from dlrover_nb.core.backends.kubernetes.submission import (
 from dlrover_nb.core.client.cluster import no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle, user_name
 from dlrover_nb.core.client.past_runs import past_jobs
-from dlrover_nb.core.driver.finished_job import FinishedJob
+from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.paths import HISTORY_VAR
-from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.fixed_roles import check_job_fits
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.fixed_roles import check_job_fits
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.default_bounds import completed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc, Kind
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_access import ClusterAccess
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.people import AccessRole, Person
-    from dlrover_nb.core.structs.summary import JobSummary
-    from dlrover_nb.core.structs.waits import QueueWait
+    from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.cluster.waits import QueueWait
+    from dlrover_nb.core.structs.decisions.people import AccessRole, Person
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 logger = logging.getLogger(__name__)
 

@@ -28,14 +28,14 @@ from dlrover_nb.core.manifests.budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20
 from dlrover_nb.core.manifests.objects import with_owner
 from dlrover_nb.core.manifests.parts import ROLE_LABEL
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 logger = logging.getLogger(__name__)
 

@@ -20,16 +20,16 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.export.own_elasticjob import MASTER, NEEDS
 from dlrover_nb.core.manifests.kinds import CRD, DEPLOYMENT, ELASTIC_JOB, SCALE_PLAN
 from dlrover_nb.core.manifests.parts import JOB_LABEL
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.kubernetes import AUTO, DLROVER, NONE
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.kubernetes import AUTO, DLROVER, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 _OPERATOR_IMAGE = re.compile(r"elasticjob-controller|dlrover")
 _RELEASE = re.compile(r":\D*(\d+)\.(\d+)\.(\d+)[^/]*$")

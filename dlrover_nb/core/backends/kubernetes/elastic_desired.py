@@ -18,16 +18,16 @@ from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.master.external.program import REPORT_FILE_VAR, REPORT_TOKEN_VAR
-from dlrover_nb.core.structs.pods import MASTER_FILE, NODE_VAR, POD_FOLDER
-from dlrover_nb.core.structs.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.wire.pods import MASTER_FILE, NODE_VAR, POD_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.external import ExternalRole
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.job.external import ExternalRole
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 ASKED_NOTE, DECISION_NOTE = f"{PREFIX}asked", f"{PREFIX}decision"  # annotations of a ScalePlan
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.export.nodes import MAIN
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 JOB_LABEL = "elasticjob.dlrover/name"
 TYPE_LABEL = "elasticjob.dlrover/replica-type"

@@ -14,14 +14,14 @@ from dlrover_nb.core.backends.kubernetes.elastic_desired import ASKED_NOTE
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.gathering import gather
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.resources import ResourcePlan
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 _PODS = ("createPods", "removePods")  # of a ScalePlan: single pods, which are the master's
 _FINAL = ("Succeeded", "Failed")

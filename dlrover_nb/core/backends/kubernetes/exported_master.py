@@ -30,12 +30,12 @@ from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, OWNERS, SECRET
 from dlrover_nb.core.manifests.objects import NAMESPACE_VAR, companions
 from dlrover_nb.core.manifests.parts import VIEW_NOTE, owned_by, run_of, secret_name, view_token
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
-from dlrover_nb.core.structs.pods import IP_VAR, PodJob
+from dlrover_nb.core.structs.wire.pods import IP_VAR, PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Kind
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, NotThere
-from dlrover_nb.core.structs.external import Written
+from dlrover_nb.core.structs.job.external import Written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.external import Written
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.job.external import Written
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.master_status import master_status
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.parts import run_of
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.job import JobPhase
+    from dlrover_nb.core.structs.job.job import JobPhase
 
 
 class FoundJob:

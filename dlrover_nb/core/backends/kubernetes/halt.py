@@ -19,8 +19,8 @@ from dlrover_nb.core.manifests.pods import check_selector, node_selector
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc, Kind
-    from dlrover_nb.core.structs.questions import LogLine
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
 def halt(api: Api, last: JobSnapshot, *, run: str, why_not: str, kind: Kind = JOB) -> None:

@@ -16,15 +16,15 @@ from dlrover_nb.core.backends.kubernetes.orders import Create
 from dlrover_nb.core.deadline.host_choice import Host, NewNode, wishes
 from dlrover_nb.core.manifests.host_affinity import wish_of, with_wish, without_hosts
 from dlrover_nb.core.manifests.parts import NODE_LABEL, ROLE_LABEL
-from dlrover_nb.core.structs.cluster_load import Amount, total
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.host_wish import HostWish
+    from dlrover_nb.core.structs.cluster.host_wish import HostWish
 
 
 class HostWishes:

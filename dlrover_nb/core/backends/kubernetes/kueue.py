@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.queues import QUEUE_NAME, conditions, is_true
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.structs.queue_quota import QueueQuota
+from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+    from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 MANAGED = "kueue.x-k8s.io/managed"  # label that Kueue gives to the pods that it counts
 UNREAD = "the quota of its ClusterQueue may not be read (needs: list clusterqueues.kueue.x-k8s.io)"

@@ -14,14 +14,14 @@ from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, 
 from dlrover_nb.core.backends.kubernetes.kueue import SeenQueues, queue_of, quota_of
 from dlrover_nb.core.backends.kubernetes.queues import KUEUE, KUEUE_VERSIONS
 from dlrover_nb.core.manifests.kinds import Kind
-from dlrover_nb.core.structs.queue_quota import QueueQuota
+from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+    from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 logger = logging.getLogger(__name__)
 

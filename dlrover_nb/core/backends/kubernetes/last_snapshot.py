@@ -1,8 +1,9 @@
 """Snapshots of jobs whose master does not run: the last one, in a ConfigMap, or one made without it.
 
-A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.finished_job`). The last lines of the nodes
-are beside it: their pods are deleted at the end, and the run folder is where no client reads it. More people
-may read ConfigMaps than Secrets, so it holds no secret; whoever reads them may read logs too (`rights`).
+A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.past.finished_job`). The last lines of the
+nodes are beside it: their pods are deleted at the end, and the run folder is where no client reads it. More
+people may read ConfigMaps than Secrets, so it holds no secret; whoever reads them may read logs too
+(`rights`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.client.bare_snapshot import bare_snapshot
 from dlrover_nb.core.client.calls import Lines
 from dlrover_nb.core.codec import with_texts
-from dlrover_nb.core.driver.finished_job import (
+from dlrover_nb.core.driver.past.finished_job import (
     FinishedJob,
     pack_lines,
     pack_snapshot,
@@ -23,17 +24,17 @@ from dlrover_nb.core.driver.finished_job import (
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.parts import end_name, labels
 from dlrover_nb.core.redaction import Redactor
-from dlrover_nb.core.structs.capacity import Capacity
-from dlrover_nb.core.structs.secrets import secret_values
-from dlrover_nb.core.structs.shards import ShardCounts
-from dlrover_nb.core.structs.snapshot import JobSnapshot
+from dlrover_nb.core.structs.job.secrets import secret_values
+from dlrover_nb.core.structs.plan.capacity import Capacity
+from dlrover_nb.core.structs.training.shards import ShardCounts
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.job import JobPhase
-    from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.questions import LogLine
+    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.job.job import JobPhase
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 MOST_BYTES = 800 << 10  # of a packed snapshot, so that it fits with its ConfigMap's other fields
 MOST_LOG_BYTES = 150 << 10

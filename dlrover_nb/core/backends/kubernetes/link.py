@@ -44,7 +44,7 @@ from dlrover_nb.core.client.calls import (
 )
 from dlrover_nb.core.client.link import CallHandler, CallLink, expect, unpack_answer
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver.finished_job import FinishedJob
+from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import AwayError, BackendError, NotFoundError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
@@ -58,10 +58,10 @@ from dlrover_nb.core.manifests.parts import (
     secret_name,
 )
 from dlrover_nb.core.rundir.bundle import CheckpointBundle
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.snapshot import SeriesChunk
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.views.snapshot import SeriesChunk
+from dlrover_nb.core.structs.views.summary import JobSummary
+from dlrover_nb.core.structs.wire.pods import PodJob
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 CALL_LIMIT_S = 20.0
 VIEW_BACK_S = 5.0  # as BACK_LIMIT_S, for views: they soon show an unreachable master, and retry

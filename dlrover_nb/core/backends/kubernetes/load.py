@@ -17,7 +17,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, NotThere, 
 from dlrover_nb.core.backends.kubernetes.capacity import ENDED, amount_of, requests_of
 from dlrover_nb.core.manifests.kinds import NODE, NODE_METRICS, POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
 
 if TYPE_CHECKING:
     from collections.abc import Callable

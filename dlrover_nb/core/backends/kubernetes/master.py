@@ -46,11 +46,12 @@ from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorMa
 from dlrover_nb.core.backends.kubernetes.plan_follower import PlanFollower
 from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver import external_job, operator_managed_job, own_job
-from dlrover_nb.core.driver.certificate import certificate_of
-from dlrover_nb.core.driver.finished_job import FinishedJob
-from dlrover_nb.core.driver.http_server import ThreadedServer
-from dlrover_nb.core.driver.service import REPORT_PATH, SERVER, MasterService
+from dlrover_nb.core.driver.calls.certificate import certificate_of
+from dlrover_nb.core.driver.calls.http_server import ThreadedServer
+from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterService
+from dlrover_nb.core.driver.external import external_job, operator_managed_job
+from dlrover_nb.core.driver.own import own_job
+from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
@@ -76,18 +77,18 @@ from dlrover_nb.core.runtime.pod.pod import read_pod_job
 from dlrover_nb.core.runtime.pod.staging import receive
 from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely
 from dlrover_nb.core.runtime.process.output import log_lines
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.kubernetes import STATE
-from dlrover_nb.core.structs.pods import CHECK_PATH, IP_VAR, PodJob, state_folder
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.wire.pods import CHECK_PATH, IP_VAR, PodJob, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.driver.external_inputs import StepReports
+    from dlrover_nb.core.driver.external.external_inputs import StepReports
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.api_errors import PodAnswered
 from dlrover_nb.core.client.calls import CALLS, right_of
-from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH, call_url
+from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH, call_url
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.objects import HTTP_PORT
-from dlrover_nb.core.structs.call_rights import METHOD_OF, CallRight, access_token
+from dlrover_nb.core.structs.decisions.call_rights import METHOD_OF, CallRight, access_token
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api

@@ -28,19 +28,19 @@ from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, Doc
 from dlrover_nb.core.manifests.parts import RUN_LABEL
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 from dlrover_nb.core.master.external import OperatorManagedJob
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.site import Site
     from dlrover_nb.core.driver.backend import NodeExited
-    from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.external import Written
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.pods import PodJob
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.external import Written
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 BEGINNING: Doc = {  # as if a ScalePlan had requested the ElasticJob's first plan
     "metadata": {},

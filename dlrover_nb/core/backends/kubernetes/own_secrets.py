@@ -21,7 +21,7 @@ from dlrover_nb.core.manifests.parts import code_name, has_code, secret_name
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.orders import Action
     from dlrover_nb.core.backends.kubernetes.pod_status import PodStatus
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.capacity import NodeLimits
+    from dlrover_nb.core.structs.plan.capacity import NodeLimits
 
 GRACE_S = 1  # for a node that is stopped
 FORCE_AFTER_S = 15.0  # until a pod that was deleted with grace is removed by force

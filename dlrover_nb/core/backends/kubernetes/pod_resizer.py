@@ -21,13 +21,13 @@ from dlrover_nb.core.backends.kubernetes.pod_status import condition, cut
 from dlrover_nb.core.driver.backend import NodeAllotted
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.manifests.pods import CONTAINER
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.plan.capacity import Need
 
 DEFERRED_LIMIT_S = 30.0  # for a kubelet to find room, to free memory, or to act at all
 AGAIN_S = 5.0  # until an order that changed nothing is repeated

@@ -15,7 +15,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, NotThere
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import POD, RAY_JOB
 from dlrover_nb.core.moments import read_moment
-from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api

@@ -17,7 +17,7 @@ from dlrover_nb.core.manifests.parts import master_name
 
 if TYPE_CHECKING:
     from dlrover_nb.core.errors import BackendError
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 IDLE_S = 900.0  # of refusals until a job fails none of whose nodes runs any more
 NEVER_RAN_S = 60.0  # the same where no node has ever run: rights may just have been granted

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.structs.capacity import NodeLimits
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.capacity import NodeLimits
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.capacity import Need
+    from dlrover_nb.core.structs.plan.capacity import Need
 
 LEARNED_S = 1800.0  # how long limits hold that were learned: as long as a forbidden list is not asked for
 _LIMIT = re.compile(

@@ -31,8 +31,8 @@ from dlrover_nb.core.manifests.parts import (
     master_name,
     secret_name,
 )
-from dlrover_nb.core.structs.kubernetes import STATE
-from dlrover_nb.core.structs.pods import run_name
+from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.wire.pods import run_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

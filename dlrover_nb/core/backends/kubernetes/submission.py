@@ -53,10 +53,10 @@ from dlrover_nb.core.master.external import checked
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
 from dlrover_nb.core.runtime.pod.staging import sees_rows, send
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.pods import PodJob, run_name, storage_advice
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.secrets import check_complete
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.secrets import check_complete
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob, run_name, storage_advice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,10 +64,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.manifests.rights import Right
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.schema import DataSchema
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.views.schema import DataSchema
     from dlrover_nb.core.usercode import Packed
 
 logger = logging.getLogger(__name__)

@@ -34,16 +34,16 @@ from dlrover_nb.core.runtime.node import gentle_start, spare
 from dlrover_nb.core.runtime.process.limits import sweep_groups
 from dlrover_nb.core.runtime.process.output import STREAMS, output_path
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 logger = logging.getLogger(__name__)
 

@@ -53,19 +53,19 @@ from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.origin import origin_of, trained_encoding
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import is_held, remove_released
-from dlrover_nb.core.structs.cluster_access import ClusterAccess
-from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.fixed_roles import check_job_fits
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.job.fixed_roles import check_job_fits
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
 logger = logging.getLogger(__name__)
 

@@ -29,9 +29,9 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.client.calls import CALLS, ONCE
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
-from dlrover_nb.core.driver.finished_job import FinishedJob
-from dlrover_nb.core.driver.service import ACCESS_HEADER, CALL_PATH
+from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import AwayError, BackendError, NotFoundError
 from dlrover_nb.core.waits import tell
 

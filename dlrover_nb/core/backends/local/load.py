@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local.backend import running_nodes
 from dlrover_nb.core.host_use import host_use
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.structs.capacity import Capacity
+    from dlrover_nb.core.structs.plan.capacity import Capacity
 
 
 def local_load(capacity: Capacity, jobs: Path) -> ClusterLoad:

@@ -36,24 +36,24 @@ from dlrover_nb.core.backends.local.record import (
     write_master,
 )
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.driver.calls.http_server import LOOPBACK, ThreadedServer
+from dlrover_nb.core.driver.calls.service import REPORT_PATH, MasterService
 from dlrover_nb.core.driver.detached import start_time
-from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer
-from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
 from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely, lasting_imports
 from dlrover_nb.core.runtime.process.output import log_lines
-from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
+from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from dlrover_nb.core.driver.external_inputs import StepReports
-    from dlrover_nb.core.driver.external_job import ExternalJob
-    from dlrover_nb.core.driver.own_job import OwnJob
+    from dlrover_nb.core.driver.external.external_inputs import StepReports
+    from dlrover_nb.core.driver.external.external_job import ExternalJob
+    from dlrover_nb.core.driver.own.own_job import OwnJob
 
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def driver_of(
     if not (folder / JOB).exists():
         backend.prepare(submission.spec.plan.worker)
     with lasting_imports():
-        from dlrover_nb.core.driver import own_job  # noqa: PLC0415 - while the first workers import
+        from dlrover_nb.core.driver.own import own_job  # noqa: PLC0415 - while the first workers import
 
     setup = own_job.RunSetup(backend, folder, history_url=None, clock=SystemClock())
     if not (folder / JOB).exists():
@@ -95,8 +95,8 @@ def _programs_driver(
 ) -> ExternalJob:
     # few jobs are external, and their masters' modules are many
     from dlrover_nb.core.backends.local.programs import LocalPrograms  # noqa: PLC0415 - see above
-    from dlrover_nb.core.driver import external_job  # noqa: PLC0415 - see above
-    from dlrover_nb.core.driver.certificate import certificate_of  # noqa: PLC0415 - see above
+    from dlrover_nb.core.driver.calls.certificate import certificate_of  # noqa: PLC0415 - see above
+    from dlrover_nb.core.driver.external import external_job  # noqa: PLC0415 - see above
 
     reports: StepReports = queue.SimpleQueue()
     token, clock = submission.report_token, SystemClock()

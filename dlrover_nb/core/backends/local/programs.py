@@ -28,8 +28,8 @@ from dlrover_nb.core.backends.programs.program_log import ProgramLog
 from dlrover_nb.core.backends.programs.supervisor import BY_ITSELF, GRACE_S
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_checked_json
-from dlrover_nb.core.driver.http_server import LOOPBACK
-from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.driver.calls.http_server import LOOPBACK
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.local.backend import Process
     from dlrover_nb.core.driver.backend import NodeExited
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.external import Written
+    from dlrover_nb.core.structs.job.external import Written
+    from dlrover_nb.core.structs.plan.capacity import Need
 
 _POLL_S, _MORE_S = 0.05, 2.0  # beyond the grace time, for the end by force
 

@@ -20,13 +20,13 @@ import psutil
 from dlrover_nb.core.backends.programs.exits import kill_group
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.process.limits import thread_count, thread_variables
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dlrover_nb.core.runtime.node.spare import Assignment
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 SPARE_MIB = 320  # of an idle one, with torch
 FREE_MIB = 2048  # of the machine beyond it, or there is none

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.backends.programs.program_files import ProgramFiles
-    from dlrover_nb.core.structs.failures import ProgramError
+    from dlrover_nb.core.structs.training.failures import ProgramError
 
 _LAST_BYTES = 16 << 10  # at the end of a log, that are searched for an error
 _SHELLS_SIGNAL = 128  # a shell's exit code above it: a signal ended the program

@@ -16,7 +16,7 @@ from dlrover_nb.core.backends.programs.program_files import ProgramFiles
 from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.master.external import program
 from dlrover_nb.core.runtime.process.limits import ControlGroupLimits, thread_variables
-from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 def main() -> None:

@@ -18,15 +18,15 @@ from dlrover_nb.core.master.external.program import (
     REPORT_TOKEN_VAR,
     TRUSTED_VAR,
 )
-from dlrover_nb.core.structs.external import CONFIG_VAR
-from dlrover_nb.core.structs.pods import NODE_VAR
-from dlrover_nb.core.structs.reported import TOKEN_FILE_VAR
+from dlrover_nb.core.structs.job.external import CONFIG_VAR
+from dlrover_nb.core.structs.training.reported import TOKEN_FILE_VAR
+from dlrover_nb.core.structs.wire.pods import NODE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.backends.programs.program_files import write_whole
-from dlrover_nb.core.structs.external import Written
+from dlrover_nb.core.structs.job.external import Written
 
 if TYPE_CHECKING:
     from pathlib import Path

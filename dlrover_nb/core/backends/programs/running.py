@@ -20,13 +20,13 @@ from dlrover_nb.core.backends.programs.program_log import ProgramLog
 from dlrover_nb.core.backends.programs.supervisor import WHILE_STDIN
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.driver.http_server import bracketed
-from dlrover_nb.core.structs.external import Written  # noqa: TC001 - decoded by its annotations
+from dlrover_nb.core.driver.calls.http_server import bracketed
+from dlrover_nb.core.structs.job.external import Written  # noqa: TC001 - decoded by its annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 @dataclass(frozen=True, slots=True)

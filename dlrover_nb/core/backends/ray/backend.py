@@ -30,14 +30,14 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.process.limits import was_out_of_memory
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.host_wish import HostWish
+    from dlrover_nb.core.structs.cluster.host_wish import HostWish
+    from dlrover_nb.core.structs.plan.capacity import Need
 
 logger = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from ray.exceptions import RayError
 from ray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
 
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 MIB = 1 << 20
 PLACING_S = 1  # for Ray to place a group for which there is room: it takes 10 ms; whole seconds only

@@ -23,17 +23,17 @@ from dlrover_nb.core.backends.ray.load import machine_loads
 from dlrover_nb.core.backends.ray.reach import ask_ray
 from dlrover_nb.core.deadline.host_choice import Host, NewNode, wishes
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.cluster_load import Amount, total
-from dlrover_nb.core.structs.host_wish import HostWish
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
+from dlrover_nb.core.structs.cluster.host_wish import HostWish
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dlrover_nb.core.backends.ray.load import RayLoads
     from dlrover_nb.core.deadline.host_choice import Wish
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
 

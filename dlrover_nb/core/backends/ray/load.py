@@ -24,8 +24,8 @@ from dlrover_nb.core.backends.ray.gang import MIB, job_of_group
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.host_use import host_use
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -31,15 +31,15 @@ from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError, W
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely
-from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE
+from dlrover_nb.core.structs.job.job import JobSpec
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.client.calls import Answer, Call
-    from dlrover_nb.core.driver.external_inputs import StepReports
-    from dlrover_nb.core.driver.loop import JobLoop
+    from dlrover_nb.core.driver.external.external_inputs import StepReports
+    from dlrover_nb.core.driver.loop.loop import JobLoop
 
 CALL_TIMEOUT_S = 30.0
 BACK_LIMIT_S = 20.0  # for a killed master to restart: a process, its imports, its journal
@@ -93,7 +93,7 @@ class RayMaster(MasterActor):
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
         # A client imports this module too, for `RayLink`; the job's loop would double the time that takes.
         from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415 - see above
-        from dlrover_nb.core.driver import own_job  # noqa: PLC0415 - see above
+        from dlrover_nb.core.driver.own import own_job  # noqa: PLC0415 - see above
 
         collect_rarely()
         spec, path = from_json(spec_json, JobSpec), Path(folder)
@@ -120,10 +120,10 @@ class RayProgramsMaster(MasterActor):
 
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, setup: ProgramSetup) -> None:
         from dlrover_nb.core.backends.ray.programs import RayPrograms  # noqa: PLC0415 - as above
-        from dlrover_nb.core.driver import external_job  # noqa: PLC0415 - as above
-        from dlrover_nb.core.driver.certificate import certificate_of  # noqa: PLC0415 - as above
-        from dlrover_nb.core.driver.http_server import LOOPBACK, ThreadedServer  # noqa: PLC0415 - as above
-        from dlrover_nb.core.driver.service import REPORT_PATH, MasterService  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver.calls.certificate import certificate_of  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver.calls.http_server import LOOPBACK, ThreadedServer  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver.calls.service import REPORT_PATH, MasterService  # noqa: PLC0415 - as above
+        from dlrover_nb.core.driver.external import external_job  # noqa: PLC0415 - as above
 
         spec, path = from_json(spec_json, JobSpec), Path(folder)
         service = MasterService(secrets.token_hex(32), BY_TOKEN_ALONE)  # calls come to the actor alone

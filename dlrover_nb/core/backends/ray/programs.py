@@ -30,16 +30,16 @@ from dlrover_nb.core.backends.ray.backend import RayBackend, machine_of
 from dlrover_nb.core.backends.ray.gang import MIB
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.driver.http_server import LOOPBACK
+from dlrover_nb.core.driver.calls.http_server import LOOPBACK
 from dlrover_nb.core.master.external.collocation import place
-from dlrover_nb.core.structs.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.backends.programs.running import ProgramSetup
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.external import Written
+    from dlrover_nb.core.structs.job.external import Written
+    from dlrover_nb.core.structs.plan.capacity import Need
 
 logger = logging.getLogger(__name__)
 

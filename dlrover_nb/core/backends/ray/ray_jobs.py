@@ -26,7 +26,7 @@ from dlrover_nb.core.backends.ray.reach import ask_ray
 from dlrover_nb.core.client.cluster import OfThisAccount
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import BackendError, NotFoundError, WireError
-from dlrover_nb.core.structs.unmanaged import UnmanagedJob
+from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

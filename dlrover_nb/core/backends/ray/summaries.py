@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from dlrover_nb.core.client.calls import CALLS, AskSummary
 from dlrover_nb.core.client.link import unpack_answer
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.structs.summary import JobSummary
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,14 +20,14 @@ from dlrover_nb.core.driver.job_start import FLOAT_BYTES, traits_of
 from dlrover_nb.core.planner import PlannerSettings
 from dlrover_nb.core.simulator import MemoryGrowth, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.capacity import NodeShape
+from dlrover_nb.core.structs.plan.capacity import NodeShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import DataSpec, JobSpec, ModelSpec
-    from dlrover_nb.core.structs.schema import DataSchema
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+    from dlrover_nb.core.structs.views.schema import DataSchema
 
 MACHINE = NodeShape(32.0, 128 * 1024)
 N_MACHINE = 100

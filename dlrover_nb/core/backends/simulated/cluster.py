@@ -26,14 +26,14 @@ from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
 from dlrover_nb.core.client.cluster import OfThisAccount, no_job
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.driver.command_queue import CommandQueue
 from dlrover_nb.core.driver.job_start import initial_plan
+from dlrover_nb.core.driver.loop.command_queue import CommandQueue
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.structs.capacity import check_fits
-from dlrover_nb.core.structs.cluster_access import ClusterAccess
-from dlrover_nb.core.structs.default_bounds import completed
-from dlrover_nb.core.structs.events import Decided, JobSubmitted, quota_changed
-from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice
+from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.plan.capacity import check_fits
+from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice
+from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, quota_changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.world import SimulatedWorld
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.decisions import Decision
-    from dlrover_nb.core.structs.events import Event
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.offers import Allotment, Offer
-    from dlrover_nb.core.structs.questions import Explanation, LogLine, Weighed
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import UserChoice
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
-    from dlrover_nb.core.structs.summary import JobSummary
+    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.offers import Allotment, Offer
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.shards import UserChoice
+    from dlrover_nb.core.structs.views.events import Event
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.summary import JobSummary
 
 logger = logging.getLogger(__name__)
 

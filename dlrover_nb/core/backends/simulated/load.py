@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
-from dlrover_nb.core.structs.resources import CPU_STEP
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place
     from dlrover_nb.core.simulator.world import SimulatedWorld
-    from dlrover_nb.core.structs.snapshot import NodeView
+    from dlrover_nb.core.structs.views.snapshot import NodeView
 
 _Placed = tuple[str, "Place", "NodeView"]
 

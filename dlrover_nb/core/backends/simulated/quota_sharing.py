@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
-from dlrover_nb.core.structs.bounds import Quota
-from dlrover_nb.core.structs.events import QuotaChanged
-from dlrover_nb.core.structs.offers import JobOffer
+from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.offers import JobOffer
+from dlrover_nb.core.structs.views.events import QuotaChanged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.backends.simulated.run import SimulatedRun
     from dlrover_nb.core.simulator.world import SimulatedWorld
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 SHARE_S = 300.0  # of virtual time
 PLENTY = 0.5  # of all cores: below this use, jobs do not compete

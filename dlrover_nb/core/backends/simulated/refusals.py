@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.job.job import Sync
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 
 def check_simulated(spec: JobSpec, *, has_code: bool) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.driver import job_snapshot
+from dlrover_nb.core.driver.loop import job_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
-from dlrover_nb.core.structs.decisions import Decision, version_of
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.decisions.decisions import Decision, version_of
+from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.offers import NoOffer
+from dlrover_nb.core.structs.views.events import (
     EndJob,
     Mitigate,
     NodeOutOfMemory,
@@ -18,20 +21,17 @@ from dlrover_nb.core.structs.events import (
     Remember,
     Scale,
 )
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.offers import NoOffer
-from dlrover_nb.core.structs.past import FitSummary, PastJob
-from dlrover_nb.core.structs.questions import LogLine
-from dlrover_nb.core.structs.summary import JobSummary, holding, left_s, outlook_of, share_done
+from dlrover_nb.core.structs.views.past import FitSummary, PastJob
+from dlrover_nb.core.structs.views.summary import JobSummary, holding, left_s, outlook_of, share_done
 from dlrover_nb.core.telemetry import JobTelemetry
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
     from dlrover_nb.core.simulator import SimJob
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.events import Decided, Event, Instruction, JobSubmitted
-    from dlrover_nb.core.structs.offers import Offer
-    from dlrover_nb.core.structs.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.offers import Offer
+    from dlrover_nb.core.structs.views.events import Decided, Event, Instruction, JobSubmitted
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 WorldOrders = tuple[Scale | Mitigate | EndJob, ...]
 N_JOB_ROW, N_NODE_ROW = 2000, 10_000  # per job: a hundred jobs share one process

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.external.rendezvous import Member, environment
-from dlrover_nb.core.structs.external import EVALUATOR
+from dlrover_nb.core.structs.job.external import EVALUATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dlrover_nb.core.master.external.node_set import ExternalNode
     from dlrover_nb.core.master.external.state import ExternalState
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.plan.resources import Role
 
 
 def tell(state: ExternalState, members: Sequence[str]) -> list[SendEnvironment]:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.external import early_stop
-from dlrover_nb.core.structs.actions import AdjustBatches
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.state import ExternalState
     from dlrover_nb.core.sharding.ledger import ShardLedger
-    from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.training.shards import UserChoice
 
 
 def apply_choice(state: ExternalState, choice: UserChoice) -> str:

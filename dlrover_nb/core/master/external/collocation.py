@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.external import ExternalSpec
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Role
 
 
 class Place(NamedTuple):

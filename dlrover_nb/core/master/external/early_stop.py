@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.own.rows.evaluation import early_stop_reason, metric_value
-from dlrover_nb.core.structs.events import QualityMeasured
-from dlrover_nb.core.structs.snapshot import EvaluationRound
+from dlrover_nb.core.structs.views.events import QualityMeasured
+from dlrover_nb.core.structs.views.snapshot import EvaluationRound
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.state import ExternalState
-    from dlrover_nb.core.structs.samples import NodeSample
-    from dlrover_nb.core.structs.snapshot import Evaluation
+    from dlrover_nb.core.structs.training.samples import NodeSample
+    from dlrover_nb.core.structs.views.snapshot import Evaluation
 
 
 def due(state: ExternalState) -> int:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.external.rendezvous import Member, endpoint, environment
 from dlrover_nb.core.master.external.shares import Part, by_speed, even, is_balanced
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.services import WorldLater, WorldMade, WorldOver
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.services import WorldLater, WorldMade, WorldOver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.external.node_set import ExternalNode
     from dlrover_nb.core.master.external.state import ExternalState
     from dlrover_nb.core.master.external.worlds import Request, World
-    from dlrover_nb.core.structs.services import ServiceAnswer
+    from dlrover_nb.core.structs.wire.services import ServiceAnswer
 
 ALONE_AFTER_S = 60.0  # that a first world waits for nodes without room
 WAIT_S, LONG_WAIT_S = 0.05, 0.5  # between requests: while a world is being made, and while nodes are missing

@@ -9,15 +9,15 @@ from dlrover_nb.core.master.external.node_set import plan_of
 from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.external.rendezvous import Member, environment
 from dlrover_nb.core.master.external.reported_state import ReportedState
-from dlrover_nb.core.structs.events import BatchSizesSet
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import BatchSizesSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.master.external.node_set import ExternalNode
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 
 class ElasticState(ReportedState):

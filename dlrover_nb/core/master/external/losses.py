@@ -10,15 +10,15 @@ from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.own.nodes import refusals
 from dlrover_nb.core.master.shared import crash_loops
 from dlrover_nb.core.memory import after_oom_mib
-from dlrover_nb.core.structs.events import NodeOutOfMemory
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.failures import counted
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.training.failures import counted
+from dlrover_nb.core.structs.views.events import NodeOutOfMemory
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.node_set import ExternalNode
-    from dlrover_nb.core.structs.capacity import NodeLimits
-    from dlrover_nb.core.structs.failures import ProgramError
+    from dlrover_nb.core.structs.plan.capacity import NodeLimits
+    from dlrover_nb.core.structs.training.failures import ProgramError
 
 
 class LossState(ElasticState):

@@ -24,7 +24,11 @@ from dlrover_nb.core.master.external.losses import LossState
 from dlrover_nb.core.master.external.node_set import trains
 from dlrover_nb.core.master.external.recovery_record import StopRecord
 from dlrover_nb.core.master.shared.orders import StartNode
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import in_quarantine
+from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     MitigationEnded,
     NodeReported,
@@ -33,11 +37,7 @@ from dlrover_nb.core.structs.events import (
     PlanFailed,
     ProgressMade,
 )
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.services import WorldLater
-from dlrover_nb.core.structs.shards import in_quarantine
+from dlrover_nb.core.structs.wire.services import WorldLater
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.external.node_set import ExternalNode
     from dlrover_nb.core.master.external.orders import ExternalOrder
     from dlrover_nb.core.master.external.recovery_record import ExternalRecord
-    from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.capacity import Capacity, Need, NodeLimits
-    from dlrover_nb.core.structs.external import StepsDone
-    from dlrover_nb.core.structs.failures import ProgramError
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.services import ServiceAnswer, ServiceCall
-    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.job.external import StepsDone
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeLimits
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.failures import ProgramError
+    from dlrover_nb.core.structs.training.shards import UserChoice
+    from dlrover_nb.core.structs.wire.services import ServiceAnswer, ServiceCall
 
 START_LIMIT_S = 900.0  # until a pod runs: users' images are large, and pulled over slow lines
 ROOM_LIMIT_S = 120.0  # that a change of plan waits for room before it is given up

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.external.recovery_record import ExternalNodeRecord
-from dlrover_nb.core.structs.external import CHIEF
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
+from dlrover_nb.core.structs.job.external import CHIEF
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.external import ExternalSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 
 @dataclass(slots=True)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.external.master import START_LIMIT_S, ExternalMaster
 from dlrover_nb.core.master.external.node_set import ExternalNode
-from dlrover_nb.core.structs.events import PlanApplied
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.events import PlanApplied
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.orders import ExternalOrder
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.snapshot import NodeView
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import NodeView
 
 
 @dataclass(frozen=True, slots=True)

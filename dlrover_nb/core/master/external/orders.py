@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.master.shared.orders import Emit, ResizeNode, StartNode, StopNode, WriteManifest
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.services import ServiceAnswer
+    from dlrover_nb.core.structs.wire.services import ServiceAnswer
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.external.rendezvous import NAMES
-from dlrover_nb.core.structs.pods import NODE_VAR
-from dlrover_nb.core.structs.reported import CERTIFICATE_VAR, TOKEN_FILE_VAR, TRAINER_PATH, URL_VAR
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.reported import CERTIFICATE_VAR, TOKEN_FILE_VAR, TRAINER_PATH, URL_VAR
+from dlrover_nb.core.structs.wire.pods import NODE_VAR
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.external import ExternalSpec
+    from dlrover_nb.core.structs.job.external import ExternalSpec
 
 CLUSTER_VAR = "DLROVER_NB_CLUSTER"  # names the file with the variables
 REPORT_FILE_VAR, REPORT_TOKEN_VAR = "DLROVER_NB_REPORT_FILE", "DLROVER_NB_REPORT_TOKEN"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from dlrover_nb.core.deadline.loss_windows import LossWindows
 from dlrover_nb.core.master.external.shard_account import ProcessesRecord, RestoredRecord
 from dlrover_nb.core.master.external.worlds import World
-from dlrover_nb.core.structs.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
-from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - as above
-from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - as above
-from dlrover_nb.core.structs.reported import TrainerStatus  # noqa: TC001 - as above
-from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
-from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound  # noqa: TC001 - as above
+from dlrover_nb.core.structs.job.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - as above
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role  # noqa: TC001 - as above
+from dlrover_nb.core.structs.training.failures import CountedError  # noqa: TC001 - as above
+from dlrover_nb.core.structs.training.reported import TrainerStatus  # noqa: TC001 - as above
+from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound  # noqa: TC001 - as above
 
 
 @dataclass(frozen=True, slots=True)

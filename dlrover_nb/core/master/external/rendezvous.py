@@ -29,8 +29,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.external import CHIEF, EVALUATOR, ExternalSpec, Framework
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import CHIEF, EVALUATOR, ExternalSpec, Framework
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

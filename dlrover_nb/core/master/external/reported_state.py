@@ -12,10 +12,10 @@ import math
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.external.state import ExternalState
-from dlrover_nb.core.structs.external import StepsDone
+from dlrover_nb.core.structs.job.external import StepsDone
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.reported import TrainerReport, TrainerStatus
+    from dlrover_nb.core.structs.training.reported import TrainerReport, TrainerStatus
 
 TRAINER = "trainer"  # programs of totals that come this way: ``trainer-1`` after the first rendezvous, …
 STEP_METRICS = ("current_step", "global_step", "step")  # the first is Transformers'

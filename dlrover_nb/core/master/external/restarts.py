@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.master.external.node_set import plan_of
 from dlrover_nb.core.master.external.rendezvous import Member, environment
-from dlrover_nb.core.structs.external import EVALUATOR, ExternalSpec, Framework
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.job.external import EVALUATOR, ExternalSpec, Framework
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-    from dlrover_nb.core.structs.snapshot import NodeView
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.views.snapshot import NodeView
 
 MOST_NAMES = 8  # of a sentence
 OR_ELSE = " (one for which the cluster refuses that is replaced)"

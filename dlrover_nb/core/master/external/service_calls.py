@@ -1,8 +1,8 @@
 """Answers what programs ask of the master of an external job: one handler for each kind of call.
 
-A kind is a record of `core.structs.services`, a name in its `CALL_NAMES`, and a line in `HANDLERS`. A handler
-may change the master's state and append orders to it; the driver makes both lasting before it sends the
-answer.
+A kind is a record of `core.structs.wire.services`, a name in its `CALL_NAMES`, and a line in `HANDLERS`. A
+handler may change the master's state and append orders to it; the driver makes both lasting before it sends
+the answer.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.master.external import early_stop, elastic
 from dlrover_nb.core.master.external.worlds import Request
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.services import (
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.views.snapshot import Evaluation
+from dlrover_nb.core.structs.wire.services import (
     MODEL_CHECKPOINT,
     CallNoted,
     CallRefused,
@@ -36,13 +37,12 @@ from dlrover_nb.core.structs.services import (
     StepReached,
     WorldWanted,
 )
-from dlrover_nb.core.structs.snapshot import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dlrover_nb.core.master.external.state import ExternalState
-    from dlrover_nb.core.structs.services import Caller, RowsTrained, ServiceAnswer
+    from dlrover_nb.core.structs.wire.services import Caller, RowsTrained, ServiceAnswer
 
 WAIT_S = 0.3  # interval of requests of a program without a shard
 STRANGE_WAIT_S = (

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.external.node_set import plan_of
 from dlrover_nb.core.master.shared.orders import ResizeNode
-from dlrover_nb.core.structs.external import Framework
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.node_set import ExternalNode
     from dlrover_nb.core.master.external.state import ExternalState
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 RESIZE_LIMIT_S = 120.0  # for the cluster to resize a node in place
 

@@ -28,14 +28,14 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
-from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.services import Caller, Held, Reached, RowsTrained
-    from dlrover_nb.core.structs.shards import ShardCounts
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.training.shards import ShardCounts
+    from dlrover_nb.core.structs.wire.services import Caller, Held, Reached, RowsTrained
 
 SILENT_S = 60.0  # a process reports every second or two, but may be stopped for a while by its host
 MOST_ENDED = 4096  # leases that ended lately: each process repeats its last request only

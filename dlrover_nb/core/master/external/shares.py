@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler import accumulation, batch_solver
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.job.solutions import SolutionName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 WINDOW_S = 4.0  # of computing by each member, from which a speed is told
 MIN_GAIN = 0.05  # of the time of the slowest member: smaller ones are noise

@@ -13,7 +13,11 @@ from dlrover_nb.core.master.external.step_rates import StepRates
 from dlrover_nb.core.master.external.worlds import Worlds
 from dlrover_nb.core.master.shared.orders import Emit, StopNode, WriteManifest
 from dlrover_nb.core.master.shared.restarts import RestartBudget
-from dlrover_nb.core.structs.events import (
+from dlrover_nb.core.structs.job.external import CHIEF, Counting, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import ShardCounts, why_waits
+from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     MitigationEnded,
     NodeOutOfMemory,
@@ -24,10 +28,6 @@ from dlrover_nb.core.structs.events import (
     ProgressMade,
     QualityMeasured,
 )
-from dlrover_nb.core.structs.external import CHIEF, Counting, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import ShardCounts, why_waits
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.node_set import ExternalNode
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.external.recovery_record import StopRecord
     from dlrover_nb.core.master.external.shares import Part
     from dlrover_nb.core.sharding.manifest import Manifest
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.external import StepsDone
-    from dlrover_nb.core.structs.failures import CountedError
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.reported import TrainerStatus
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.services import Caller
-    from dlrover_nb.core.structs.shards import QuarantinedShard, SkippedBatch
-    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
+    from dlrover_nb.core.structs.job.external import StepsDone
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.failures import CountedError
+    from dlrover_nb.core.structs.training.reported import TrainerStatus
+    from dlrover_nb.core.structs.training.shards import QuarantinedShard, SkippedBatch
+    from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, NodeView
+    from dlrover_nb.core.structs.wire.services import Caller
 
 
 def external_of(spec: JobSpec) -> ExternalSpec:

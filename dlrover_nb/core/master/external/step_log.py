@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 
-from dlrover_nb.core.structs.external import MOST_COUNT, StepsDone
+from dlrover_nb.core.structs.job.external import MOST_COUNT, StepsDone
 
 LOG = "log"  # programs of totals that are read from a log: ``log-0``, after a restart ``log-1``, …
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.external.node_set import is_worker
-from dlrover_nb.core.structs.external import CHIEF, Counting, StepsDone
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.job.external import CHIEF, Counting, StepsDone
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.external import ExternalSpec
+    from dlrover_nb.core.structs.job.external import ExternalSpec
 
 MOST_PROGRAMS = 64  # of one node: each restart adds new ones
 

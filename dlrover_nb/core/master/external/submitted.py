@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external.state import external_of
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.fixed_roles import limits_left
-from dlrover_nb.core.structs.secrets import check_complete
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.fixed_roles import limits_left
+from dlrover_nb.core.structs.job.secrets import check_complete
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 NO_FEATURES = FeatureSpec("", (), (), n_train=0, n_eval=0)  # the rows of other programs are unknown
 

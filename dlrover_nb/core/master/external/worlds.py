@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.services import Reached  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.wire.services import Reached  # noqa: TC001 - a record is decoded by its annotations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.rows import quarantine
 from dlrover_nb.core.master.own.state.batch_sizes import set_sizes
-from dlrover_nb.core.structs.shards import BatchChoice, FinishChoice, ShardChoice
+from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.shards import UserChoice
+    from dlrover_nb.core.structs.training.shards import UserChoice
 
 
 def apply_choice(state: JobState, choice: UserChoice, at_s: float) -> None:

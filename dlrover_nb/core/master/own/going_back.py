@@ -22,7 +22,7 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.master.own.recovery_record import StateRecord, name_of
 from dlrover_nb.core.master.own.state.state import ORIGIN, RestorableCheckpoint, Stage
 from dlrover_nb.core.master.own.write_ahead_log import read_back
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.own.master import JobMaster
     from dlrover_nb.core.master.own.write_ahead_log import Entry
     from dlrover_nb.core.sharding.manifest import Manifest
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ from dlrover_nb.core.master.own.state import batch_sizes, node_sizes, plans, res
 from dlrover_nb.core.master.own.state.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.master.shared.orders import Emit, Order, Send
 from dlrover_nb.core.sharding.ledger import ShardLedger
-from dlrover_nb.core.structs.admission import HELD, Admission
-from dlrover_nb.core.structs.events import PhaseChanged
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import Alive, Left, Report, ShardAsked, ShardFinished, Stop
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.admission import HELD, Admission
+from dlrover_nb.core.structs.views.events import PhaseChanged
+from dlrover_nb.core.structs.wire.messages import Alive, Left, Report, ShardAsked, ShardFinished, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,15 +45,20 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.own.nodes.liveness import SilentNode
     from dlrover_nb.core.master.own.state.state import RestorableCheckpoint
     from dlrover_nb.core.models.score_sums import ScoreSums
-    from dlrover_nb.core.structs.actions import MitigationChoice
-    from dlrover_nb.core.structs.capacity import Capacity, Need, NodeLimits
-    from dlrover_nb.core.structs.failures import ProgramError
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.messages import FromNode
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardCounts, SkippedBatch, UserChoice
-    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound, NodeView
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeLimits
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.failures import ProgramError
+    from dlrover_nb.core.structs.training.shards import (
+        QuarantinedShard,
+        ShardCounts,
+        SkippedBatch,
+        UserChoice,
+    )
+    from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, NodeView
+    from dlrover_nb.core.structs.wire.messages import FromNode
 
 
 class JobMaster:

@@ -44,11 +44,11 @@ from dlrover_nb.core.master.own.state.state import (
 )
 from dlrover_nb.core.master.own.state.state_records import Fence, OpenMitigation, failed
 from dlrover_nb.core.master.shared.orders import DropCheckpoint
-from dlrover_nb.core.structs.failures import CountedError  # noqa: TC001 - a record is decoded by its annotations
-from dlrover_nb.core.structs.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
-from dlrover_nb.core.structs.resources import ResourcePlan, Role  # noqa: TC001 - as above
-from dlrover_nb.core.structs.shards import SkippedBatch  # noqa: TC001 - as above
-from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound  # noqa: TC001 - as above
+from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role  # noqa: TC001 - as above
+from dlrover_nb.core.structs.training.failures import CountedError  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.training.shards import SkippedBatch  # noqa: TC001 - as above
+from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound  # noqa: TC001 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,8 +19,8 @@ from dlrover_nb.core.master.shared.orders import Emit, Order, Send
 from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerRecord  # noqa: TC001 - as above
-from dlrover_nb.core.structs.events import NodeReported, ProgressMade
-from dlrover_nb.core.structs.messages import Granted, NoShard
+from dlrover_nb.core.structs.views.events import NodeReported, ProgressMade
+from dlrover_nb.core.structs.wire.messages import Granted, NoShard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

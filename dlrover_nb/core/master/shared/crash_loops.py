@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.moments import write_moment
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.failures import CountedError
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.training.failures import CountedError
 
 
 def why_ended(spec: JobSpec, error: CountedError, n_planned: int) -> str:

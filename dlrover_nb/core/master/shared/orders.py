@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrover_nb.core.sharding.manifest import Manifest
-    from dlrover_nb.core.structs.events import Event
-    from dlrover_nb.core.structs.messages import ToNode
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.plan.resources import Role
+    from dlrover_nb.core.structs.views.events import Event
+    from dlrover_nb.core.structs.wire.messages import ToNode
 
 
 @dataclass(frozen=True, slots=True)

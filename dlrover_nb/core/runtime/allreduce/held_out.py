@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.data import ShardReader
     from dlrover_nb.core.runtime.allreduce.replica import Replica
     from dlrover_nb.core.runtime.store.batches import BucketLayout
-    from dlrover_nb.core.structs.features import FeatureSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
 
 READ_ROWS = 10_000  # at a time
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 ORIGIN_FILE = "origin.json"  # of the run folder: the manifest of the checkpoint that the job begins from
 PROGRAM = "dlrover_nb.core.runtime.allreduce.program"

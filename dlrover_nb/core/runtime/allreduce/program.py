@@ -37,13 +37,13 @@ from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url
-from dlrover_nb.core.structs.external import CONFIG_VAR
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.pods import outlives_node
-from dlrover_nb.core.structs.services import MODEL_CHECKPOINT
-from dlrover_nb.core.structs.shards import Lease, Purpose
-from dlrover_nb.core.structs.shards import Shard as Granted
+from dlrover_nb.core.structs.job.external import CONFIG_VAR
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root, part_url
+from dlrover_nb.core.structs.training.shards import Lease, Purpose
+from dlrover_nb.core.structs.training.shards import Shard as Granted
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.pods import outlives_node
+from dlrover_nb.core.structs.wire.services import MODEL_CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dlrover_nb.client.shards import Shard
     from dlrover_nb.core.data import Batch
     from dlrover_nb.core.models.score_sums import ScoreSums
-    from dlrover_nb.core.structs.pods import PodJob
+    from dlrover_nb.core.structs.wire.pods import PodJob
 
 logger = logging.getLogger(__name__)
 

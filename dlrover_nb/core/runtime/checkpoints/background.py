@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.checkpoints import MemoryPart
+    from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 
 _NICE = 10
 WRITER_SHARE = 1 / 10  # of a core: a file of one GiB takes .6 s of it, nine tenths for its checksum

@@ -21,7 +21,7 @@ from dlrover_nb.core.runtime.checkpoints.buffer import nothing
 from dlrover_nb.core.runtime.checkpoints.image import parse
 from dlrover_nb.core.runtime.checkpoints.increments import read_files
 from dlrover_nb.core.runtime.store import StorePart
-from dlrover_nb.core.structs.checkpoints import CopySource
+from dlrover_nb.core.structs.training.checkpoints import CopySource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.store import ParameterStore
-    from dlrover_nb.core.structs.checkpoints import PartSource
+    from dlrover_nb.core.structs.training.checkpoints import PartSource
 
 logger = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.checkpoints.files import Written
     from dlrover_nb.core.runtime.checkpoints.image import Header
     from dlrover_nb.core.runtime.checkpoints.increments import Changes
-    from dlrover_nb.core.structs.checkpoints import MemoryPart
+    from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 
 logger = logging.getLogger(__name__)
 

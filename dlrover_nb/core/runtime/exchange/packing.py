@@ -28,7 +28,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.requests import Form
-from dlrover_nb.core.structs.packing import ExchangeSpec, Precision
+from dlrover_nb.core.structs.job.packing import ExchangeSpec, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

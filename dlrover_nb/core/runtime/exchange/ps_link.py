@@ -27,7 +27,7 @@ from dlrover_nb.core.runtime.exchange.sockets import (
     is_between_hosts,
 )
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.structs.packing import Encryption
+from dlrover_nb.core.structs.job.packing import Encryption
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence

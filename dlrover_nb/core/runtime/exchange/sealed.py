@@ -36,7 +36,7 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.requests import SessionOpened
 from dlrover_nb.core.runtime.exchange.sockets import bind_plain_router
 from dlrover_nb.core.runtime.exchange.wire import MAX_FRAMES
-from dlrover_nb.core.structs.packing import Encryption
+from dlrover_nb.core.structs.job.packing import Encryption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

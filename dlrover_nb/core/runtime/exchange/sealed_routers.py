@@ -9,7 +9,7 @@ from dlrover_nb.core.runtime.exchange.sockets import is_between_hosts
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.sealed import SealedRouter
     from dlrover_nb.core.runtime.exchange.sockets import Context
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 def sealed_router(context: Context, config: NodeConfig, endpoint: str) -> SealedRouter | None:

@@ -33,8 +33,8 @@ from dlrover_nb.core.runtime.exchange.requests import (
     ToPs,
 )
 from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, SharedBlock
-from dlrover_nb.core.structs.copy_messages import CopyTraffic
-from dlrover_nb.core.structs.messages import FromNode, LinesWritten, ToNode
+from dlrover_nb.core.structs.wire.copy_messages import CopyTraffic
+from dlrover_nb.core.structs.wire.messages import FromNode, LinesWritten, ToNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

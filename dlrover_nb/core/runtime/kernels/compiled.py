@@ -15,7 +15,7 @@ import numpy as np
 
 from dlrover_nb.core.runtime.kernels import maps, numpy_kernel
 from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
-from dlrover_nb.core.structs.job import Optimizer
+from dlrover_nb.core.structs.job.job import Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

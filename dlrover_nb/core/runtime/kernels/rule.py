@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
-from dlrover_nb.core.structs.job import Optimizer
+from dlrover_nb.core.structs.job.job import Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
 Floats = NDArray[np.float32]
 

@@ -43,11 +43,11 @@ from dlrover_nb.core.runtime.process.lasting_imports import lasting_imports
 from dlrover_nb.core.runtime.process.limits import ControlGroupLimits, thread_count, thread_variables
 from dlrover_nb.core.runtime.process.output import captured
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting, own_memory
-from dlrover_nb.core.structs.checkpoints import PeerCopies
-from dlrover_nb.core.structs.messages import NodeFailed
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.secrets import secret_values
+from dlrover_nb.core.structs.job.secrets import secret_values
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.checkpoints import PeerCopies
+from dlrover_nb.core.structs.wire.messages import NodeFailed
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

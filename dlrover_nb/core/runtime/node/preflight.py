@@ -20,13 +20,13 @@ from dlrover_nb.core.models.table import histories_of
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.moments import write_moment
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
-from dlrover_nb.core.structs.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
-from dlrover_nb.core.structs.job import DataFormat, JobSpec, Sync
-from dlrover_nb.core.structs.secrets import check_complete
+from dlrover_nb.core.structs.data.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
+from dlrover_nb.core.structs.job.job import DataFormat, JobSpec, Sync
+from dlrover_nb.core.structs.job.secrets import check_complete
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.schema import DataSchema
+    from dlrover_nb.core.structs.views.schema import DataSchema
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.sockets import Context
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 __all__ = ["CopyExchange", "CopyKeeper", "CopySender", "read_copy"]
 

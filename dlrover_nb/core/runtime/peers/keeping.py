@@ -22,15 +22,15 @@ from dlrover_nb.core.runtime.checkpoints.background import lower_priority
 from dlrover_nb.core.runtime.checkpoints.buffer import SharedBuffer
 from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.runtime.peers.reading import read_into
-from dlrover_nb.core.structs.checkpoints import PeerCopy
-from dlrover_nb.core.structs.copy_messages import CopyKept, KeepCopy
+from dlrover_nb.core.structs.training.checkpoints import PeerCopy
+from dlrover_nb.core.structs.wire.copy_messages import CopyKept, KeepCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from dlrover_nb.core.runtime.checkpoints.buffer import nothing
 from dlrover_nb.core.runtime.exchange.ps_link import PsLink
 from dlrover_nb.core.runtime.exchange.requests import ExchangeRefused
 from dlrover_nb.core.runtime.exchange.wire import encode
-from dlrover_nb.core.structs.copy_messages import CopyRead, ReadCopy
+from dlrover_nb.core.structs.wire.copy_messages import CopyRead, ReadCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys, Socket
-    from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
+    from dlrover_nb.core.structs.training.checkpoints import CopySource, MemoryPart
 
 PIECE_BYTES = 1 << 20
 WINDOW = 3  # pieces that were asked for and have not arrived

@@ -27,12 +27,12 @@ from dlrover_nb.core.runtime.exchange.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, without_port
 from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.runtime.peers.reading import PIECE_BYTES
-from dlrover_nb.core.structs.copy_messages import CopyRead, CopyTraffic, ReadCopy
+from dlrover_nb.core.structs.wire.copy_messages import CopyRead, CopyTraffic, ReadCopy
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.sealed import SealedRouter
     from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 class CopySender:

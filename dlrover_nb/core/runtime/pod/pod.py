@@ -26,8 +26,9 @@ from dlrover_nb.core.runtime.process.agent import read_endpoint
 from dlrover_nb.core.runtime.process.container import ContainerLimits, charged_bytes
 from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.runtime.process.time_accounting import own_memory
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.pods import (
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.pods import (
     CPU_VAR,
     END_FILE,
     FOLDER_VAR,
@@ -39,7 +40,6 @@ from dlrover_nb.core.structs.pods import (
     ROLE_VAR,
     PodJob,
 )
-from dlrover_nb.core.structs.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.paths import rows_folder
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of
-from dlrover_nb.core.structs.datafiles import is_pattern, is_url
-from dlrover_nb.core.structs.job import DataFormat
-from dlrover_nb.core.structs.pods import CODE_BYTES, CODE_FOLDER
+from dlrover_nb.core.structs.job.datafiles import is_pattern, is_url
+from dlrover_nb.core.structs.job.job import DataFormat
+from dlrover_nb.core.structs.wire.pods import CODE_BYTES, CODE_FOLDER
 from dlrover_nb.core.usercode import Packed, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _MIB = 1 << 20

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.process.output import read_head
-from dlrover_nb.core.structs.failures import ProgramError
+from dlrover_nb.core.structs.training.failures import ProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dlrover_nb.core.redaction import Redactor
-from dlrover_nb.core.structs.questions import LogLine
+from dlrover_nb.core.structs.decisions.questions import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.structs.node_config import NodeConfig
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 _log = logging.getLogger(__name__)
 

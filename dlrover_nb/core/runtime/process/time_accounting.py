@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from dlrover_nb.core.runtime.process.cpu_waits import CpuWaits
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.samples import NodeSample, TimeSplit
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.bucket_loads import BucketLoad
+from dlrover_nb.core.structs.training.bucket_loads import BucketLoad
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.store import ParameterStore
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 EVERY_S = 10.0  # about 1 KiB each
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.ps.migration_source import AddressedChunk
     from dlrover_nb.core.runtime.store import ParameterStore, StorePart
     from dlrover_nb.core.runtime.store.parts import Buckets
-    from dlrover_nb.core.structs.messages import Moved, MoveEnd, MoveOut
+    from dlrover_nb.core.structs.wire.messages import Moved, MoveEnd, MoveOut
 
 
 TIDY_EVERY_S = 0.01  # a step of freeing takes a millisecond or two, and workers want the rest

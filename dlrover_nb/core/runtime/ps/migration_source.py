@@ -26,14 +26,14 @@ import numpy as np
 
 from dlrover_nb.core.runtime.exchange.requests import MoveChunk
 from dlrover_nb.core.runtime.store import StorePart, dense_slice
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.messages import Moved
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.wire.messages import Moved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.runtime.store import ParameterStore
-    from dlrover_nb.core.structs.messages import MoveEnd, MoveOut
+    from dlrover_nb.core.structs.wire.messages import MoveEnd, MoveOut
 
 WINDOW = 2  # unacknowledged chunks per target PS
 LONGEST_PAUSE_S = 0.2  # however long chunks took: a move must come to an end

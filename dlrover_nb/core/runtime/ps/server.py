@@ -30,8 +30,9 @@ from dlrover_nb.core.runtime.ps.migration import PsMigration
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.cut import NOT_FINITE
-from dlrover_nb.core.structs.copy_messages import Cut
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.training.resizing import Resize
+from dlrover_nb.core.structs.wire.copy_messages import Cut
+from dlrover_nb.core.structs.wire.messages import (
     Adjust,
     Copied,
     Forget,
@@ -48,8 +49,7 @@ from dlrover_nb.core.structs.messages import (
     Stop,
     ToNode,
 )
-from dlrover_nb.core.structs.mitigation_messages import Backups
-from dlrover_nb.core.structs.resizing import Resize
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.sockets import Context
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
-    from dlrover_nb.core.structs.checkpoints import CopySource, MemoryPart
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.training.checkpoints import CopySource, MemoryPart
+    from dlrover_nb.core.structs.training.samples import NodeSample
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 _log = logging.getLogger(__name__)
 

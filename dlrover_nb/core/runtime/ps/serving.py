@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
     from dlrover_nb.core.runtime.exchange.sockets import Socket
     from dlrover_nb.core.runtime.store import ParameterStore
-    from dlrover_nb.core.structs.job import JobSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
 
     Arrays = list[NDArray[Any]]
     AnyArray = NDArray[Any] | SharedArray

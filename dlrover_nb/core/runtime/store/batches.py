@@ -13,7 +13,7 @@ import numpy as np
 
 from dlrover_nb.core.data.encode import PADDING
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.structs.shards import MOST_NAMED, Purpose, Shard, ShardProgress, SkippedBatch
+from dlrover_nb.core.structs.training.shards import MOST_NAMED, Purpose, Shard, ShardProgress, SkippedBatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

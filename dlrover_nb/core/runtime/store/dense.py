@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.runtime.kernels.requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
-    from dlrover_nb.core.structs.job import Averages
+    from dlrover_nb.core.structs.job.job import Averages
 
 
 class DenseSlice:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

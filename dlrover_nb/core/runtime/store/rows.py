@@ -21,8 +21,8 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels.numpy_kernel import seed_bits
 from dlrover_nb.core.runtime.kernels.reserved import Reserved, machine_bytes
 from dlrover_nb.core.runtime.store.served import bucket_counts
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.job import Embedding
+from dlrover_nb.core.structs.job.job import Embedding
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.kernels.rule import Rule
     from dlrover_nb.core.runtime.store.cut import Cut
     from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
     Slots = NDArray[np.int32]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

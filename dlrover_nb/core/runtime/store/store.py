@@ -23,7 +23,7 @@ from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.pending import PendingRows
 from dlrover_nb.core.runtime.store.rows import RowTable
 from dlrover_nb.core.runtime.store.served import ServedRows
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
 _CHUNK = 1 << 15  # rows taken from a part at a time: it may be a file larger than free memory
 _DROP = 1 << 13  # rows scanned in one step of a drop

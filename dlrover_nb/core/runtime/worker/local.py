@@ -23,8 +23,8 @@ from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.worker.trainer import Push, TakenBatch, Trainer
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.packing import PLAIN
-from dlrover_nb.core.structs.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.job.packing import PLAIN
+from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.exchange.requests import Form
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.packing import ExchangeSpec
-    from dlrover_nb.core.structs.shards import SkippedBatch
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.packing import ExchangeSpec
+    from dlrover_nb.core.structs.training.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
 

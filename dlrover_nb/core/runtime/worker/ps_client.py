@@ -42,7 +42,7 @@ from dlrover_nb.core.runtime.exchange.shared_block import aligned, carried_bytes
 from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.runtime.store import averages_in, dense_slice
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
-from dlrover_nb.core.structs.packing import PLAIN
+from dlrover_nb.core.structs.job.packing import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.worker.trainer import Push
-    from dlrover_nb.core.structs.messages import Train
-    from dlrover_nb.core.structs.packing import ExchangeSpec
+    from dlrover_nb.core.structs.job.packing import ExchangeSpec
+    from dlrover_nb.core.structs.wire.messages import Train
 
     Floats = NDArray[np.float32]
     Arrays = list[NDArray[Any]]

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.runtime.store.batches import ShardWork
 from dlrover_nb.core.runtime.worker.trainer import TakenBatch
-from dlrover_nb.core.structs.shards import MOST_HELD, Purpose, ShardProgress
+from dlrover_nb.core.structs.training.shards import MOST_HELD, Purpose, ShardProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.data import Batch
     from dlrover_nb.core.runtime.store.batches import BucketLayout
-    from dlrover_nb.core.structs.shards import Lease, Shard
+    from dlrover_nb.core.structs.training.shards import Lease, Shard
 
 
 class ShardPrefetcher:

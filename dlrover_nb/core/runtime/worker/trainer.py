@@ -25,7 +25,7 @@ import numpy as np
 from dlrover_nb.core.models.learner import Gradients, Learner
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.store.gradients import BatchCheck
-from dlrover_nb.core.structs.job import Sync
+from dlrover_nb.core.structs.job.job import Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.data import ShardReader
     from dlrover_nb.core.runtime.exchange.requests import ExchangeCost
     from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.shards import SkippedBatch
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.training.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
 

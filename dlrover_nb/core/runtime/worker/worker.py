@@ -35,8 +35,9 @@ from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError, PsClient
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.training.resizing import Resize
+from dlrover_nb.core.structs.wire.messages import (
     Adjust,
     BatchSkipped,
     Drain,
@@ -54,8 +55,7 @@ from dlrover_nb.core.structs.messages import (
     ToNode,
     Train,
 )
-from dlrover_nb.core.structs.mitigation_messages import SetRate, ShardReturned
-from dlrover_nb.core.structs.resizing import Resize
+from dlrover_nb.core.structs.wire.mitigation_messages import SetRate, ShardReturned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
     from dlrover_nb.core.runtime.worker.trainer import TakenBatch, Trainer
-    from dlrover_nb.core.structs.node_config import NodeConfig
-    from dlrover_nb.core.structs.samples import NodeSample
-    from dlrover_nb.core.structs.shards import Shard, SkippedBatch
+    from dlrover_nb.core.structs.training.samples import NodeSample
+    from dlrover_nb.core.structs.training.shards import Shard, SkippedBatch
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from dlrover_nb.core.export import Exporter
 
 if TYPE_CHECKING:
     from dlrover_nb.core.export import Options, Provenance
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 def summary(

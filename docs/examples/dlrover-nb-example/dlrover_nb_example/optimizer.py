@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.runtime.kernels.elementwise import Floats
-    from dlrover_nb.core.structs.job import ModelSpec
+    from dlrover_nb.core.structs.job.job import ModelSpec
 
 
 def momentum(values: Floats, state: Sequence[Floats], gradients: Floats, model: ModelSpec) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner import Advice
-from dlrover_nb.core.structs.decisions import ProposalKind
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 
 if TYPE_CHECKING:
     from dlrover_nb.core.planner import Analysis, PlannerSettings, PolicyContext

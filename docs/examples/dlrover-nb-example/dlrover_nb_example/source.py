@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.job import DataSpec
+    from dlrover_nb.core.structs.job.job import DataSpec
 
 
 class JsonLines:

@@ -21,13 +21,13 @@ from dlrover_nb.core.backends.kubernetes.api import connect_api
 from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, PodAnswered
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.link import read_job
-from dlrover_nb.core.driver.service import ACCESS_HEADER, SERVER, MasterService
+from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL
 from dlrover_nb.core.manifests.rights import OPERATOR, USER, VIEWER
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.views.summary import summarize
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
 ROLES = {"vic": VIEWER, "olga": OPERATOR, "ute": USER}

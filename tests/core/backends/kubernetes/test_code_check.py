@@ -10,14 +10,14 @@ from dlrover_nb.core.backends.kubernetes import code_check
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.driver.service import MasterService
+from dlrover_nb.core.driver.calls.service import MasterService
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.runtime.pod.check import tried
-from dlrover_nb.core.structs.features import FeatureSpec
-from dlrover_nb.core.structs.job import Averages
-from dlrover_nb.core.structs.pods import CHECK_PATH, CodeTried, PodJob, check_token
+from dlrover_nb.core.structs.data.features import FeatureSpec
+from dlrover_nb.core.structs.job.job import Averages
+from dlrover_nb.core.structs.wire.pods import CHECK_PATH, CodeTried, PodJob, check_token
 
 SPEC = job_from({"name": "own", "model": {"name": "custom", "code": "a.package:Net"}})
 JOB = PodJob(SPEC, None, "0a1b2c3d", "public", "secret-key", "the-access-token")

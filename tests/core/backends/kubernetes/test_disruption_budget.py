@@ -28,8 +28,8 @@ from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20, CONFIG_MAP, POD
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.manifests.parts import MASTER_ROLE, labels
 from dlrover_nb.core.manifests.rights import BUDGETS, USER, binding, role
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc

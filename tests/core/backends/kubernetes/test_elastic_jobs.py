@@ -19,18 +19,18 @@ from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorMa
 from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.driver import operator_managed_job
-from dlrover_nb.core.driver.external_job import Surroundings
+from dlrover_nb.core.driver.external import operator_managed_job
+from dlrover_nb.core.driver.external.external_job import Surroundings
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, SECRET
 from dlrover_nb.core.manifests.kinds import JOB as KIND_JOB
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.external import StepsDone
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.external import StepsDone
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import RolePlan
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
 OPERATED = KubernetesSpec(operator="dlrover", env=("API_TOKEN=t",))

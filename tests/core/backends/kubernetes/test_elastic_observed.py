@@ -19,9 +19,9 @@ from dlrover_nb.core.backends.kubernetes.elastic_observed import (
     view,
 )
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.snapshot import NodePhase
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 
 def _pod(kind: str, number: int, resources: dict[str, str], phase: str = "Running", **more: Any) -> Any:

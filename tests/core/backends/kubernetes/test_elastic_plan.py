@@ -16,7 +16,7 @@ from dlrover_nb.core.backends.kubernetes.master_status import end_of_job
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.export import EXPORTERS
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 OTHER = ResourcePlan(worker=RolePlan(5, 2.0, 4096), ps=RolePlan(3, 1.0, 2048))
 

@@ -15,8 +15,8 @@ from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import Options, documents_in
 from dlrover_nb.core.manifests.kinds import DEPLOYMENT, ELASTIC_JOB, Kind
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc

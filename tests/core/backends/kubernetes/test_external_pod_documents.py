@@ -10,14 +10,14 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status, Unreachable
 from dlrover_nb.core.backends.kubernetes.external_logs import PodLogs, parse_line
-from dlrover_nb.core.driver.service import REPORT_PATH, MasterService
+from dlrover_nb.core.driver.calls.service import REPORT_PATH, MasterService
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.manifests.parts import report_token
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.structs.external import StepsDone
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import StepsDone
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 SECRETS = ("the-secret-key", "the-access-token")
 TF = {

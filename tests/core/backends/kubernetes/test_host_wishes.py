@@ -22,8 +22,8 @@ from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.deadline.host_choice import Host
 from dlrover_nb.core.manifests.kinds import NODE, POD, QUOTA
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.structs.cluster_load import Amount
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.cluster.cluster_load import Amount
+from dlrover_nb.core.structs.plan.resources import Role
 
 LIGHT, BUSY = (
     Host(f"label-{name}", name, Amount(8, 8192), Amount(held, 1024)) for name, held in (("b", 1), ("a", 6))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, capacity_of, requests_of, room_of
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 
 SPEC = KubernetesSpec(master_cpu=0.25, master_memory_mib=768)
 ME = Tenant("quick-start", "team", SPEC)

@@ -22,9 +22,9 @@ from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Sta
 from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD, QUOTA
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

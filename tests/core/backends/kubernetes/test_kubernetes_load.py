@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.backends.kubernetes.load import NO_MACHINES, NO_METRICS, NO_PODS, Seen, load_of
-from dlrover_nb.core.structs.cluster_load import Amount
+from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 
 def node(name, cpu="4", memory="8Gi"):

@@ -10,16 +10,16 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.parts import pod_frame
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 from dlrover_nb.core.master.own.checkpoints.peer_copies import are_wanted
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.pods import (
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pods import (
     MACHINE_VAR,
     PodJob,
     memory_outlives_node,
     outlives_node,
     storage_advice,
 )
-from dlrover_nb.core.structs.resources import Role
 
 NODE = PodNode("worker-3", Role.WORKER, 0.25, 512)
 MASTER = "tcp://10.1.2.3:7070"

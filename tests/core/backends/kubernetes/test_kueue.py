@@ -19,10 +19,10 @@ from dlrover_nb.core.backends.kubernetes.queues import KUEUE, QUEUE_NAME
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.manifests.kinds import POD, Kind
 from dlrover_nb.core.manifests.rights import OF_KUEUE, USER, master_rights
-from dlrover_nb.core.structs.capacity import check_fits
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.queue_quota import UNLIMITED, QueueQuota
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.cluster.queue_quota import UNLIMITED, QueueQuota
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.capacity import check_fits
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 LOCAL = {"metadata": {"name": "team-a"}, "spec": {"clusterQueue": "ml"}}
 SPEC = KubernetesSpec(labels=(f"{QUEUE_NAME}=team-a",))

@@ -13,15 +13,15 @@ from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, link_of
 from dlrover_nb.core.backends.kubernetes.master_door import MOST_URL_BYTES
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.driver.service import ACCESS_HEADER, MasterService
+from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, MasterService
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import POD, SECRET
 from dlrover_nb.core.manifests.objects import companions, master_job
-from dlrover_nb.core.structs.call_rights import BY_TOKEN_ALONE, VERBS, CallRight, access_token
-from dlrover_nb.core.structs.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.shards import FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE, VERBS, CallRight, access_token
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 JOB = PodJob(JobSpec("ads", owner="ada"), None, "0123abcd", "public", "secret-key", "the-token")
 VIEW, STEER, END = (access_token("the-token", right) for right in CallRight)

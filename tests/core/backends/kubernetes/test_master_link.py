@@ -32,14 +32,14 @@ from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
 from dlrover_nb.core.client import handle
 from dlrover_nb.core.client.calls import CALLS, AskSnapshot
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.driver.finished_job import pack_snapshot
-from dlrover_nb.core.driver.service import (
+from dlrover_nb.core.driver.calls.service import (
     ACCESS_HEADER,
     CALL_PATH,
     MOST_BYTES,
     SERVER,
     MasterService,
 )
+from dlrover_nb.core.driver.past.finished_job import pack_snapshot
 from dlrover_nb.core.errors import (
     AwayError,
     BackendError,
@@ -49,12 +49,12 @@ from dlrover_nb.core.errors import (
     WireError,
 )
 from dlrover_nb.core.manifests.kinds import POD
-from dlrover_nb.core.structs.call_rights import VERBS
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.questions import LogLine
-from dlrover_nb.core.structs.shards import ShardAction, ShardChoice
-from dlrover_nb.core.structs.summary import summarize
+from dlrover_nb.core.structs.decisions.call_rights import VERBS
+from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
+from dlrover_nb.core.structs.views.summary import summarize
+from dlrover_nb.core.structs.wire.pods import PodJob
 from dlrover_nb.core.waits import listening
 
 JOB = PodJob(JobSpec("quick-start"), None, "0123abcd", "public", "secret-key", "the-token")

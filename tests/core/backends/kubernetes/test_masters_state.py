@@ -18,9 +18,9 @@ from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.parts import run_of
-from dlrover_nb.core.structs.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
-from dlrover_nb.core.structs.pods import PodJob, state_folder
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.wire.pods import PodJob, state_folder
 
 JOB = PodJob(JobSpec("rows"), None, "0123abcd", "public", "secret-key", "the-token")
 FOLDER = "/dlrover-nb/state/rows-0123abcd"

@@ -18,10 +18,10 @@ from dlrover_nb.core.backends.kubernetes.elastic import (
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, Kind
 from dlrover_nb.core.manifests.parts import JOB_LABEL
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc

@@ -17,8 +17,8 @@ from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, POD, ROLE, SCALE_PLAN
 from dlrover_nb.core.manifests.parts import NODE_LABEL
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]
 

@@ -14,9 +14,9 @@ from waiting import LIMIT_S
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.jobfile import job_from
-from dlrover_nb.core.structs.job import JobPhase, Mode
-from dlrover_nb.core.structs.kubernetes import STATE, Volume
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.kubernetes import STATE, Volume
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle

@@ -26,11 +26,11 @@ from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.backends.kubernetes.submission import create
 from dlrover_nb.core.manifests.kinds import SECRET
 from dlrover_nb.core.manifests.rights import master_rights
-from dlrover_nb.core.structs.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from pathlib import Path

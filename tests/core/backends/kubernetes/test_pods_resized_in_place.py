@@ -17,11 +17,11 @@ from dlrover_nb.core.backends.kubernetes.site import Site
 from dlrover_nb.core.driver.backend import NodeAllotted, ResizingBackend
 from dlrover_nb.core.manifests.pods import resources
 from dlrover_nb.core.manifests.rights import RESIZE, USER, master_rights
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.pods import PodJob
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

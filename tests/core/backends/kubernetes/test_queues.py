@@ -12,7 +12,7 @@ from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status
 from dlrover_nb.core.backends.kubernetes.queues import POD_GROUP, UNREAD, WORKLOADS, queue_waits
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL
-from dlrover_nb.core.structs.waits import QueueWait
+from dlrover_nb.core.structs.cluster.waits import QueueWait
 
 
 def pod(job, *, labels=None, annotations=None, gates=(), phase="Pending", uid="u-pod", machine=""):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status, Unauthorized, error_of
 from dlrover_nb.core.backends.kubernetes.refusals import IDLE_S, NEVER_RAN_S, RECENT_S, Refusals, needed
 from dlrover_nb.core.manifests.kinds import JOB, POD
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 SPEC = JobSpec("clicks")
 DENIED = 'pods is forbidden: User "system:serviceaccount:team:clicks-master" cannot create resource "pods"'

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.backends.kubernetes.refused_sizes import LEARNED_S, RefusedSizes, inferred, stated
-from dlrover_nb.core.structs.capacity import NodeLimits
+from dlrover_nb.core.structs.plan.capacity import NodeLimits
 
 BOTH = (
     'pods "ads-worker-0" is forbidden: [maximum cpu usage per Container is 1500m, but limit is 2, '

@@ -15,10 +15,10 @@ from dlrover_nb.core.backends.kubernetes.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, QUOTA, Kind
-from dlrover_nb.core.structs.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.pods import PodJob
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from dlrover_nb.core.backends.kubernetes.dryrun import judge
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, to_yaml
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, CRD, JOB_SET, POD, QUOTA
-from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
 FILES = (

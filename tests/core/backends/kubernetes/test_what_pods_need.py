@@ -9,8 +9,8 @@ import pytest
 
 from dlrover_nb.core.backends.kubernetes.submission import looked_at, new_pod_job
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job import DataFormat, DataSpec, JobSpec
-from dlrover_nb.core.structs.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,13 +25,13 @@ from dlrover_nb.core.runtime.allreduce.job import with_workers
 from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.sharding.continued import n_sample_of
-from dlrover_nb.core.structs.actions import AdjustBatches
-from dlrover_nb.core.structs.decisions import ProposalStatus
-from dlrover_nb.core.structs.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec, Sync
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 # Its parameters count how often each row was trained: no row is twice in a step, so ceil of its gradient is 1.
 COUNTS = """

@@ -13,8 +13,8 @@ from status_server_played import status_server
 from waiting import LIMIT_S, until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase
 
 
 @pytest.mark.more

@@ -30,9 +30,9 @@ from dlrover_nb.core.backends.local.record import (
     read_supervisor,
 )
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.alerts import DEFAULT_RULES, AlertKind
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.alerts import DEFAULT_RULES, AlertKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

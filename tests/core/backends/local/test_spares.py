@@ -17,9 +17,9 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.backends.local.spares import SPARE_MIB
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,8 @@ import sys, time
 from pathlib import Path
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from dlrover_nb.core.structs.plan.resources import RolePlan
 backend = LocalBackend(Path(sys.argv[1]), outlive=True)
 backend.prepare(RolePlan(1, 0.25, 512))
 if len(sys.argv) > 2:

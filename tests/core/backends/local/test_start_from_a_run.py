@@ -13,9 +13,9 @@ from waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job import JobPhase, JobSpec, Mode, ModelSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.start_from import StartFrom
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 
 def plan(ps=1):

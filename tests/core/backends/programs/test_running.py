@@ -8,18 +8,18 @@ import pytest
 from waiting import until
 
 from dlrover_nb.core.backends.programs.running import ProgramSetup, RunningProgram
-from dlrover_nb.core.driver.http_server import LOOPBACK
+from dlrover_nb.core.driver.calls.http_server import LOOPBACK
 from dlrover_nb.core.master.external import NO_FEATURES
-from dlrover_nb.core.structs.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.node_config import NodeConfig
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.external import Written
+    from dlrover_nb.core.structs.job.external import Written
 
     Started = Callable[..., RunningProgram]
 

@@ -16,11 +16,11 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
-from dlrover_nb.core.structs.bounds import Pins
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.decisions import Verdict
-from dlrover_nb.core.structs.job import JobSpec
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))
 

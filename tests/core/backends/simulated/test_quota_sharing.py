@@ -18,12 +18,12 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
-from dlrover_nb.core.structs.bounds import PlanBounds, Quota
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.events import QuotaChanged
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.offers import Allotment
-from dlrover_nb.core.structs.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.offers import Allotment
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.events import QuotaChanged
 
 FOREVER = 10**13  # samples of a job that must not end first, however slow the machine
 NOW = ResourcePlan(worker=RolePlan(1, 1.0, 1024), ps=RolePlan(1, 1.0, 1024))

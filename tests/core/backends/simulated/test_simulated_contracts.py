@@ -14,8 +14,8 @@ from link_conformance import LinkConformance
 from waiting import until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job import JobSpec, Mode
-from dlrover_nb.core.structs.resources import RolePlan
+from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.plan.resources import RolePlan
 
 ROOMY = replace(PLAN, ps=RolePlan(1, 1.0, 8192))  # a simulated PS grows with its table
 SPEC = JobSpec("contract", plan=ROOMY, mode=Mode.MANUAL, n_epoch=5000)

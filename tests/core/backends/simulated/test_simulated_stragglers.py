@@ -12,12 +12,12 @@ from waiting import LIMIT_S
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.actions import ActionChoice, AdjustBatches, AdjustRates
-from dlrover_nb.core.structs.capacity import NodeShape
-from dlrover_nb.core.structs.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job import JobSpec, Mode, Sync
-from dlrover_nb.core.structs.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.solutions import SolutionName
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, AdjustRates
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 TRUTH = TermsTruth(grad_s=2e-5, update_s=1e-4, lookup_s=2e-6, constant_s=1e-3)
 PLAN = ResourcePlan(worker=RolePlan(4, 1.0, 2048), ps=RolePlan(2, 1.0, 2048))

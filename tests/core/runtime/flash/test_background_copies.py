@@ -22,7 +22,7 @@ from dlrover_nb.core.runtime.checkpoints.buffer import memory_image
 from dlrover_nb.core.runtime.checkpoints.files import read_url
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
 from dlrover_nb.core.runtime.checkpoints.names import sweep_memory
-from dlrover_nb.core.structs.checkpoints import MemoryPart
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
 from dlrover_nb.core.runtime.store import ParameterStore, cut
 from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of
-from dlrover_nb.core.structs.job import Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
 shm, url, dies = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 flash = FlashCheckpoint("a", "/jobs/a-run", "ps-0", shm=shm)
 store = ParameterStore(ModelSpec(embedding_dim=3, embedding=Embedding.HASH), 1, 5)

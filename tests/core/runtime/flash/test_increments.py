@@ -18,9 +18,9 @@ from dlrover_nb.core.runtime.checkpoints.checkpoint import fill, image_of
 from dlrover_nb.core.runtime.checkpoints.increments import Chain, Changes
 from dlrover_nb.core.runtime.ps.changed_rows import ChangedRows
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
-from dlrover_nb.core.structs.checkpoints import PartSource
-from dlrover_nb.core.structs.job import Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.checkpoints import PartSource
 
 MODEL = ModelSpec(embedding_dim=3, seed=5, embedding=Embedding.HASH)
 N_DENSE = 5

@@ -22,7 +22,7 @@ from dlrover_nb.core.runtime.checkpoints.buffer import memory_image
 from dlrover_nb.core.runtime.checkpoints.files import read_url
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint, Persisted, PersistFailed
 from dlrover_nb.core.runtime.checkpoints.names import sweep_memory
-from dlrover_nb.core.structs.checkpoints import MemoryPart
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 
 
 @pytest.fixture

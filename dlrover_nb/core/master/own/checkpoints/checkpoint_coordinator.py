@@ -38,17 +38,17 @@ from dlrover_nb.core.master.shared.orders import (
     WriteManifest,
 )
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs.checkpoint_places import checkpoint_root, part_url
-from dlrover_nb.core.structs.messages import Save
+from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root, part_url
+from dlrover_nb.core.structs.wire.messages import Save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.checkpoints import MemoryPart
-    from dlrover_nb.core.structs.copy_messages import Cut
-    from dlrover_nb.core.structs.messages import Copied, Saved
+    from dlrover_nb.core.structs.training.checkpoints import MemoryPart
+    from dlrover_nb.core.structs.wire.copy_messages import Cut
+    from dlrover_nb.core.structs.wire.messages import Copied, Saved
 
 N_CHECKPOINT_KEPT = 2  # on the disk
 FIRST_CHECKPOINT_BYTES = 1 << 20  # assumed while no earlier checkpoint gives the size

@@ -25,12 +25,12 @@ from dlrover_nb.core.master.own.checkpoints.peer_copies import (
     place_of,
 )
 from dlrover_nb.core.master.own.state.state import CopyRound, Stage
-from dlrover_nb.core.structs.copy_messages import KeepCopy
+from dlrover_nb.core.structs.wire.copy_messages import KeepCopy
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState, RestorableCheckpoint
-    from dlrover_nb.core.structs.copy_messages import CopyKept
+    from dlrover_nb.core.structs.wire.copy_messages import CopyKept
 
 COPY_LIMIT_S = 300.0  # for one checkpoint
 _WITHOUT_COPIES = frozenset({Stage.ASSEMBLING, Stage.LOADING, Stage.ENDED})

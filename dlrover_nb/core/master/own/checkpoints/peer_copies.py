@@ -13,16 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.structs.checkpoints import CopySource, PartSource, PeerCopies
-from dlrover_nb.core.structs.pods import memory_outlives_node
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.checkpoints import CopySource, PartSource, PeerCopies
+from dlrover_nb.core.structs.wire.pods import memory_outlives_node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState, RestorableCheckpoint
-    from dlrover_nb.core.structs.checkpoints import MemoryPart, PeerCopy
+    from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PeerCopy
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.master.own.rows import quarantine
 from dlrover_nb.core.master.own.state.state_records import Fence
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
-from dlrover_nb.core.structs.messages import Forget
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import Forget
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node

@@ -17,22 +17,22 @@ from dlrover_nb.core.master.own.state.state_records import after_loss, failed
 from dlrover_nb.core.master.shared import crash_loops
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
-from dlrover_nb.core.structs.events import NodeStarted
-from dlrover_nb.core.structs.failures import counted
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.messages import Adjust, Alive, Drain, Report
-from dlrover_nb.core.structs.mitigation_messages import SetRate
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.snapshot import ROOM, is_for_room
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.failures import counted
+from dlrover_nb.core.structs.views.events import NodeStarted
+from dlrover_nb.core.structs.views.snapshot import ROOM, is_for_room
+from dlrover_nb.core.structs.wire.messages import Adjust, Alive, Drain, Report
+from dlrover_nb.core.structs.wire.mitigation_messages import SetRate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.capacity import NodeLimits
-    from dlrover_nb.core.structs.failures import ProgramError
-    from dlrover_nb.core.structs.messages import FromNode, Hello
+    from dlrover_nb.core.structs.plan.capacity import NodeLimits
+    from dlrover_nb.core.structs.training.failures import ProgramError
+    from dlrover_nb.core.structs.wire.messages import FromNode, Hello
 
 START_LIMIT_S = 90.0  # until Hello: a node has to find a place, start and import its libraries
 DRAIN_LIMIT_S = 60.0  # for the shard at hand; what was acknowledged of it is not lost by ending it then

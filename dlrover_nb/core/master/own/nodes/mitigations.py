@@ -28,7 +28,7 @@ from dlrover_nb.core.master.own.state import batch_sizes
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.own.state.state_records import OpenMitigation
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.actions import (
+from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -36,18 +36,18 @@ from dlrover_nb.core.structs.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.capacity import fits
-from dlrover_nb.core.structs.events import MitigationEnded
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.mitigation_messages import Backups, SetRate
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.capacity import fits
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import MitigationEnded
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups, SetRate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.actions import MitigationChoice
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
 
 
 def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:

@@ -8,8 +8,9 @@ from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, copy_
 from dlrover_nb.core.master.own.nodes import fencing, liveness, oom_recovery, shard_requests
 from dlrover_nb.core.master.own.servers import migration_coordinator, ps_group
 from dlrover_nb.core.master.own.state import resizing
-from dlrover_nb.core.structs.copy_messages import CopyKept, Cut
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.training.resizing import Resized
+from dlrover_nb.core.structs.wire.copy_messages import CopyKept, Cut
+from dlrover_nb.core.structs.wire.messages import (
     Alive,
     BatchSkipped,
     Copied,
@@ -26,8 +27,7 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     StreamEnded,
 )
-from dlrover_nb.core.structs.mitigation_messages import ShardReturned
-from dlrover_nb.core.structs.resizing import Resized
+from dlrover_nb.core.structs.wire.mitigation_messages import ShardReturned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.messages import FromNode
+    from dlrover_nb.core.structs.wire.messages import FromNode
 
 
 def handle_message(  # noqa: C901, PLR0912 - one flat branch per message

@@ -13,14 +13,14 @@ from dlrover_nb.core.master.own.nodes import liveness
 from dlrover_nb.core.master.own.state import plans
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.memory import after_oom_mib
-from dlrover_nb.core.structs.capacity import fits, plan_needs
-from dlrover_nb.core.structs.events import NodeOutOfMemory
+from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.views.events import NodeOutOfMemory
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.messages import NodeFailed
-    from dlrover_nb.core.structs.resources import ResourcePlan, Role
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+    from dlrover_nb.core.structs.wire.messages import NodeFailed
 
 FULL = 0.95  # of the limit: a node with an advisory limit that was killed above it ran out of memory
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.capacity import Need, NodeLimits
-    from dlrover_nb.core.structs.resources import Role
+    from dlrover_nb.core.structs.plan.capacity import Need, NodeLimits
+    from dlrover_nb.core.structs.plan.resources import Role
 
 
 def hopeless(

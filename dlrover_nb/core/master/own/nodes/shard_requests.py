@@ -16,9 +16,11 @@ from dlrover_nb.core.master.own.rows import evaluation, skipped_batches, trainin
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
-from dlrover_nb.core.structs.events import NodeReported, ProgressMade
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.messages import (
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import MOST_HELD, Purpose
+from dlrover_nb.core.structs.views.events import NodeReported, ProgressMade
+from dlrover_nb.core.structs.wire.messages import (
     Alive,
     BatchSkipped,
     Forget,
@@ -30,9 +32,7 @@ from dlrover_nb.core.structs.messages import (
     ShardFinished,
     StreamEnded,
 )
-from dlrover_nb.core.structs.mitigation_messages import ShardReturned
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import MOST_HELD, Purpose
+from dlrover_nb.core.structs.wire.mitigation_messages import ShardReturned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
     from dlrover_nb.core.sharding.ledger import ShardLedger
-    from dlrover_nb.core.structs.messages import Hello, Left
-    from dlrover_nb.core.structs.shards import Lease, ShardProgress
+    from dlrover_nb.core.structs.training.shards import Lease, ShardProgress
+    from dlrover_nb.core.structs.wire.messages import Hello, Left
 
     Arrays = Sequence[NDArray[np.generic]]
 

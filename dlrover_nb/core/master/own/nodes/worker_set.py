@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.master.own.nodes.liveness import ROOM_PATIENCE_S
 from dlrover_nb.core.master.own.state import resizing
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.capacity import n_more
-from dlrover_nb.core.structs.messages import Drain
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.capacity import n_more
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.messages import Drain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan
 
 
 @dataclass(frozen=True, slots=True)

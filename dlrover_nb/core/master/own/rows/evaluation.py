@@ -34,10 +34,10 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.own.rows import skipped_batches
 from dlrover_nb.core.master.own.state.state_records import WithoutScore
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.early_stopping import Metric
-from dlrover_nb.core.structs.events import QualityMeasured
-from dlrover_nb.core.structs.job import JobPhase
-from dlrover_nb.core.structs.snapshot import EvaluationRound
+from dlrover_nb.core.structs.job.early_stopping import Metric
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.events import QualityMeasured
+from dlrover_nb.core.structs.views.snapshot import EvaluationRound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.state import JobState
     from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.sharding.ledger import ShardLedger
-    from dlrover_nb.core.structs.early_stopping import EarlyStopping
-    from dlrover_nb.core.structs.snapshot import Evaluation
+    from dlrover_nb.core.structs.job.early_stopping import EarlyStopping
+    from dlrover_nb.core.structs.views.snapshot import Evaluation
 
     Floats = NDArray[np.float32]
     Evaluate = Callable[[ScoreSums], Evaluation]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.shards import ShardAction, in_quarantine, why_waits
+from dlrover_nb.core.structs.training.shards import ShardAction, in_quarantine, why_waits
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.state import JobState
     from dlrover_nb.core.sharding.ledger import ShardLedger
-    from dlrover_nb.core.structs.shards import QuarantinedShard, ShardChoice
+    from dlrover_nb.core.structs.training.shards import QuarantinedShard, ShardChoice
 
 
 def isolated(state: JobState) -> tuple[QuarantinedShard, ...]:

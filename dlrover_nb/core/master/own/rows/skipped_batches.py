@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.messages import BatchSkipped
-    from dlrover_nb.core.structs.shards import SkippedBatch
+    from dlrover_nb.core.structs.training.shards import SkippedBatch
+    from dlrover_nb.core.structs.wire.messages import BatchSkipped
 
 N_KEPT = 20  # the newest, for reports
 _N_TOLD = 3  # in the last message of a job

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.events import QualityMeasured
+from dlrover_nb.core.structs.views.events import QualityMeasured
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.training.samples import NodeSample
 
 
 def add(state: JobState, sample: NodeSample, at_s: float) -> None:

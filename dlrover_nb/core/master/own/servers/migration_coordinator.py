@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.own.servers.placement import assign_buckets, carried_over, next_members
 from dlrover_nb.core.master.own.state.state import Move, PsGroup, Stage
-from dlrover_nb.core.structs.messages import MoveCancel, MoveEnd, MoveOut, MoveTarget
+from dlrover_nb.core.structs.wire.messages import MoveCancel, MoveEnd, MoveOut, MoveTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.messages import Moved
-    from dlrover_nb.core.structs.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan
+    from dlrover_nb.core.structs.wire.messages import Moved
 
 _GB = 1e9
 

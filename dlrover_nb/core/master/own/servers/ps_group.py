@@ -30,17 +30,17 @@ from dlrover_nb.core.master.own.state.resizing import awaited
 from dlrover_nb.core.master.own.state.state import PsGroup, Stage
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.redaction import redact
-from dlrover_nb.core.structs.capacity import n_more
-from dlrover_nb.core.structs.events import PlanFailed
-from dlrover_nb.core.structs.job import JobPhase, Migration
-from dlrover_nb.core.structs.messages import Load, Pause, Train
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.plan.capacity import n_more
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import PlanFailed
+from dlrover_nb.core.structs.wire.messages import Load, Pause, Train
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.checkpoints import PartSource
-    from dlrover_nb.core.structs.messages import Hello, Loaded
+    from dlrover_nb.core.structs.training.checkpoints import PartSource
+    from dlrover_nb.core.structs.wire.messages import Hello, Loaded
 
 
 def advance(state: JobState, at_s: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.own.checkpoints import peer_copies
 from dlrover_nb.core.master.own.state.resizing import awaited
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node

@@ -25,13 +25,13 @@ from dlrover_nb.core.master.own.servers import migration_coordinator
 from dlrover_nb.core.master.own.servers.load_placement import assign_by_load, within_room
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.own.state.state_records import failed
-from dlrover_nb.core.structs.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.master.own.state.state import JobState, PsGroup
-    from dlrover_nb.core.structs.bucket_loads import BucketLoad
+    from dlrover_nb.core.structs.training.bucket_loads import BucketLoad
 
 
 SPARE_MEMORY = 0.2  # share of a PS's memory that rows which move to it leave free

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.events import BatchSizesSet
-from dlrover_nb.core.structs.job import Sync
-from dlrover_nb.core.structs.messages import Adjust
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.views.events import BatchSizesSet
+from dlrover_nb.core.structs.wire.messages import Adjust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

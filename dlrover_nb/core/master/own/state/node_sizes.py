@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.own.state.roster import size_of
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.actions import SetSize
-from dlrover_nb.core.structs.events import NodeSizesSet
+from dlrover_nb.core.structs.decisions.actions import SetSize
+from dlrover_nb.core.structs.views.events import NodeSizesSet
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.state import JobState

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.events import PlanApplied, PlanFailed
+from dlrover_nb.core.structs.views.events import PlanApplied, PlanFailed
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
 def order_plan(state: JobState, plan: ResourcePlan, at_s: float) -> None:

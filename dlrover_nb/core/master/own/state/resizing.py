@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.own.state.state_records import size_failed
 from dlrover_nb.core.master.shared.orders import ResizeNode
-from dlrover_nb.core.structs.capacity import fits
-from dlrover_nb.core.structs.resizing import Resize
-from dlrover_nb.core.structs.resources import Role
+from dlrover_nb.core.structs.plan.capacity import fits
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.resizing import Resize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.capacity import Need
-    from dlrover_nb.core.structs.resizing import Resized
+    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.training.resizing import Resized
 
 
 def awaited(state: JobState, role: Role) -> tuple[Node, ...]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.capacity import fits, plan_needs
-from dlrover_nb.core.structs.resources import Role, RolePlan
-from dlrover_nb.core.structs.snapshot import NodePhase, NodeView
+from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.bucket_loads import BucketLoad
-    from dlrover_nb.core.structs.capacity import Capacity, Need
-    from dlrover_nb.core.structs.messages import Hello
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.samples import NodeSample
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.bucket_loads import BucketLoad
+    from dlrover_nb.core.structs.training.samples import NodeSample
+    from dlrover_nb.core.structs.wire.messages import Hello
 
 
 @dataclass(slots=True)

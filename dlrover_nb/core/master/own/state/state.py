@@ -28,27 +28,27 @@ from dlrover_nb.core.master.shared.restarts import RestartBudget
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.sharding.manifest import Manifest  # noqa: TC001 - as the next line says
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.checkpoints import MemoryPart, PeerCopy  # noqa: TC001 - an entry of the log is decoded by its annotations
-from dlrover_nb.core.structs.events import MitigationEnded, NodeLeft, PhaseChanged, PlanFailed
-from dlrover_nb.core.structs.job import JobPhase, Sync
-from dlrover_nb.core.structs.messages import Adjust, Forget, Stop
-from dlrover_nb.core.structs.mitigation_messages import Backups
-from dlrover_nb.core.structs.pods import outlives_node
-from dlrover_nb.core.structs.resources import Role, RolePlan
-from dlrover_nb.core.structs.shards import Purpose
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PeerCopy  # noqa: TC001 - an entry of the log is decoded by its annotations
+from dlrover_nb.core.structs.training.shards import Purpose
+from dlrover_nb.core.structs.views.events import MitigationEnded, NodeLeft, PhaseChanged, PlanFailed
+from dlrover_nb.core.structs.wire.messages import Adjust, Forget, Stop
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups
+from dlrover_nb.core.structs.wire.pods import outlives_node
 
 if TYPE_CHECKING:
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.sharding.split import LedgerCheckpoint
-    from dlrover_nb.core.structs.actions import SetSize
-    from dlrover_nb.core.structs.capacity import Capacity
-    from dlrover_nb.core.structs.failures import CountedError
-    from dlrover_nb.core.structs.features import FeatureSpec
-    from dlrover_nb.core.structs.job import JobSpec
-    from dlrover_nb.core.structs.messages import Copied, Moved, Saved, ToNode
-    from dlrover_nb.core.structs.resources import ResourcePlan
-    from dlrover_nb.core.structs.shards import Lease, SkippedBatch
-    from dlrover_nb.core.structs.snapshot import Evaluation, EvaluationRound
+    from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.decisions.actions import SetSize
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.failures import CountedError
+    from dlrover_nb.core.structs.training.shards import Lease, SkippedBatch
+    from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound
+    from dlrover_nb.core.structs.wire.messages import Copied, Moved, Saved, ToNode
 
 
 ORIGIN = 0  # number of the checkpoint that a job began from; its own ones count from 1

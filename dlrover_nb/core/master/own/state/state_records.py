@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.resources import Role
-from dlrover_nb.core.structs.shards import MOST_NAMED
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.shards import MOST_NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,0 +1,1 @@
+"""The driver of external programs: variables, logs, requests of their services."""

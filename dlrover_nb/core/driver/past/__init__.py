@@ -1,0 +1,1 @@
+"""Jobs that ended, and earlier moments of jobs."""

@@ -1,0 +1,1 @@
+"""What a cluster and its hosts have, and who may use it."""

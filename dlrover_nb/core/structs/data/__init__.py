@@ -1,0 +1,1 @@
+"""Columns of the data: their features, types and rows."""

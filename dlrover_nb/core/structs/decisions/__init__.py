@@ -1,0 +1,1 @@
+"""What people and policies decide about a job, and what they are asked."""

@@ -1,0 +1,1 @@
+"""What a job has done: rows, samples of its speed, checkpoints, failures."""

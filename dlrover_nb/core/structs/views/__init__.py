@@ -1,0 +1,1 @@
+"""What clients see of jobs: snapshots, events, summaries, past ones."""

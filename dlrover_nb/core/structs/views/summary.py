@@ -1,0 +1,269 @@
+"""The summary of a job in a list of jobs, made from its snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalKind
+from dlrover_nb.core.structs.job.job import JobPhase, Mode, run_name
+from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.structs.views.snapshot import NodePhase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.structs.decisions.decisions import Candidate, Proposal
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.plan.budget import BudgetOutlook
+    from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+    from dlrover_nb.core.structs.plan.prices import PriceTable
+    from dlrover_nb.core.structs.training.shards import ShardCounts
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedChange:
+    """The open proposal of a job, as far as a list of jobs shows it; `before` is of the plan now."""
+
+    kind: ProposalKind
+    plan: ResourcePlan
+    samples_per_s: float
+    before_samples_per_s: float
+    cost_per_hour: float | None  # None: a price is unknown
+    before_cost_per_hour: float | None
+    created_at_s: float
+    why: str = ""
+    transition_s: float = 0.0  # without training, for the change
+    finish_s: float | None = None  # seconds to the end of the job; None: not known
+    before_finish_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedAction:
+    """The open action against stragglers of a job, as far as a list of jobs shows it; `words` say what."""
+
+    id: str
+    words: str
+    why: str
+    cost: str
+    created_at_s: float
+    gain: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutlook:
+    """What is known of a job beside its present state; every default means that it is not known.
+
+    Parameters
+    ----------
+    mode
+        Who decides.
+    predicted
+        Throughput of the plan of the summary, by the newest fit.
+    memory_left
+        Share of its limit that the fullest role has left.
+    full_in_s
+        Seconds until the first role is full, where that is before the end.
+    cost_per_hour
+        Of the plan of the summary, while it runs; None where a price is unknown.
+    currency, prices_assumed
+        Of the prices.
+    proposed
+        The open proposal.
+    n_waiting
+        Nodes whose start waits for something.
+    in_time
+        Probability to finish by the deadline.
+    version
+        `JobSnapshot.version`: an answer to the proposal names it.
+    mitigation
+        The open action against stragglers.
+    spent, budget_total
+        Money so far, and the limit of a job that has one.
+    """
+
+    mode: Mode | None = None
+    predicted: Prediction | None = None
+    memory_left: float | None = None
+    full_in_s: float | None = None
+    cost_per_hour: float | None = None
+    currency: str = ""
+    prices_assumed: bool = False
+    proposed: ProposedChange | None = None
+    n_waiting: int = 0
+    in_time: float | None = None
+    version: str = ""
+    mitigation: ProposedAction | None = None
+    spent: float | None = None
+    budget_total: float | None = None
+
+    @property
+    def spent_share(self) -> float | None:
+        """The share of the total budget that is spent; None without a limit."""
+        return None if self.spent is None or not self.budget_total else self.spent / self.budget_total
+
+
+UNKNOWN = JobOutlook()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """One line of the list of jobs."""
+
+    name: str
+    phase: JobPhase
+    owner: str
+    started_at_s: float
+    plan: ResourcePlan | None  # that runs, or ran last; before the first one ran, the wanted one
+    samples_per_s: float
+    done: float | None  # share of the training samples, 0 to 1; None: not known
+    open_proposal: str | None
+    live: bool  # False: known from the history alone
+    simulated: bool = False
+    at_s: float = 0.0  # time of the summary by the clock of the job's master
+    message: str = ""  # message about the phase
+    left_s: float | None = None  # to the end of training at the current speed; None: unknown
+    cpu: float = 0.0  # cores that its nodes hold
+    memory_mib: int = 0  # memory that they hold
+    memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
+    outlook: JobOutlook = UNKNOWN  # masters before 0.2 tell none
+
+    @property
+    def run(self) -> str:
+        """Id of the run, which tells the job from others of its name."""
+        return run_name(self.name, self.started_at_s)
+
+    @property
+    def open_mitigation(self) -> str | None:
+        """Id of the action against stragglers that waits for an answer."""
+        return self.outlook.mitigation.id if self.outlook.mitigation is not None else None
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Ids of all that waits for an answer: the proposal, the action against stragglers."""
+        return tuple(each for each in (self.open_proposal, self.open_mitigation) if each is not None)
+
+
+def summarize(snapshot: JobSnapshot) -> JobSummary:
+    """Return the one line that the list of jobs shows."""
+    train, nodes = snapshot.train, holding(snapshot.nodes)
+    return JobSummary(
+        name=snapshot.spec.name,
+        phase=snapshot.phase,
+        owner=snapshot.spec.owner,
+        started_at_s=snapshot.started_at_s,
+        plan=snapshot.ran or snapshot.target,
+        samples_per_s=snapshot.samples_per_s,
+        done=share_done(train),
+        open_proposal=snapshot.open_proposal.id if snapshot.open_proposal else None,
+        live=True,
+        simulated=snapshot.simulated,
+        at_s=snapshot.at_s,
+        message=snapshot.message,
+        left_s=left_of(snapshot),
+        cpu=sum(node.cpu for node in nodes),
+        memory_mib=sum(node.memory_mib for node in nodes),
+        memory_needs=snapshot.memory_needs,
+        outlook=outlook_of(
+            snapshot.ran or snapshot.target,
+            snapshot.spec.prices,
+            mode=snapshot.mode,
+            current=snapshot.front.current if snapshot.front else None,
+            opened=snapshot.open_proposal,
+            memory=snapshot.memory,
+            nodes=snapshot.nodes,
+            deadline=snapshot.deadline,
+            version=snapshot.version,
+            mitigation=snapshot.open_mitigation,
+            budget=snapshot.budget,
+        ),
+    )
+
+
+def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
+    plan: ResourcePlan,
+    prices: PriceTable,
+    *,
+    mode: Mode,
+    current: Candidate | None,
+    opened: Proposal | None,
+    memory: tuple[MemoryLine, ...],
+    nodes: tuple[NodeView, ...],
+    deadline: DeadlineOutlook | None,
+    version: str,
+    mitigation: Mitigation | None = None,
+    budget: BudgetOutlook | None = None,
+) -> JobOutlook:
+    """Return the outlook of a job with a plan.
+
+    Parameters
+    ----------
+    current
+        The plan of the newest fit; its prediction is told only of that plan.
+    """
+    fulls = [line.full_in_s for line in memory if line.full_in_s is not None]
+    return JobOutlook(
+        mode=mode,
+        predicted=current.prediction if current is not None and current.plan == plan else None,
+        memory_left=min((1 - line.now_mib / line.limit_mib for line in memory), default=None),
+        full_in_s=min(fulls, default=None),
+        cost_per_hour=prices.per_hour(plan.total_cpu, plan.total_memory_mib),
+        currency=prices.currency,
+        prices_assumed=prices.assumed,
+        proposed=None if opened is None else _proposed(opened),
+        n_waiting=sum(bool(node.waits_for) for node in nodes),
+        in_time=None if deadline is None else deadline.in_time,
+        spent=None if budget is None else budget.spent,
+        budget_total=None if budget is None else budget.limit,
+        version=version,
+        mitigation=None if mitigation is None else _action(mitigation),
+    )
+
+
+def _action(opened: Mitigation) -> ProposedAction:
+    return ProposedAction(
+        opened.id, opened.words, opened.why, opened.cost, opened.created_at_s, gain=opened.gain
+    )
+
+
+def _proposed(opened: Proposal) -> ProposedChange:
+    new, old = opened.candidate, opened.baseline
+    return ProposedChange(
+        opened.kind,
+        new.plan,
+        new.prediction.samples_per_s,
+        old.prediction.samples_per_s,
+        new.cost_per_hour,
+        old.cost_per_hour,
+        opened.created_at_s,
+        why=opened.why,
+        transition_s=new.transition_s,
+        finish_s=new.finish_s,
+        before_finish_s=old.finish_s,
+    )
+
+
+def holding(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
+    """Return the nodes that hold cores and memory; pending ones hold none."""
+    return tuple(node for node in nodes if node.phase is not NodePhase.PENDING)
+
+
+def share_done(train: ShardCounts) -> float | None:
+    """Return the share of the training samples that is done, 0 to 1; None: their number is not known."""
+    return train.n_sample_done / train.n_sample_total if train.n_sample_total else None
+
+
+def left_of(snapshot: JobSnapshot) -> float | None:
+    """Return the seconds to the end of the training: by the program itself where it tells them, as of now."""
+    told = snapshot.reported
+    if told is None or told.remaining_s is None or snapshot.phase.is_final:
+        return left_s(snapshot.phase, snapshot.train, snapshot.samples_per_s)
+    return max(0.0, told.remaining_s - max(0.0, snapshot.at_s - told.at_s))
+
+
+def left_s(phase: JobPhase, train: ShardCounts, samples_per_s: float) -> float | None:
+    """Return the seconds to the end of the training at the current speed; None without progress."""
+    if phase.is_final or samples_per_s <= 0:
+        return None
+    return (train.n_sample_total - train.n_sample_done) / samples_per_s

@@ -1,0 +1,1 @@
+"""What processes of a job say to each other and are started with."""
