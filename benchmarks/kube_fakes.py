@@ -358,7 +358,7 @@ def run_masters(kubeconfig: str, n_job: int) -> None:
     """Start all jobs' nodes and follow them as drivers would, until stdin ends."""
     words: list[str] = []
     threading.Thread(target=lambda: words.extend(iter(sys.stdin.readline, "")), daemon=True).start()
-    from dlrover_nb.core.backends.kubernetes.api import connect_api
+    from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 
     first = _backend(connect_api(kubeconfig=kubeconfig, namespace=NAMESPACE), "base")
     first.capacity()
@@ -373,8 +373,8 @@ def run_masters(kubeconfig: str, n_job: int) -> None:
 
 
 def _backend(api: Any, job: str) -> Any:
-    from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-    from dlrover_nb.core.backends.kubernetes.site import Site
+    from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+    from dlrover_nb.core.backends.kubernetes.nodes.site import Site
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape

@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.measurement import Measurement
+from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.protection import Protection
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.structs.job.job import JobSpec

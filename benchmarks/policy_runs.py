@@ -13,7 +13,7 @@ from policy_cases import MACHINES, Drifting
 
 from dlrover_nb.core.baselines import JobState
 from dlrover_nb.core.controller import Controller, ControllerSettings
-from dlrover_nb.core.controller.windows import SteadyWindows
+from dlrover_nb.core.controller.measured.windows import SteadyWindows
 from dlrover_nb.core.planner import PlannerSettings, axes_key
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, WorldSettings
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -6,7 +6,7 @@ import yaml
 from suite.missing import shared
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.api import Api, NotThere
+from dlrover_nb.core.backends.kubernetes.client.api import Api, NotThere
 from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, SCALE_PLAN
 
 OLDER, PRESENT = "manifests_bases_crd.HEAD.yaml", "elasticjobs.HEAD.yaml"  # the latter has no ScalePlans

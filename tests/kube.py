@@ -28,7 +28,7 @@ from suite.missing import SHARED, missing
 from urllib3.exceptions import HTTPError
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes.access import check_access
+from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING
 from dlrover_nb.core.manifests.rights import USER, binding, role
 
@@ -190,7 +190,7 @@ def kube_patience(request):
     if not any(request.node.get_closest_marker(name) for name in ("kube", "pods")):
         yield
         return
-    from dlrover_nb.core.backends.kubernetes.link import KubernetesLink  # noqa: PLC0415 - most tests need none
+    from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink  # noqa: PLC0415 - most tests need none
 
     with (
         pytest.MonkeyPatch.context() as patch

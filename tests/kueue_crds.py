@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.queues import KUEUE
+from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE
 from dlrover_nb.core.manifests.kinds import CRD, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}

@@ -12,7 +12,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.contexts import known_contexts
+from dlrover_nb.core.backends.kubernetes.client.contexts import known_contexts
 from dlrover_nb.core.connect.kinds import kind_names
 from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.magics.arguments import GRAMMAR

@@ -3,7 +3,7 @@
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.backends.kubernetes.login import Login, impersonating
+from dlrover_nb.core.backends.kubernetes.client.login import Login, impersonating
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.dashboard.acting import KEPT_S, N_KEPT, ActingClusters

@@ -12,8 +12,8 @@ from kubernetes import client, config
 from kustomize_reader import build
 from on_api_server import ACCOUNT, as_account, installed, may, removed
 
-from dlrover_nb.core.backends.kubernetes.elastic_observed import JOB_LABEL as ELASTIC_LABEL
-from dlrover_nb.core.backends.kubernetes.queues import POD_GROUP, WORKLOADS
+from dlrover_nb.core.backends.kubernetes.operator.elastic_observed import JOB_LABEL as ELASTIC_LABEL
+from dlrover_nb.core.backends.kubernetes.room.queues import POD_GROUP, WORKLOADS
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.manifests.objects import HTTP_PORT, master_job
 from dlrover_nb.core.manifests.parts import JOB_LABEL, master_name

@@ -13,13 +13,13 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes.api import NotThere
+from dlrover_nb.core.backends.kubernetes.client.api import NotThere
 from dlrover_nb.core.manifests.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
 
 HOST = "10.213.7.1"  # this machine, as pods see it
 DOMAIN = "cluster.local"

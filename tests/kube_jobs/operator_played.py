@@ -13,7 +13,7 @@ import logging
 import threading
 from copy import deepcopy
 
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Conflict
+from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Conflict
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SERVICE
 
 LOOK_EVERY_S = 0.3

@@ -15,11 +15,11 @@ from cluster_names import with_names
 from exports import CRDS, readable
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.api import Conflict, NotThere
+from dlrover_nb.core.backends.kubernetes.client.api import Conflict, NotThere
 from dlrover_nb.core.manifests.kinds import CRD, POD, SERVICE
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Kind
 
 Doc = dict[str, Any]

@@ -11,8 +11,8 @@ from cluster_conformance import ClusterConformance
 from kube import await_rights
 from kubernetes import utils
 
-from dlrover_nb.core.backends.kubernetes.access import check_access
-from dlrover_nb.core.backends.kubernetes.load import NO_MACHINES, NO_METRICS, NO_PODS
+from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
+from dlrover_nb.core.backends.kubernetes.jobs.load import NO_MACHINES, NO_METRICS, NO_PODS
 from dlrover_nb.core.errors import NotAllowedError
 
 pytestmark = pytest.mark.more

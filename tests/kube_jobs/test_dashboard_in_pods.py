@@ -10,7 +10,7 @@ from jobs_in_pods import FOREVER, SMALL, job, trained
 from kube import await_rights, grant
 from kubernetes import client
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden
 from dlrover_nb.core.errors import BackendError, NotAllowedError
 from dlrover_nb.core.manifests.rights import OPERATOR, VIEWER
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage

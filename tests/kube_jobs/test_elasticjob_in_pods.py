@@ -10,7 +10,7 @@ from jobs_in_pods import FOREVER, SMALL, assert_exact, job, names_of, trained
 from operator_played import PlayedOperator
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes.submission import namespaced
+from dlrover_nb.core.backends.kubernetes.jobs.submission import namespaced
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, documents_in, to_yaml
 from dlrover_nb.core.manifests.kinds import (

@@ -20,8 +20,8 @@ from status_server_played import status_server
 from trainer_played import RUNTIMES, ReportedTrainJobController, TrainJobController
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import NotThere
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import NotThere
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, documents_in, to_yaml
 from dlrover_nb.core.jobfile import job_from

@@ -8,7 +8,7 @@ from jobs_in_pods import SMALL, job, trained
 from kube import await_rights
 from kubernetes import utils
 
-from dlrover_nb.core.backends.kubernetes.access import check_access
+from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job.job import JobPhase
 

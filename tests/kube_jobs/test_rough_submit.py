@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kube
 
 DIES = textwrap.dedent("""
     import os, signal, sys
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
     from dlrover_nb.core.codec import from_json
     from dlrover_nb.core.structs.job.job import JobSpec

@@ -14,7 +14,7 @@ from trainer_rules import set_of
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, TRAINING_RUNTIME
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Kind
 
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -15,7 +15,7 @@ from kubernetes import client
 
 import dlrover_nb
 from dlrover_nb import cli
-from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.connect import remembered
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.manifests.rights import USER, binding, role

@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from urllib.parse import unquote
 
-from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, SCHEME, kubernetes_address
+from dlrover_nb.core.backends.kubernetes.client.contexts import IN_CLUSTER, SCHEME, kubernetes_address
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.nearest import did_you_mean

@@ -24,11 +24,11 @@ from dlrover_nb.core.structs.views.events import Remember
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.controller.job_state import JobState
-    from dlrover_nb.core.controller.measurement import Measurement
+    from dlrover_nb.core.controller.measured.measurement import Measurement
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.controller.story import Story
+    from dlrover_nb.core.controller.state.job_state import JobState
+    from dlrover_nb.core.controller.state.story import Story
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.planner import Analysis
     from dlrover_nb.core.structs.decisions.decisions import Prediction

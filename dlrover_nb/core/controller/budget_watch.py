@@ -16,12 +16,12 @@ from dlrover_nb.core.structs.plan.budget import NEAR_SHARE, BudgetOutlook, spent
 from dlrover_nb.core.structs.views.events import EndJob
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.controller.advisor import Advised, Advisor
     from dlrover_nb.core.controller.analyst import Analyst
-    from dlrover_nb.core.controller.job_state import JobState
-    from dlrover_nb.core.controller.measurement import Measurement
-    from dlrover_nb.core.controller.rollouts import Rollouts
-    from dlrover_nb.core.controller.story import Story
+    from dlrover_nb.core.controller.measured.measurement import Measurement
+    from dlrover_nb.core.controller.plans.advisor import Advised, Advisor
+    from dlrover_nb.core.controller.plans.rollouts import Rollouts
+    from dlrover_nb.core.controller.state.job_state import JobState
+    from dlrover_nb.core.controller.state.story import Story
     from dlrover_nb.core.planner import Analysis
     from dlrover_nb.core.structs.views.events import CostChanged
 

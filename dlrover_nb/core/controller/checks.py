@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.mitigation_book import is_mitigation
-from dlrover_nb.core.controller.mitigation_checks import check_action, check_answer
-from dlrover_nb.core.controller.undo_log import check_undo, check_version
+from dlrover_nb.core.controller.mitigations.mitigation_book import is_mitigation
+from dlrover_nb.core.controller.mitigations.mitigation_checks import check_action, check_answer
+from dlrover_nb.core.controller.state.undo_log import check_undo, check_version
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
@@ -17,10 +17,10 @@ from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.controller.book import ProposalBook
-    from dlrover_nb.core.controller.mitigation_book import MitigationBook
-    from dlrover_nb.core.controller.mitigation_checks import MitigationContext
-    from dlrover_nb.core.controller.undo_log import UndoableChange
+    from dlrover_nb.core.controller.mitigations.mitigation_book import MitigationBook
+    from dlrover_nb.core.controller.mitigations.mitigation_checks import MitigationContext
+    from dlrover_nb.core.controller.plans.book import ProposalBook
+    from dlrover_nb.core.controller.state.undo_log import UndoableChange
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.events import JobSubmitted
 

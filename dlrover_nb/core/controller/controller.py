@@ -19,30 +19,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.controller.advisor import Advisor
-from dlrover_nb.core.controller.allotted import Allotted
 from dlrover_nb.core.controller.analyst import Analyst
-from dlrover_nb.core.controller.auto_mode import AutoMode
-from dlrover_nb.core.controller.book import ProposalBook
 from dlrover_nb.core.controller.budget_watch import BudgetWatch
 from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
 from dlrover_nb.core.controller.decision_view import DecisionBrief, DecisionView
 from dlrover_nb.core.controller.given import Given
-from dlrover_nb.core.controller.job_state import JobState
-from dlrover_nb.core.controller.measurement import Measurement
-from dlrover_nb.core.controller.mitigation_book import MitigationBook
-from dlrover_nb.core.controller.mitigations import Mitigations
-from dlrover_nb.core.controller.node_cores import NodeCores
-from dlrover_nb.core.controller.plan_changes import PlanChanges
+from dlrover_nb.core.controller.measured.measurement import Measurement
+from dlrover_nb.core.controller.measured.rollup import Rollup
+from dlrover_nb.core.controller.mitigations.mitigation_book import MitigationBook
+from dlrover_nb.core.controller.mitigations.mitigations import Mitigations
+from dlrover_nb.core.controller.mitigations.node_cores import NodeCores
+from dlrover_nb.core.controller.mitigations.slow_nodes import SlowNodes
 from dlrover_nb.core.controller.plan_queries import MeasurementProgress, PlanQueries
+from dlrover_nb.core.controller.plans.advisor import Advisor
+from dlrover_nb.core.controller.plans.allotted import Allotted
+from dlrover_nb.core.controller.plans.auto_mode import AutoMode
+from dlrover_nb.core.controller.plans.book import ProposalBook
+from dlrover_nb.core.controller.plans.plan_changes import PlanChanges
+from dlrover_nb.core.controller.plans.reviews import Reviews
+from dlrover_nb.core.controller.plans.rollouts import Rollouts
 from dlrover_nb.core.controller.protection import Protection
-from dlrover_nb.core.controller.reviews import Reviews
-from dlrover_nb.core.controller.rollouts import Rollouts
-from dlrover_nb.core.controller.rollup import Rollup
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.controller.slow_nodes import SlowNodes
-from dlrover_nb.core.controller.story import Story
-from dlrover_nb.core.controller.undo_log import UndoLog
+from dlrover_nb.core.controller.state.job_state import JobState
+from dlrover_nb.core.controller.state.story import Story
+from dlrover_nb.core.controller.state.undo_log import UndoLog
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted, has_room
 from dlrover_nb.core.structs.views.events import (

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.controller.auto_policy import COOL_DOWN, over_budget
-from dlrover_nb.core.controller.book import NEVER_AGAIN
 from dlrover_nb.core.controller.checks import DecisionContext, check_decision
-from dlrover_nb.core.controller.mitigation_book import is_mitigation
-from dlrover_nb.core.controller.newest import append, next_id
-from dlrover_nb.core.controller.rollouts import Rollout
+from dlrover_nb.core.controller.mitigations.mitigation_book import is_mitigation
+from dlrover_nb.core.controller.plans.book import NEVER_AGAIN
+from dlrover_nb.core.controller.plans.rollouts import Rollout
+from dlrover_nb.core.controller.state.newest import append, next_id
 from dlrover_nb.core.planner import Frame, axes_key, protect_why, protected
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import Mode
@@ -25,20 +25,20 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import Instruction, Remember
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.controller.advisor import Advisor
     from dlrover_nb.core.controller.analyst import Analyst
-    from dlrover_nb.core.controller.auto_mode import AutoMode
-    from dlrover_nb.core.controller.book import ProposalBook
     from dlrover_nb.core.controller.budget_watch import BudgetWatch
-    from dlrover_nb.core.controller.job_state import JobState
-    from dlrover_nb.core.controller.measurement import Measurement
-    from dlrover_nb.core.controller.mitigation_book import MitigationBook
-    from dlrover_nb.core.controller.mitigations import Mitigations
-    from dlrover_nb.core.controller.plan_changes import PlanChanges
+    from dlrover_nb.core.controller.measured.measurement import Measurement
+    from dlrover_nb.core.controller.mitigations.mitigation_book import MitigationBook
+    from dlrover_nb.core.controller.mitigations.mitigations import Mitigations
+    from dlrover_nb.core.controller.plans.advisor import Advisor
+    from dlrover_nb.core.controller.plans.auto_mode import AutoMode
+    from dlrover_nb.core.controller.plans.book import ProposalBook
+    from dlrover_nb.core.controller.plans.plan_changes import PlanChanges
+    from dlrover_nb.core.controller.plans.rollouts import Rollouts
     from dlrover_nb.core.controller.protection import Protection
-    from dlrover_nb.core.controller.rollouts import Rollouts
-    from dlrover_nb.core.controller.story import Story
-    from dlrover_nb.core.controller.undo_log import UndoLog
+    from dlrover_nb.core.controller.state.job_state import JobState
+    from dlrover_nb.core.controller.state.story import Story
+    from dlrover_nb.core.controller.state.undo_log import UndoLog
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from dlrover_nb.core.planner import MemoryNeed
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.controller.measurement import Measurement
+    from dlrover_nb.core.controller.measured.measurement import Measurement
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.memory import MemoryUse
     from dlrover_nb.core.structs.job.job import JobSpec

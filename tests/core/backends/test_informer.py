@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes import informer
-from dlrover_nb.core.backends.kubernetes.api import Api, Forbidden, Listing, Unreachable, connect_api
-from dlrover_nb.core.backends.kubernetes.informer import Cache, Informer
+from dlrover_nb.core.backends.kubernetes.client import informer
+from dlrover_nb.core.backends.kubernetes.client.api import Api, Forbidden, Listing, Unreachable, connect_api
+from dlrover_nb.core.backends.kubernetes.client.informer import Cache, Informer
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, POD, ROLE, ROLE_BINDING
 
 SELECTOR = "of=test"

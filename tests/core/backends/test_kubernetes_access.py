@@ -9,8 +9,10 @@ from kube import await_rights
 from kubernetes import client, config, dynamic
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import access
-from dlrover_nb.core.backends.kubernetes.access import (
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, NotThere, Status, error_of
+from dlrover_nb.core.backends.kubernetes.jobs import access
+from dlrover_nb.core.backends.kubernetes.jobs.access import (
     check_access,
     covered,
     history_url,
@@ -18,8 +20,6 @@ from dlrover_nb.core.backends.kubernetes.access import (
     standing,
     user_of,
 )
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, NotThere, Status, error_of
 from dlrover_nb.core.manifests.kinds import POD, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 from dlrover_nb.core.manifests.rights import (
     SEE_NODES,

@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes.api import (
+from dlrover_nb.core.backends.kubernetes.client.api import (
     Conflict,
     Forbidden,
     NotThere,
@@ -61,7 +61,7 @@ def test_a_dry_run_changes_nothing(api):
 
 
 def test_a_list_of_many_pages_is_whole(api, monkeypatch):
-    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.api._PAGE", 2)
+    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.client.api._PAGE", 2)
     for number in range(5):
         api.create(CONFIG_MAP, a_map(f"c{number}"))
     before = api.n_request

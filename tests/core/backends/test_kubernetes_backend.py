@@ -13,10 +13,10 @@ import pytest
 from conformance import FEATURES, BackendConformance, Master
 from kube import ROOT, host_files
 
-from dlrover_nb.core.backends.kubernetes import pod_reconciler
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.nodes import pod_reconciler
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, POD, QUOTA, SECRET
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.driver.backend import Backend
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.wire.messages import Hello
@@ -123,7 +123,7 @@ class TestKubernetesBackend(BackendConformance):
     def test_a_quota_is_waited_for_and_the_node_begins_when_it_is_raised(
         self, backend: Backend, master: Master, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.backend.QUOTA_RETRY_S", 1.0)
+        monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.nodes.backend.QUOTA_RETRY_S", 1.0)
         quota = {"metadata": {"name": "small"}, "spec": {"hard": {"limits.cpu": "100m"}}}
         self.api.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", **quota})
         self.until(lambda: self.api.get(QUOTA, "small").get("status", {}).get("hard"))

@@ -6,12 +6,13 @@ import pytest
 from kube import await_rights, core_api, grant
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import backend as module
-from dlrover_nb.core.backends.kubernetes import informer, pod_reconciler, refusals
-from dlrover_nb.core.backends.kubernetes.access import check_access
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.client import informer
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
+from dlrover_nb.core.backends.kubernetes.nodes import backend as module
+from dlrover_nb.core.backends.kubernetes.nodes import pod_reconciler, refusals
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD, ROLE_BINDING
 from dlrover_nb.core.manifests.rights import USER, binding, role

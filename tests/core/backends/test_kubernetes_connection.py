@@ -20,8 +20,8 @@ import yaml
 from cases import for_each
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import connection, login
-from dlrover_nb.core.backends.kubernetes.api import (
+from dlrover_nb.core.backends.kubernetes.client import connection, login
+from dlrover_nb.core.backends.kubernetes.client.api import (
     Forbidden,
     Gone,
     NotThere,

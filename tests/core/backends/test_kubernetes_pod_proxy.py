@@ -4,7 +4,13 @@ import pytest
 from kube import host_files
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.api import NotThere, PodAnswered, Refused, Unreachable, connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import (
+    NotThere,
+    PodAnswered,
+    Refused,
+    Unreachable,
+    connect_api,
+)
 from dlrover_nb.core.manifests.kinds import POD
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlrover_nb.core.backends.kubernetes.submission import looked_at
+from dlrover_nb.core.backends.kubernetes.jobs.submission import looked_at
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework

@@ -11,7 +11,7 @@ import pytest
 from real_job import Job, plan
 
 from dlrover_nb.api import cluster as api
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
+from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
 from dlrover_nb.core.client.calls import ANSWERS, Failed
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link import CallHandler

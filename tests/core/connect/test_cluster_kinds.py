@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.contexts import IN_CLUSTER, kubernetes_address
+from dlrover_nb.core.backends.kubernetes.client.contexts import IN_CLUSTER, kubernetes_address
 from dlrover_nb.core.connect.kinds import kind_of, read_address
 from dlrover_nb.core.errors import InvalidValueError
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import Controller, snapshot
-from dlrover_nb.core.controller.questions import answer
+from dlrover_nb.core.controller.plans.questions import answer
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode

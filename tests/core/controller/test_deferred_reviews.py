@@ -13,7 +13,7 @@ from test_snapshot import outcome, restarted
 from test_state_machine import JobLife
 
 from dlrover_nb.core.controller import Controller, replay
-from dlrover_nb.core.controller.questions import answer
+from dlrover_nb.core.controller.plans.questions import answer
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.plan.bounds import Pins

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.controller.measurement import MAX_RAISE, Measurement
+from dlrover_nb.core.controller.measured.measurement import MAX_RAISE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan

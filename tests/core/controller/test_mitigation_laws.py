@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from slow_world import SlowJob, plan_of
 from test_snapshot import Twins, difference, restarted
 
-from dlrover_nb.core.controller.proposals import is_closed
+from dlrover_nb.core.controller.plans.proposals import is_closed
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,

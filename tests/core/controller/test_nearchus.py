@@ -11,7 +11,7 @@ from test_snapshot import difference, restarted
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.controller.use_log import N_PLAN, UseLog
+from dlrover_nb.core.controller.measured.use_log import N_PLAN, UseLog
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.planner import POLICIES, axes_key
 from dlrover_nb.core.planner.nearchus import small_start, steps

@@ -9,8 +9,8 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.controller import ControllerSettings, snapshot
-from dlrover_nb.core.controller.measurement import Measurement
-from dlrover_nb.core.controller.older_windows import OlderWindows
+from dlrover_nb.core.controller.measured.measurement import Measurement
+from dlrover_nb.core.controller.measured.older_windows import OlderWindows
 from dlrover_nb.core.perf.evidence import condense
 from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs.job.job import JobSpec

@@ -8,11 +8,11 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.controller import ControllerSettings
-from dlrover_nb.core.controller.measurement import Measurement
-from dlrover_nb.core.controller.rollouts import Rollout, Rollouts
+from dlrover_nb.core.controller.measured.measurement import Measurement
+from dlrover_nb.core.controller.measured.startup import N_LOOK, RunStart, n_starting
+from dlrover_nb.core.controller.plans.rollouts import Rollout, Rollouts
 from dlrover_nb.core.controller.snapshot import PACKAGES
-from dlrover_nb.core.controller.startup import N_LOOK, RunStart, n_starting
-from dlrover_nb.core.controller.story import Story
+from dlrover_nb.core.controller.state.story import Story
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan

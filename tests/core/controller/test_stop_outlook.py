@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.controller import ControllerSettings
-from dlrover_nb.core.controller.quality_log import QualityLog
+from dlrover_nb.core.controller.measured.quality_log import QualityLog
 from dlrover_nb.core.controller.snapshot import pack, unpack
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.deadline import Due, chances, sure_share

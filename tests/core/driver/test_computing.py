@@ -17,8 +17,8 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.controller import replay
-from dlrover_nb.core.controller.advisor import BoundPolicy
-from dlrover_nb.core.controller.questions import Question, answer
+from dlrover_nb.core.controller.plans.advisor import BoundPolicy
+from dlrover_nb.core.controller.plans.questions import Question, answer
 from dlrover_nb.core.driver.loop import compute_process, computing
 from dlrover_nb.core.driver.loop.computing import Computing
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, PlannerSettings, PolicyContext, Situation
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from real_job import Job
 
-    from dlrover_nb.core.controller.questions import Answer
+    from dlrover_nb.core.controller.plans.questions import Answer
 
 ONE, TWO = (ResourcePlan(RolePlan(n, 0.5, 1024), RolePlan(1, 0.5, 512)) for n in (1, 2))
 SPEEDS = ((ONE, 9_000.0), (TWO, 16_000.0))

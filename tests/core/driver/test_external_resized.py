@@ -11,9 +11,9 @@ from external_pods_double import ForeignJob, LocalPods, lines_of, plan
 from resizing_played import INFEASIBLE, Server
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job.job import JobSpec

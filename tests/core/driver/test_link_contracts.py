@@ -10,8 +10,8 @@ from link_conformance import FinishedLinkConformance, LinkConformance
 from real_job import Job
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
+from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
+from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
 from dlrover_nb.core.driver.calls.service import MasterService
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.last_snapshot import (
+from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import (
     MOST_BYTES,
     MOST_LOG_BYTES,
     end_document,

@@ -13,7 +13,7 @@ from real_job import Job, plan
 from torch import nn
 
 from dlrover_nb import trainable
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
+from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
 from dlrover_nb.core.client import past_runs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError

@@ -9,9 +9,9 @@ from driver_world import DriverWorld, PlayedBackend, features, plan, succeeded
 from resizing_played import INFEASIBLE, REFUSALS, Server
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan

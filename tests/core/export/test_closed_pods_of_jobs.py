@@ -9,7 +9,7 @@ from cases import for_each
 from restricted import VOLUMES, check_restricted
 from test_closed_pods import JOBS
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Refused, error_of
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Refused, error_of
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.objects import master_job

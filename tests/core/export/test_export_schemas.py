@@ -30,9 +30,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite.missing import shared
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked
-from dlrover_nb.core.backends.kubernetes.connection import Request
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked
+from dlrover_nb.core.backends.kubernetes.client.connection import Request
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
 from dlrover_nb.core.export.schemas import KINDS

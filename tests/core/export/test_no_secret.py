@@ -9,7 +9,7 @@ import pytest
 from cases import for_each
 from exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
-from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
+from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic_job
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
 from dlrover_nb.core.redaction import PLACEHOLDER

@@ -9,8 +9,8 @@ import pytest
 from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
-from dlrover_nb.core.backends.kubernetes.elastic_desired import elastic_job
-from dlrover_nb.core.backends.kubernetes.submission import _of_template
+from dlrover_nb.core.backends.kubernetes.jobs.submission import _of_template
+from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic_job
 from dlrover_nb.core.export import EXPORTERS, check, read_export, to_yaml
 from dlrover_nb.core.manifests.objects import OWNER_NOTE, master_job
 from dlrover_nb.core.manifests.parts import JOB_LABEL

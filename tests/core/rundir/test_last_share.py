@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dlrover_nb.core.backends.kubernetes.found_job import FoundJob
+from dlrover_nb.core.backends.kubernetes.jobs.found_job import FoundJob
 from dlrover_nb.core.backends.local import cluster as local_cluster
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.history import HistoryStore

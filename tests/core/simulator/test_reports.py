@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sim_world import make_job, make_plan, make_world, play
 
-from dlrover_nb.core.controller.host_share import HostTally
+from dlrover_nb.core.controller.measured.host_share import HostTally
 from dlrover_nb.core.simulator import Faults
 from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.simulator.sim_nodes import SimNode

@@ -15,29 +15,25 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.access import history_url, role_of_user, standing, user_of
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Forbidden, NotThere
-from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, assumed, capacity_of
-from dlrover_nb.core.backends.kubernetes.contexts import kubernetes_address
-from dlrover_nb.core.backends.kubernetes.dryrun import Judged, judge
-from dlrover_nb.core.backends.kubernetes.elastic import operator_facts, refuse_operator, settled
-from dlrover_nb.core.backends.kubernetes.found_job import FoundJob, name_of
-from dlrover_nb.core.backends.kubernetes.kueue_reader import KueueReader
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, SecretGoneError, link_of
-from dlrover_nb.core.backends.kubernetes.load import kubernetes_load
-from dlrover_nb.core.backends.kubernetes.master_status import (
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Forbidden, NotThere
+from dlrover_nb.core.backends.kubernetes.client.contexts import kubernetes_address
+from dlrover_nb.core.backends.kubernetes.jobs.access import history_url, role_of_user, standing, user_of
+from dlrover_nb.core.backends.kubernetes.jobs.dryrun import Judged, judge
+from dlrover_nb.core.backends.kubernetes.jobs.found_job import FoundJob, name_of
+from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_of
+from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink, SecretGoneError, link_of
+from dlrover_nb.core.backends.kubernetes.jobs.load import kubernetes_load
+from dlrover_nb.core.backends.kubernetes.jobs.master_status import (
     Answering,
     Beginning,
     Over,
     end_of_job,
     has_begun,
 )
-from dlrover_nb.core.backends.kubernetes.queues import queue_waits
-from dlrover_nb.core.backends.kubernetes.ray_jobs import SeesRayJobs
-from dlrover_nb.core.backends.kubernetes.strays import left_on_volume, remove_all, strays
-from dlrover_nb.core.backends.kubernetes.submission import (
+from dlrover_nb.core.backends.kubernetes.jobs.ray_jobs import SeesRayJobs
+from dlrover_nb.core.backends.kubernetes.jobs.strays import left_on_volume, remove_all, strays
+from dlrover_nb.core.backends.kubernetes.jobs.submission import (
     create,
     delete_job,
     looked_at,
@@ -46,6 +42,10 @@ from dlrover_nb.core.backends.kubernetes.submission import (
     new_pod_job,
     owner_of,
 )
+from dlrover_nb.core.backends.kubernetes.operator.elastic import operator_facts, refuse_operator, settled
+from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, Tenant, assumed, capacity_of
+from dlrover_nb.core.backends.kubernetes.room.kueue_reader import KueueReader
+from dlrover_nb.core.backends.kubernetes.room.queues import queue_waits
 from dlrover_nb.core.client.cluster import no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle, user_name
 from dlrover_nb.core.client.past_runs import past_jobs
@@ -63,7 +63,7 @@ from dlrover_nb.core.structs.plan.default_bounds import completed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad

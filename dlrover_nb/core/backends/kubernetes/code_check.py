@@ -13,8 +13,14 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.api_errors import NotThere
-from dlrover_nb.core.backends.kubernetes.pod_status import DELETED, Ended, Preparing, Waiting, pod_status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import NotThere
+from dlrover_nb.core.backends.kubernetes.nodes.pod_status import (
+    DELETED,
+    Ended,
+    Preparing,
+    Waiting,
+    pod_status,
+)
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.manifests.kinds import POD
@@ -25,8 +31,8 @@ from dlrover_nb.core.structs.job.job import DataFormat
 from dlrover_nb.core.structs.wire.pods import CodeTried, check_token
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.backends.kubernetes.api import Api
-    from dlrover_nb.core.backends.kubernetes.pod_status import PodStatus
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
+    from dlrover_nb.core.backends.kubernetes.nodes.pod_status import PodStatus
     from dlrover_nb.core.driver.calls.service import MasterService
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job.job import JobSpec

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, Refused
-from dlrover_nb.core.backends.kubernetes.capacity import assumed
-from dlrover_nb.core.backends.kubernetes.elastic_plan import plan_in
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Refused
 from dlrover_nb.core.backends.kubernetes.master import PodMaster, exit_code_of
+from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import plan_in
+from dlrover_nb.core.backends.kubernetes.room.capacity import assumed
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import FOLDER, JOB_FILE
@@ -33,7 +33,7 @@ from dlrover_nb.core.runtime.exchange.sockets import new_keys
 from dlrover_nb.core.structs.wire.pods import IP_VAR, PodJob
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Kind
     from dlrover_nb.core.structs.job.job import JobSpec
 

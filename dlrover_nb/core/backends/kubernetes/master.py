@@ -27,24 +27,24 @@ from typing import TYPE_CHECKING
 
 from waitress.server import create_server
 
-from dlrover_nb.core.backends.kubernetes import strays
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import (
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
     Forbidden,
     NotThere,
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
-from dlrover_nb.core.backends.kubernetes.external_pods import ExternalPods
-from dlrover_nb.core.backends.kubernetes.halt import leave_end
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_of, without_master
-from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE, begun_s, has_begun
-from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
-from dlrover_nb.core.backends.kubernetes.plan_follower import PlanFollower
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.jobs import strays
+from dlrover_nb.core.backends.kubernetes.jobs.halt import leave_end
+from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_of, without_master
+from dlrover_nb.core.backends.kubernetes.jobs.master_status import BEGUN_NOTE, begun_s, has_begun
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.external_pods import ExternalPods
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
+from dlrover_nb.core.backends.kubernetes.operator.operator_managed_pods import OperatorManagedPods
+from dlrover_nb.core.backends.kubernetes.operator.plan_follower import PlanFollower
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.calls.certificate import certificate_of
 from dlrover_nb.core.driver.calls.http_server import ThreadedServer
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.driver.external.external_inputs import StepReports
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot

@@ -12,10 +12,10 @@ import pickle
 import sys
 from typing import TYPE_CHECKING, BinaryIO
 
-from dlrover_nb.core.controller.questions import answer
+from dlrover_nb.core.controller.plans.questions import answer
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.controller.questions import Answer, Question
+    from dlrover_nb.core.controller.plans.questions import Answer, Question
 
 LOWER_PRIORITY = 5  # than the master's, which answers nodes meanwhile
 

@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.views.events import Computed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.controller.questions import Answer, Question
+    from dlrover_nb.core.controller.plans.questions import Answer, Question
 
 logger = logging.getLogger(__name__)
 

@@ -152,7 +152,7 @@ class ProposalKind(StrEnum):
 
 
 class ProposalStatus(StrEnum):
-    """Life of a proposal; the transitions stand in `core.controller.proposals`."""
+    """Life of a proposal; the transitions stand in `core.controller.plans.proposals`."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"

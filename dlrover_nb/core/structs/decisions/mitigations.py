@@ -12,8 +12,8 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 class Mitigation:
     """One action against stragglers; `id` (``m1``, ``m2``, …) is unique in its job.
 
-    It has the life of a proposal (`core.controller.proposals`). One that a user ordered without a proposal
-    begins as accepted.
+    It has the life of a proposal (`core.controller.plans.proposals`). One that a user ordered without a
+    proposal begins as accepted.
 
     Parameters
     ----------

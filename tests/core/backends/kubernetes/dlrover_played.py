@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.backends.kubernetes.api import Api
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
 
 
 def pod(job: str, role: str, number: int, spec: Any, owner: Any) -> Any:

@@ -16,11 +16,11 @@ from masters import Master
 from waiting import LIMIT_S, until
 from waitress.server import create_server
 
-from dlrover_nb.core.backends.kubernetes import master_door
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Forbidden, PodAnswered
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, PodAnswered
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.link import read_job
+from dlrover_nb.core.backends.kubernetes.jobs import master_door
+from dlrover_nb.core.backends.kubernetes.jobs.link import read_job
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD

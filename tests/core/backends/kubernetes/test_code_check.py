@@ -7,7 +7,7 @@ import io
 import pytest
 
 from dlrover_nb.core.backends.kubernetes import code_check
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, NotThere, Status
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.calls.service import MasterService

@@ -10,9 +10,8 @@ from kube import core_api
 from kubernetes.client.exceptions import ApiException
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.access import check_access
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import (
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
     Asked,
     Conflict,
@@ -21,8 +20,9 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Status,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.disruption_budget import LOWER_AFTER_S, DisruptionBudget
-from dlrover_nb.core.backends.kubernetes.submission import create
+from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
+from dlrover_nb.core.backends.kubernetes.jobs.submission import create
+from dlrover_nb.core.backends.kubernetes.nodes.disruption_budget import LOWER_AFTER_S, DisruptionBudget
 from dlrover_nb.core.manifests.budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20, CONFIG_MAP, POD, ROLE, ROLE_BINDING, Kind
 from dlrover_nb.core.manifests.objects import companions

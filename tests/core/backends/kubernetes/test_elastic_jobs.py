@@ -12,11 +12,11 @@ from dlrover_played import Dlrover
 from exports import JOB, PLAN, TENSORFLOW
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes.api import Api, NotThere, connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import Api, NotThere, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.elastic import Operator, operator_of, settled
-from dlrover_nb.core.backends.kubernetes.operator_managed_pods import OperatorManagedPods
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
+from dlrover_nb.core.backends.kubernetes.operator.elastic import Operator, operator_of, settled
+from dlrover_nb.core.backends.kubernetes.operator.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.external import operator_managed_job

@@ -9,7 +9,7 @@ from exports import plans, small_plans
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.elastic_observed import (
+from dlrover_nb.core.backends.kubernetes.operator.elastic_observed import (
     Applied,
     alive,
     applied,

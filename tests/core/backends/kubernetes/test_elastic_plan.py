@@ -9,10 +9,15 @@ import pytest
 from cases import for_each
 from exports import JOB, OPTIONS, PLAN, TOLD
 
-from dlrover_nb.core.backends.kubernetes.elastic_desired import ASKED_NOTE
-from dlrover_nb.core.backends.kubernetes.elastic_plan import asked_in, open_scale_plans, plan_in, with_edits
+from dlrover_nb.core.backends.kubernetes.jobs.master_status import end_of_job
 from dlrover_nb.core.backends.kubernetes.master import TERMINATED, exit_code_of
-from dlrover_nb.core.backends.kubernetes.master_status import end_of_job
+from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import ASKED_NOTE
+from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import (
+    asked_in,
+    open_scale_plans,
+    plan_in,
+    with_edits,
+)
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.export import EXPORTERS

@@ -9,7 +9,7 @@ import pytest
 from kube import started
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB
 from dlrover_nb.core.manifests.objects import master_job, with_owner
 from dlrover_nb.core.manifests.parts import end_name

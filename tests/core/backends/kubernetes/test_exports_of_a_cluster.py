@@ -9,9 +9,9 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.api.exports import export
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
-from dlrover_nb.core.backends.kubernetes.elastic import operator_version
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, Status
+from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
+from dlrover_nb.core.backends.kubernetes.operator.elastic import operator_version
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import Options, documents_in
 from dlrover_nb.core.manifests.kinds import DEPLOYMENT, ELASTIC_JOB, Kind

@@ -8,7 +8,7 @@ import pytest
 from kube import core_api, host_files
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.parts import NODE_LABEL

@@ -10,15 +10,15 @@ from test_kubernetes_backend_api import JOB, config
 from test_kubernetes_capacity import ME, mine, node, pod
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import capacity_informer
-from dlrover_nb.core.backends.kubernetes.api import Listing, connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, NotThere, Status
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.capacity import Looked, hosts_of
-from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
-from dlrover_nb.core.backends.kubernetes.host_wishes import HostWishes
-from dlrover_nb.core.backends.kubernetes.orders import Create, Delete
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.client.api import Listing, connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.host_wishes import HostWishes
+from dlrover_nb.core.backends.kubernetes.nodes.orders import Create, Delete
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
+from dlrover_nb.core.backends.kubernetes.room import capacity_informer
+from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, hosts_of
+from dlrover_nb.core.backends.kubernetes.room.capacity_informer import CapacityInformer
 from dlrover_nb.core.deadline.host_choice import Host
 from dlrover_nb.core.manifests.kinds import NODE, POD, QUOTA
 from dlrover_nb.core.manifests.pods import PodNode, node_pod

@@ -15,9 +15,8 @@ import yaml
 from kube import await_rights, grant
 from waiting import LIMIT_S
 
-from dlrover_nb.core.backends.kubernetes import submission
-from dlrover_nb.core.backends.kubernetes.api import Api, connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import (
+from dlrover_nb.core.backends.kubernetes.client.api import Api, connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Asked,
     Forbidden,
     NotThere,
@@ -27,11 +26,12 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.exported_master import founded
-from dlrover_nb.core.backends.kubernetes.halt import leave_end
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
-from dlrover_nb.core.backends.kubernetes.link import read_job
-from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
-from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
+from dlrover_nb.core.backends.kubernetes.jobs import submission
+from dlrover_nb.core.backends.kubernetes.jobs.halt import leave_end
+from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
+from dlrover_nb.core.backends.kubernetes.jobs.link import read_job
+from dlrover_nb.core.backends.kubernetes.jobs.master_status import BEGUN_NOTE
+from dlrover_nb.core.backends.kubernetes.jobs.submission import new_pod_job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,

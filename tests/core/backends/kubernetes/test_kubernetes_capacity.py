@@ -5,7 +5,13 @@ from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, capacity_of, requests_of, room_of
+from dlrover_nb.core.backends.kubernetes.room.capacity import (
+    Looked,
+    Tenant,
+    capacity_of,
+    requests_of,
+    room_of,
+)
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape

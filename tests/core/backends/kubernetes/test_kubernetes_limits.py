@@ -16,10 +16,10 @@ from test_rights_that_come_back import SEEN, TENANT, Lists
 from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 from virtual_time import VirtualTime, as_shipped
 
-from dlrover_nb.core.backends.kubernetes import submission
-from dlrover_nb.core.backends.kubernetes.api import Listing, connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status, Unreachable
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.client.api import Listing, connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, Status, Unreachable
+from dlrover_nb.core.backends.kubernetes.jobs import submission
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD, QUOTA
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec

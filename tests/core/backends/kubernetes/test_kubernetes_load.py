@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.load import NO_MACHINES, NO_METRICS, NO_PODS, Seen, load_of
+from dlrover_nb.core.backends.kubernetes.jobs.load import NO_MACHINES, NO_METRICS, NO_PODS, Seen, load_of
 from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 

@@ -9,13 +9,13 @@ from kueue_crds import installed
 from test_kubernetes_capacity import ME, mine, node, shapes
 from virtual_time import VirtualTime, as_shipped
 
-from dlrover_nb.core.backends.kubernetes import kueue_reader
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status
-from dlrover_nb.core.backends.kubernetes.capacity import Looked, Tenant, capacity_of, room_of
-from dlrover_nb.core.backends.kubernetes.kueue import MANAGED, UNREAD, SeenQueues, queue_of, quota_of
-from dlrover_nb.core.backends.kubernetes.kueue_reader import KueueReader
-from dlrover_nb.core.backends.kubernetes.queues import KUEUE, QUEUE_NAME
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, Status
+from dlrover_nb.core.backends.kubernetes.room import kueue_reader
+from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, Tenant, capacity_of, room_of
+from dlrover_nb.core.backends.kubernetes.room.kueue import MANAGED, UNREAD, SeenQueues, queue_of, quota_of
+from dlrover_nb.core.backends.kubernetes.room.kueue_reader import KueueReader
+from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE, QUEUE_NAME
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.manifests.kinds import POD, Kind
 from dlrover_nb.core.manifests.rights import OF_KUEUE, USER, master_rights
@@ -207,7 +207,9 @@ def test_a_queue_that_may_not_be_read_is_asked_for_again_after_half_an_hour():
             asked_s.append(time.now_s())
             raise Forbidden("no", Status(403), Asked("get", kind))
 
-    reader = as_shipped("dlrover_nb.core.backends.kubernetes.kueue_reader", time).KueueReader(Closed(), SPEC)
+    reader = as_shipped("dlrover_nb.core.backends.kubernetes.room.kueue_reader", time).KueueReader(
+        Closed(), SPEC
+    )
     for wait_s in (0.0, 1799.9, 0.1, 1.0):
         time.advance(wait_s)
         assert reader.read(()).note == kueue_reader.UNREAD

@@ -8,9 +8,9 @@ import builders
 import pytest
 from masters import Master
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, error_of, proxy_error
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink, link_of
-from dlrover_nb.core.backends.kubernetes.master_door import MOST_URL_BYTES
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, error_of, proxy_error
+from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink, link_of
+from dlrover_nb.core.backends.kubernetes.jobs.master_door import MOST_URL_BYTES
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, MasterService

@@ -19,7 +19,7 @@ from masters import Master
 from waiting import LIMIT_S
 from waitress.server import create_server
 
-from dlrover_nb.core.backends.kubernetes.api_errors import (
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Asked,
     NotThere,
     Status,
@@ -27,8 +27,8 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     error_of,
     proxy_error,
 )
-from dlrover_nb.core.backends.kubernetes.last_snapshot import end_document, end_of
-from dlrover_nb.core.backends.kubernetes.link import KubernetesLink
+from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
+from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
 from dlrover_nb.core.client import handle
 from dlrover_nb.core.client.calls import CALLS, AskSnapshot
 from dlrover_nb.core.client.handle import JobHandle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.master_status import (
+from dlrover_nb.core.backends.kubernetes.jobs.master_status import (
     BEGUN_NOTE,
     ENDED_NOTE,
     Answering,

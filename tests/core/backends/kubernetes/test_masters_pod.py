@@ -9,7 +9,7 @@ import pytest
 from kube import core_api
 from waiting import LIMIT_S
 
-from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET

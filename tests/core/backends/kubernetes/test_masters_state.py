@@ -12,9 +12,9 @@ import pytest
 from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes import master as program
+from dlrover_nb.core.backends.kubernetes.jobs.master_status import BEGUN_NOTE
+from dlrover_nb.core.backends.kubernetes.jobs.submission import new_pod_job
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
-from dlrover_nb.core.backends.kubernetes.master_status import BEGUN_NOTE
-from dlrover_nb.core.backends.kubernetes.submission import new_pod_job
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.parts import run_of

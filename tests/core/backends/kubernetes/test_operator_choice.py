@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Conflict, Forbidden, NotThere, Status
-from dlrover_nb.core.backends.kubernetes.elastic import (
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Conflict, Forbidden, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.operator.elastic import (
     Operator,
     create,
     operator_of,

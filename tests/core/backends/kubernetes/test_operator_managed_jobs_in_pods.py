@@ -12,7 +12,7 @@ from dlrover_played import Dlrover
 from kube import host_files
 from waiting import LIMIT_S, until
 
-from dlrover_nb.core.backends.kubernetes.api import NotThere, connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import NotThere, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, POD, ROLE, SCALE_PLAN

@@ -10,9 +10,8 @@ import pytest
 from kube import await_rights
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import own_secrets
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import (
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
     Asked,
     Forbidden,
@@ -20,10 +19,11 @@ from dlrover_nb.core.backends.kubernetes.api_errors import (
     Status,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.own_secrets import LOOK_EVERY_S, SOON_S, OwnSecrets
-from dlrover_nb.core.backends.kubernetes.site import Site
-from dlrover_nb.core.backends.kubernetes.submission import create
+from dlrover_nb.core.backends.kubernetes.jobs.submission import create
+from dlrover_nb.core.backends.kubernetes.nodes import own_secrets
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.own_secrets import LOOK_EVERY_S, SOON_S, OwnSecrets
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.manifests.kinds import SECRET
 from dlrover_nb.core.manifests.rights import master_rights
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec

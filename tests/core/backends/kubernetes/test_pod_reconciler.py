@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dlrover_nb.core.backends.kubernetes.orders import AskWhy, Create, Delete, LookFor, Point
-from dlrover_nb.core.backends.kubernetes.pod_reconciler import (
+from dlrover_nb.core.backends.kubernetes.nodes.orders import AskWhy, Create, Delete, LookFor, Point
+from dlrover_nb.core.backends.kubernetes.nodes.pod_reconciler import (
     AGAIN_S,
     ASK_EVERY_S,
     FORCE_AFTER_S,
@@ -21,7 +21,7 @@ from dlrover_nb.core.backends.kubernetes.pod_reconciler import (
     UNTAKEN_LIMIT_S,
     PodReconciler,
 )
-from dlrover_nb.core.backends.kubernetes.pod_status import PULL_LIMIT_S
+from dlrover_nb.core.backends.kubernetes.nodes.pod_status import PULL_LIMIT_S
 
 INSUFFICIENT = "0/2 nodes are available: 2 Insufficient cpu."
 

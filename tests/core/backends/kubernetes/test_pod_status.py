@@ -8,7 +8,7 @@ from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.pod_status import (
+from dlrover_nb.core.backends.kubernetes.nodes.pod_status import (
     MEND_LIMIT_S,
     PULL_LIMIT_S,
     Ended,

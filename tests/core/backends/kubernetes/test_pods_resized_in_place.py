@@ -10,10 +10,10 @@ from conformance import FEATURES
 from resizing_played import DEFERRED, INFEASIBLE, QUOTA, REFUSALS, Server
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import pod_resizer
-from dlrover_nb.core.backends.kubernetes.api import connect_api
-from dlrover_nb.core.backends.kubernetes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.site import Site
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
+from dlrover_nb.core.backends.kubernetes.nodes import pod_resizer
+from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
+from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.driver.backend import NodeAllotted, ResizingBackend
 from dlrover_nb.core.manifests.pods import resources
 from dlrover_nb.core.manifests.rights import RESIZE, USER, master_rights

@@ -7,9 +7,9 @@ import copy
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.backends.kubernetes.api import Forbidden, Listing
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Status
-from dlrover_nb.core.backends.kubernetes.queues import POD_GROUP, UNREAD, WORKLOADS, queue_waits
+from dlrover_nb.core.backends.kubernetes.client.api import Forbidden, Listing
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Status
+from dlrover_nb.core.backends.kubernetes.room.queues import POD_GROUP, UNREAD, WORKLOADS, queue_waits
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL
 from dlrover_nb.core.structs.cluster.waits import QueueWait

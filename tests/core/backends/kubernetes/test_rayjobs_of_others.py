@@ -13,10 +13,10 @@ from suite.missing import shared
 from waiting import until
 
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.core.backends.kubernetes.api import Conflict, connect_api
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.client.api import Conflict, connect_api
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, NotThere, Status
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.ray_jobs import SeesRayJobs, job_of
+from dlrover_nb.core.backends.kubernetes.jobs.ray_jobs import SeesRayJobs, job_of
 from dlrover_nb.core.errors import NotFoundError, UnmanagedJobError
 from dlrover_nb.core.manifests.kinds import CRD, POD, RAY_JOB
 

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.api_errors import Asked, Forbidden, Status, Unauthorized, error_of
-from dlrover_nb.core.backends.kubernetes.refusals import IDLE_S, NEVER_RAN_S, RECENT_S, Refusals, needed
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
+    Asked,
+    Forbidden,
+    Status,
+    Unauthorized,
+    error_of,
+)
+from dlrover_nb.core.backends.kubernetes.nodes.refusals import IDLE_S, NEVER_RAN_S, RECENT_S, Refusals, needed
 from dlrover_nb.core.manifests.kinds import JOB, POD
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.refused_sizes import LEARNED_S, RefusedSizes, inferred, stated
+from dlrover_nb.core.backends.kubernetes.nodes.refused_sizes import LEARNED_S, RefusedSizes, inferred, stated
 from dlrover_nb.core.structs.plan.capacity import NodeLimits
 
 BOTH = (

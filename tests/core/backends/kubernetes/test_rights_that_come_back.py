@@ -8,12 +8,18 @@ import builders
 import pytest
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import capacity_informer
 from dlrover_nb.core.backends.kubernetes import master as program
-from dlrover_nb.core.backends.kubernetes.api_errors import ApiError, Asked, Forbidden, Status, Unauthorized
-from dlrover_nb.core.backends.kubernetes.capacity import Tenant
-from dlrover_nb.core.backends.kubernetes.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
+    ApiError,
+    Asked,
+    Forbidden,
+    Status,
+    Unauthorized,
+)
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
+from dlrover_nb.core.backends.kubernetes.room import capacity_informer
+from dlrover_nb.core.backends.kubernetes.room.capacity import Tenant
+from dlrover_nb.core.backends.kubernetes.room.capacity_informer import CapacityInformer
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, QUOTA, Kind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec

@@ -14,9 +14,9 @@ from waiting import LIMIT_S
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.exports import check_file
-from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.dryrun import judge
+from dlrover_nb.core.backends.kubernetes.jobs.dryrun import judge
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, to_yaml
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, CRD, JOB_SET, POD, QUOTA

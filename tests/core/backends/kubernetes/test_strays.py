@@ -9,12 +9,12 @@ from cases import for_each
 from kube import grant
 from waiting import until
 
-from dlrover_nb.core.backends.kubernetes import strays as module
-from dlrover_nb.core.backends.kubernetes.api import connect_api
+from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.link import read_job
+from dlrover_nb.core.backends.kubernetes.jobs import strays as module
+from dlrover_nb.core.backends.kubernetes.jobs.link import read_job
+from dlrover_nb.core.backends.kubernetes.jobs.strays import is_stray, left_on_volume, remove, strays
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
-from dlrover_nb.core.backends.kubernetes.strays import is_stray, left_on_volume, remove, strays
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import JOB, POD, SECRET
 from dlrover_nb.core.manifests.objects import master_job, with_owner

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dlrover_nb.core.backends.kubernetes.submission import looked_at, new_pod_job
+from dlrover_nb.core.backends.kubernetes.jobs.submission import looked_at, new_pod_job
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume

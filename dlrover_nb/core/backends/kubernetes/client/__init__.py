@@ -1,0 +1,1 @@
+"""The API server: who we are there, calls, errors, watches."""

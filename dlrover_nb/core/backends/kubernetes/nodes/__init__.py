@@ -1,0 +1,1 @@
+"""Nodes of a job as pods: asked for, observed, resized, ended."""

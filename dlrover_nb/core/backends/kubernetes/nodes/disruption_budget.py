@@ -1,0 +1,120 @@
+"""Keeps the disruption budget of a run in step with its parameter servers.
+
+More parameter servers count at once. Fewer count after a while: one that was lost is missing until its
+successor is made, and just then no second one may go. What cannot be placed for long lowers the budget too,
+so that a full cluster can be drained.
+
+One that is being deleted counts beside its successor until it has ended: while its parameters move, no other
+may go. Then the next one may at once.
+
+A budget is no condition of a job: without the right to it, on a server that has none, or when somebody
+deletes it to get a machine free, the job goes on without, and says so once. A right that was there before is
+waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Unauthorized,
+    Unreachable,
+)
+from dlrover_nb.core.manifests.budget import budget
+from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20
+from dlrover_nb.core.manifests.objects import with_owner
+from dlrover_nb.core.manifests.parts import ROLE_LABEL
+from dlrover_nb.core.structs.plan.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.backends.kubernetes.client.api import Api
+    from dlrover_nb.core.manifests.kinds import Doc
+    from dlrover_nb.core.structs.wire.pods import PodJob
+
+logger = logging.getLogger(__name__)
+
+LOWER_AFTER_S = 30.0  # a lost parameter server is noticed and made again within seconds
+_ENDED = {"Succeeded", "Failed"}
+
+
+class DisruptionBudget:
+    """The budget of one run; called by one thread.
+
+    Parameters
+    ----------
+    api
+        In the job's namespace.
+    job
+        Of which.
+    owner
+        The object that the budget goes with.
+    """
+
+    def __init__(self, api: Api, job: PodJob, owner: Doc) -> None:
+        self._api, self._name, self._run, self._owner = api, job.spec.name, job.run, owner
+        self._n_told: int | None = None  # None: nothing yet
+        self._n_staying = 0  # that are not being deleted
+        self._fewer_since_s: float | None = None
+        self._is_off = False
+
+    def follow(self, pods: Iterable[Doc], at_s: float) -> None:
+        """Bring the budget to the parameter servers that there are."""
+        present = _parameter_servers(pods)
+        n_leaving = sum("deletionTimestamp" in pod["metadata"] for pod in present)
+        self._follow_staying(len(present) - n_leaving, at_s)
+        n_ps = self._n_staying + n_leaving
+        if not self._is_off and n_ps != (self._n_told or 0):
+            self._tell(n_ps)
+
+    def end(self) -> None:
+        """Let all pods go: the run has ended."""
+        if not self._is_off and self._n_told:
+            self._tell(0)
+
+    def _follow_staying(self, n_ps: int, at_s: float) -> None:
+        if n_ps >= self._n_staying:
+            self._n_staying, self._fewer_since_s = n_ps, None
+        elif self._fewer_since_s is None:
+            self._fewer_since_s = at_s
+        elif at_s >= self._fewer_since_s + LOWER_AFTER_S:
+            self._n_staying, self._fewer_since_s = n_ps, None
+
+    def _tell(self, n_ps: int) -> None:
+        try:
+            self._write(n_ps)
+        except (Unreachable, Unauthorized) as error:
+            logger.debug("job %s: its disruption budget is written later: %s", self._name, error)
+        except ApiError as error:
+            if isinstance(error, Forbidden) and self._n_told is not None:
+                return  # the right was there before, and may come back
+            self._is_off = True
+            logger.info("job %s: a drain may evict several of its pods at once: %s", self._name, error)
+        else:
+            self._n_told = n_ps
+
+    def _write(self, n_ps: int) -> None:
+        kind = BUDGET if self._api.has(BUDGET) else BUDGET_1_20
+        document = with_owner(budget(self._name, self._run, n_ps, kind), self._owner)
+        if self._n_told is None:
+            try:
+                self._api.create(kind, document)
+            except Conflict:  # of an earlier master, or of an earlier run that is being deleted
+                self._api.patch(kind, document["metadata"]["name"], document)
+        else:
+            self._api.patch(kind, document["metadata"]["name"], {"spec": {"minAvailable": n_ps}})
+
+
+def _parameter_servers(pods: Iterable[Doc]) -> list[Doc]:
+    """Return the pods of parameter servers that have not ended."""
+    return [
+        pod
+        for pod in pods
+        if pod["metadata"].get("labels", {}).get(ROLE_LABEL) == Role.PS
+        and pod.get("status", {}).get("phase") not in _ENDED
+    ]

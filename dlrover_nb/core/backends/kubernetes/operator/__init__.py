@@ -1,0 +1,1 @@
+"""Jobs whose pods DLRover's operator manages: ElasticJobs and ScalePlans."""

@@ -1,0 +1,157 @@
+"""Whether a decision on an action against stragglers is valid, as far as the controller knows.
+
+What only the job master knows (whether a worker has just exited, whether the PS have room) it refuses itself;
+the action has failed then, with its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.decisions.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+    SetSize,
+)
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.plan.resources import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlrover_nb.core.controller.mitigations.mitigation_book import MitigationBook
+    from dlrover_nb.core.controller.mitigations.node_room import NodeRoom
+    from dlrover_nb.core.controller.mitigations.slow_nodes import Nodes
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.job.job import JobSpec
+
+MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class MitigationContext:
+    """What a decision on an action is checked against: the job, its nodes, the action under way, its room."""
+
+    spec: JobSpec
+    nodes: Nodes
+    running: Mitigation | None
+    room: NodeRoom | None = None
+
+
+def check_answer(decision: Decision, book: MitigationBook, now: MitigationContext) -> None:
+    """Refuse an invalid answer to a proposed action.
+
+    Raises
+    ------
+    NotFoundError
+        When there is no such action; it names the open one.
+    StaleDecisionError
+        When it is no longer open, or another one is under way.
+    InvalidValueError
+        When it should be overridden.
+    """
+    found = book.find(decision.proposal)
+    if decision.verdict is Verdict.OVERRIDE:
+        raise InvalidValueError(
+            f"a decision on {found.id} must be accept or reject, got override: {found.words} has no plan; "
+            f"reject {found.id}, and order another action or another plan"
+        )
+    is_rejected = decision.verdict is Verdict.REJECT
+    book.check(found, ProposalStatus.REJECTED if is_rejected else ProposalStatus.ACCEPTED)
+    if not is_rejected:
+        _check_free(now)
+
+
+def check_action(decision: Decision, now: MitigationContext) -> None:
+    """Refuse an invalid action of a user's own.
+
+    Raises
+    ------
+    StaleDecisionError
+        When another action is under way.
+    NotFoundError
+        When the job has no such node.
+    InvalidValueError
+        When there is no action, or it is impossible in this job.
+    CapacityError
+        When a node's size would exceed the job's quota.
+    """
+    if decision.action is None:
+        raise InvalidValueError("mitigate needs an action, got none; say what should be done")
+    if now.spec.foreign is not None and not isinstance(decision.action.action, AdjustBatches):
+        raise InvalidValueError(
+            f"job {now.spec.name} runs its own programs, got: {decision.action.words}; "
+            "of other programs only batch sizes can be adjusted"
+        )
+    _check_free(now)
+    _check_possible(decision.action.action, now)
+
+
+def _check_free(now: MitigationContext) -> None:
+    if now.running is not None:
+        raise StaleDecisionError(
+            f"job {now.spec.name} must have no other action under way, but {now.running.id} "
+            f"({now.running.words}) is; decide once it has ended"
+        )
+
+
+def _check_possible(action: Action, now: MitigationContext) -> None:
+    match action:
+        case AdjustBatches():
+            _check_nodes((node for node, _ in action.sizes), Role.WORKER, now)
+        case AdjustRates():
+            _check_nodes((node for node, _ in action.factors), Role.WORKER, now)
+            _check_sync(action, now, is_possible=now.spec.sync is not Sync.BSP, where="asp or ssp")
+        case BackupWorkers():
+            _check_sync(action, now, is_possible=now.spec.sync is Sync.BSP, where="bsp")
+            n_worker = len(now.nodes.workers)
+            if action.n >= max(n_worker, 1):
+                raise InvalidValueError(
+                    f"n must be below the number of workers, {n_worker}, got {action.n}; leave out fewer"
+                )
+        case KillRestart():
+            _check_nodes((action.node,), action.role, now)
+        case SetSize():
+            _check_nodes((action.node,), action.role, now)
+            if now.room is not None and (over := now.room.over_quota(action)):
+                raise CapacityError(
+                    f"to {action.words} must keep job {now.spec.name} within its quota, got {over}; "
+                    "give it less, or submit the job with a larger quota"
+                )
+        case MoveBuckets():
+            _check_nodes((action.ps,), Role.PS, now)
+            if len(now.nodes.ps) < 2:
+                raise InvalidValueError(
+                    f"{action.ps} must have another parameter server to give buckets to, got none; "
+                    "scale to more of them first, or restart it"
+                )
+        case _ as never:
+            assert_never(never)
+
+
+def _check_nodes(names: Iterable[str], role: Role, now: MitigationContext) -> None:
+    known = now.nodes.workers if role is Role.WORKER else now.nodes.ps
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+        reporting = ", ".join(known[:MOST_NAMED]) + more or "none"
+        raise NotFoundError(
+            f"job {now.spec.name} has no {role.value} {unknown[0]!r} that has reported under this plan; "
+            f"those that have: {reporting}. One that has just started does so within seconds"
+        )
+
+
+def _check_sync(action: Action, now: MitigationContext, *, is_possible: bool, where: str) -> None:
+    if not is_possible:
+        raise InvalidValueError(
+            f"sync must be {where} to {action.words}, got {now.spec.sync}; "
+            "take another action, or submit the job with another sync"
+        )

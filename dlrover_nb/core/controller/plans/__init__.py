@@ -1,0 +1,1 @@
+"""Plans: what is proposed, decided, carried out, and how it came out."""

@@ -1,0 +1,1 @@
+"""What the controller remembers: the job, its money, its story, what can be undone."""

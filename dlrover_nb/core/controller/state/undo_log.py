@@ -1,0 +1,168 @@
+"""Which decision can be undone, and the decision that undoes it.
+
+Undo is a decision like any other: to the plan, the mode, the pins, or the sizes and rates of workers that
+held before, with the id of what it undoes. So it is checked, journaled, reported and applied as every
+decision is, and an undo of an undo is a redo. Only the latest change can be undone, by any user or auto mode:
+later changes were decided on the basis of earlier ones. Rejected: a stack as in an editor, where repeated
+undo goes back hours and reverts the decisions of other people.
+
+A change that could not be applied leaves nothing to undo, and the one before it is the latest. A restart of a
+node or a move of its parameters cannot be undone: it leaves the log as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.controller.state.newest import append
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs.decisions.actions import ActionChoice, named
+from dlrover_nb.core.structs.decisions.decisions import FIRST_VERSION, Decision, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.plan.bounds import Pins
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+
+
+@dataclass(frozen=True, slots=True)
+class UndoableChange:
+    """A decision that changed something, and the decision that undoes it (without an author yet)."""
+
+    decision: Decision
+    back: Decision
+
+
+class UndoLog:
+    """Changes by decisions, oldest first; those that were not applied are left out."""
+
+    def __init__(self) -> None:
+        self._all: list[UndoableChange] = []
+
+    @property
+    def all(self) -> tuple[UndoableChange, ...]:
+        """The newest changes, oldest first; the last one can be undone."""
+        return tuple(self._all)
+
+    @property
+    def undo(self) -> Decision | None:
+        """The decision that undoes the latest change; None where there is none."""
+        return self._all[-1].back if self._all else None
+
+    def acted(self, decision: Decision, inverse: Action | None) -> None:
+        """Record a decision on an action against stragglers; one that nothing takes back is left out."""
+        if inverse is not None:
+            back = ActionChoice.of(inverse)
+            undo = Decision(Verdict.MITIGATE, "", decision.at_s, action=back, undoes=decision.id)
+            append(self._all, UndoableChange(decision, undo))
+
+    def forget_node(self, node: str) -> None:
+        """Remove changes of a node that has left: nothing of it can be set back."""
+        self._all = [change for change in self._all if node not in _named(change.back)]
+
+    def made(
+        self,
+        decision: Decision,
+        *,
+        plan: ResourcePlan,
+        mode: Mode,
+        pins: Pins,
+        budget_total: float | None = None,
+    ) -> None:
+        """Record a decision and the state before it; one without a change of it (REJECT) is left out."""
+        match decision.verdict:
+            case Verdict.REJECT:
+                return
+            case Verdict.MODE:
+                back = Decision(Verdict.MODE, "", decision.at_s, mode=mode, undoes=decision.id)
+            case Verdict.PIN:
+                back = Decision(Verdict.PIN, "", decision.at_s, pins=pins, undoes=decision.id)
+            case Verdict.BUDGET:
+                back = Decision(
+                    Verdict.BUDGET, "", decision.at_s, budget_total=budget_total, undoes=decision.id
+                )
+            case _:
+                back = Decision(Verdict.SCALE, "", decision.at_s, plan=plan, undoes=decision.id)
+        append(self._all, UndoableChange(decision, back))
+
+    def fell_through(self, decision: str) -> None:
+        """Remove a change of plan, or an action, that could not be applied: there is nothing to undo."""
+        self._all = [change for change in self._all if change.decision.id != decision]
+
+    def forget_plans(self) -> None:
+        """Remove changes of plan: a plan runs without a decision, so they cannot be undone."""
+        self._all = [change for change in self._all if change.back.plan is None]
+
+
+def _named(back: Decision) -> frozenset[str]:
+    return frozenset() if back.action is None else named(back.action.action)
+
+
+def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) -> None:
+    """Refuse to undo anything but the latest change; a decision that is no undo passes.
+
+    Raises
+    ------
+    NotFoundError
+        When there is nothing to undo, or no such decision.
+    StaleDecisionError
+        When something was changed since; it names who did what.
+    InvalidValueError
+        When it does not restore the state before.
+    """
+    if not decision.undoes:
+        return
+    ids = [change.decision.id for change in changes]
+    if not ids:
+        raise NotFoundError(nothing_to_undo(job))
+    if decision.undoes not in ids:
+        raise NotFoundError(
+            f"job {job} has no change {decision.undoes} to undo, or it was not applied; "
+            f"the latest change is {ids[-1]}"
+        )
+    later = [change.decision for change in changes[ids.index(decision.undoes) + 1 :]]
+    if later:
+        since = ", then ".join(f"{d.id} ({d.words} by {d.by})" for d in later)
+        raise StaleDecisionError(
+            f"{decision.undoes} must be the latest change of job {job} to be undone, but since then came "
+            f"{since}; undo {later[-1].id}, or set what you want"
+        )
+    back = changes[-1].back
+    asked = (decision.verdict, decision.plan, decision.mode, decision.pins, decision.action)
+    if asked != (back.verdict, back.plan, back.mode, back.pins, back.action):
+        raise InvalidValueError(
+            f"the undo of {decision.undoes} must be: {back.words}, got: {decision.words}; ask for undo alone"
+        )
+
+
+def check_version(decision: Decision, changes: Sequence[UndoableChange], job: str) -> None:
+    """Refuse a decision of somebody who saw another plan, mode or pins than those of now.
+
+    Raises
+    ------
+    StaleDecisionError
+        When something was changed since; it names who did what.
+    """
+    newest = changes[-1].decision.id if changes else FIRST_VERSION
+    if decision.seen in {"", newest}:
+        return
+    ids = [change.decision.id for change in changes]
+    start = ids.index(decision.seen) + 1 if decision.seen in ids else 0
+    since = ", then ".join(
+        f"{change.decision.id} ({change.decision.words} by {change.decision.by})"
+        for change in changes[start:]
+    )
+    came = f"since then came {since}" if since else "that change was taken back or never applied"
+    raise StaleDecisionError(
+        f"{decision.words} was decided on job {job} as of {decision.seen}, but {came}; look at the job as "
+        "it is now"
+    )
+
+
+def nothing_to_undo(job: str) -> str:
+    """Say that nothing can be undone."""
+    return f"job {job} has nothing to undo: no decision has changed its plan, its mode or its pins"
