@@ -39,7 +39,7 @@ from dlrover_nb.magics.verb import CLUSTER_OF_CALL, DetachedError, Verb, argumen
 from dlrover_nb.magics.verbs import VERBS, programs
 from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of, write_what_can_be
 from dlrover_nb.serve import SERVE, USERS
-from dlrover_nb.widgets.wait_lines import stream_line
+from dlrover_nb.widgets.jobs.wait_lines import stream_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,8 +26,8 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.waits import tell
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.report import write_report
-from dlrover_nb.widgets.status import host_words
+from dlrover_nb.widgets.jobs.status import host_words
+from dlrover_nb.widgets.past.report import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,9 +17,9 @@ from rich.text import Text
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
+from dlrover_nb.widgets.jobs.status import first_steps_words, host_words, reported_words
 from dlrover_nb.widgets.mitigations import facts, head_words, slow_words, worst
-from dlrover_nb.widgets.sparkline import sparkline
-from dlrover_nb.widgets.status import first_steps_words, host_words, reported_words
+from dlrover_nb.widgets.svg.sparkline import sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import AuditBrokenError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.audited import AuditFilter
-from dlrover_nb.widgets import audit as drawn
+from dlrover_nb.widgets.past import audit as drawn
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dlrover_nb.core.client.asked_cluster import AskedCluster
 from dlrover_nb.core.errors import DlroverError, NotFoundError, UnmanagedJobError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.commands import Entry
-from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.live.poller import Poller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.widgets.blocks import View
-    from dlrover_nb.widgets.many import ManyJobs
+    from dlrover_nb.widgets.clusters.many import ManyJobs
     from dlrover_nb.widgets.rows.tables import Tables
 
 
@@ -303,7 +303,7 @@ class Cluster(Records):
         --------
         >>> cluster.dash("ads-ctr")
         """
-        from dlrover_nb.widgets.many import ManyJobs  # noqa: PLC0415 - views load on demand
+        from dlrover_nb.widgets.clusters.many import ManyJobs  # noqa: PLC0415 - views load on demand
 
         opened = "" if job is None else self.job(job).name
         return ManyJobs(self._asked, self.poller, opened)

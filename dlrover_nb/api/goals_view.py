@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.views import Shown
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.goals import answer, read_goals
-from dlrover_nb.widgets import goals
+from dlrover_nb.widgets.jobs import goals
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dlrover_nb.core.redaction import redact_words
 from dlrover_nb.core.structs.job.secrets import without_secrets
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, View
-from dlrover_nb.widgets.records import decision_view, plan_view
+from dlrover_nb.widgets.past.records import decision_view, plan_view
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views import Shown
-from dlrover_nb.widgets.cluster_load import load_view
+from dlrover_nb.widgets.clusters.cluster_load import load_view
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:

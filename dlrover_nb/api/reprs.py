@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.summary import JobSummary
 
 _STRUCTS = "dlrover_nb.core.structs"
-_RECORDS = "dlrover_nb.widgets.records"
+_RECORDS = "dlrover_nb.widgets.past.records"
 _HERE = "dlrover_nb.api.reprs"
 _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.resources", "ResourcePlan"): (_RECORDS, "plan_view"),
@@ -39,8 +39,8 @@ _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.questions", "LogLine"): (_HERE, "line_view"),
     (f"{_STRUCTS}.job", "JobSpec"): (_HERE, "spec_view"),
     ("dlrover_nb.core.structs.views.summary", "JobSummary"): (_HERE, "summary_view"),
-    ("dlrover_nb.core.client.past_runs", "RunHistory"): ("dlrover_nb.widgets.history", "history_view"),
-    ("dlrover_nb.core.history.scores", "Scoreboard"): ("dlrover_nb.widgets.scores", "scores_view"),
+    ("dlrover_nb.core.client.past_runs", "RunHistory"): ("dlrover_nb.widgets.past.history", "history_view"),
+    ("dlrover_nb.core.history.scores", "Scoreboard"): ("dlrover_nb.widgets.past.scores", "scores_view"),
 }
 
 
@@ -61,12 +61,12 @@ def unregister(formatter: Any) -> None:  # noqa: ANN401 - as above
 
 def explanation_view(explanation: Explanation) -> View:
     """Return why a plan is proposed, without the job's curves: the record does not hold them."""
-    from dlrover_nb.widgets.units import Currency  # noqa: PLC0415 - when one is shown
-    from dlrover_nb.widgets.why import (  # noqa: PLC0415 - as above
+    from dlrover_nb.widgets.jobs.why import (  # noqa: PLC0415 - as above
         candidate_facts,
         evidence_table,
         marginal_blocks,
     )
+    from dlrover_nb.widgets.units import Currency  # noqa: PLC0415 - when one is shown
 
     e = explanation
     blocks: list[Block] = [Paragraph(e.why)]
@@ -82,7 +82,7 @@ def explanation_view(explanation: Explanation) -> View:
 
 def weighed_view(weighed: Weighed) -> View:
     """Return the predicted effect of a plan, and why it would be refused."""
-    from dlrover_nb.widgets.records import candidate_view, plan_view  # noqa: PLC0415 - when one is shown
+    from dlrover_nb.widgets.past.records import candidate_view, plan_view  # noqa: PLC0415 - when one is shown
 
     refusal = (Paragraph(weighed.refusal, Tone.WARNING),) if weighed.refusal else ()
     shown = candidate_view(weighed.candidate) if weighed.candidate else plan_view(weighed.plan)
@@ -91,7 +91,7 @@ def weighed_view(weighed: Weighed) -> View:
 
 def line_view(line: LogLine) -> View:
     """Return one line of a node."""
-    from dlrover_nb.widgets.logs import logs_view  # noqa: PLC0415 - when one is shown
+    from dlrover_nb.widgets.jobs.logs import logs_view  # noqa: PLC0415 - when one is shown
 
     return logs_view(line.node, (line,))
 
@@ -108,7 +108,7 @@ def spec_view(spec: JobSpec) -> View:
 
 def summary_view(summary: JobSummary) -> View:
     """Return one line of the list of jobs."""
-    from dlrover_nb.widgets.status import jobs_view  # noqa: PLC0415 - when one is shown
+    from dlrover_nb.widgets.jobs.status import jobs_view  # noqa: PLC0415 - when one is shown
 
     return jobs_view((summary,))
 

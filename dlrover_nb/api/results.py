@@ -225,7 +225,7 @@ class Results(Steering):
         --------
         >>> job.report("report.html", force=True)
         """
-        from dlrover_nb.widgets.report import report_html  # noqa: PLC0415 - views load on demand
+        from dlrover_nb.widgets.past.report import report_html  # noqa: PLC0415 - views load on demand
 
         html = report_html(self.handle.snapshot(), self.handle.series())
         written = write(path, html, force=force)

@@ -10,7 +10,7 @@ from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
-from dlrover_nb.widgets.restarts import restart_facts
+from dlrover_nb.widgets.jobs.restarts import restart_facts
 from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:

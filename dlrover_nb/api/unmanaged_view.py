@@ -10,8 +10,8 @@ from dlrover_nb.api.views import Shown, TextView
 from dlrover_nb.core.client.unmanaged import unmanaged_job, unmanaged_jobs, unmanaged_log
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.widgets.clusters.unmanaged import unmanaged_blocks, unmanaged_view
 from dlrover_nb.widgets.rows import results
-from dlrover_nb.widgets.unmanaged import unmanaged_blocks, unmanaged_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,12 +16,13 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.deadline import span_words
 from dlrover_nb.core.structs.plan.default_bounds import bounds_words
 from dlrover_nb.core.why import answers
-from dlrover_nb.widgets import history, logs, plans, scores, status, why
 from dlrover_nb.widgets.blocks import Paragraph, Table, Tone, Verbatim, View
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.clusters.schema import schema_blocks
+from dlrover_nb.widgets.jobs import logs, plans, status, why
+from dlrover_nb.widgets.past import history, scores
 from dlrover_nb.widgets.rows import results
 from dlrover_nb.widgets.rows.tables import Tabular
-from dlrover_nb.widgets.schema import schema_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

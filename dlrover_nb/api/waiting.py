@@ -13,12 +13,12 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.waits import is_heard, listening, tell
-from dlrover_nb.widgets.wait_lines import session_line, text_of
+from dlrover_nb.widgets.jobs.wait_lines import session_line, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dlrover_nb.widgets.wait_lines import WaitLine
+    from dlrover_nb.widgets.jobs.wait_lines import WaitLine
 
 REDRAW_S = 1.0  # a shorter wait shows nothing
 

@@ -30,10 +30,10 @@ from dlrover_nb.dashboard.shell import error_html, plain_html
 from dlrover_nb.dashboard.waiting_requests import cluster_of
 from dlrover_nb.widgets import theme, units
 from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.jobs.plans import diff_table, plans_table, proposal_facts
+from dlrover_nb.widgets.jobs.status import kind_words
 from dlrover_nb.widgets.mitigations import facts as mitigation_facts
 from dlrover_nb.widgets.mitigations import slow_blocks
-from dlrover_nb.widgets.plans import diff_table, plans_table, proposal_facts
-from dlrover_nb.widgets.status import kind_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ from dlrover_nb.core.errors import (
 from dlrover_nb.core.structs.decisions.commands import Entry
 from dlrover_nb.magics.session import Session
 from dlrover_nb.magics.verb import MAGIC, DetachedError
-from dlrover_nb.widgets.wait_lines import session_line
+from dlrover_nb.widgets.jobs.wait_lines import session_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.magics.verb import Call
-    from dlrover_nb.widgets.wait_lines import WaitLine
+    from dlrover_nb.widgets.jobs.wait_lines import WaitLine
 
 
 ADDRESS = "DLROVER_NB_ADDRESS"  # variable of a shell: a word as `read_address` takes it

@@ -34,7 +34,7 @@ from dlrover_nb.core.structs.job.secrets import check_complete, for_storage, sec
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.training.failures import ProgramError
 from dlrover_nb.dashboard.agent_tools import AgentTools
-from dlrover_nb.widgets.report import report_html
+from dlrover_nb.widgets.past.report import report_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ import builders as b
 import pytest
 
 from dlrover_nb.widgets import charts
-from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 
 CHART = """
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Drawing, Line, Plot
+from dlrover_nb.widgets.svg.marks import Drawing, Line, Plot
 
 def columns(snapshot, series):
     job = series.job if series else {}

@@ -16,11 +16,11 @@ from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.dashboard.jobs_board.rows import needs, row_of
 from dlrover_nb.widgets.charts import front
-from dlrover_nb.widgets.plans import plans_view
-from dlrover_nb.widgets.report import report_html
-from dlrover_nb.widgets.review import Link, header_html, undo_words
+from dlrover_nb.widgets.jobs.plans import plans_view
+from dlrover_nb.widgets.jobs.review import Link, header_html, undo_words
+from dlrover_nb.widgets.jobs.status import budget_words, status_view, summary_facts
+from dlrover_nb.widgets.past.report import report_html
 from dlrover_nb.widgets.rows import results
-from dlrover_nb.widgets.status import budget_words, status_view, summary_facts
 
 NOW = PlanBudget(b.NOW_PLAN, 2.0, end_cost=1.5, enough=0.96, share=1.0)
 ENOUGH = BudgetOutlook("quick-start", 10.0, 4.0, "USD", 2.0, 1000.0, 2_700_000, now=NOW)

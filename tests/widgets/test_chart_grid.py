@@ -6,7 +6,7 @@ import builders as b
 import pytest
 from bokeh.models import GlyphRenderer, Segment
 
-from dlrover_nb.widgets.chart_grid import ChartGrid
+from dlrover_nb.widgets.live.chart_grid import ChartGrid
 
 
 def marked(high):

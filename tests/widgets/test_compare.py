@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.decisions.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.widgets.blocks import Table
-from dlrover_nb.widgets.compare import compare_view
+from dlrover_nb.widgets.past.compare import compare_view
 
 APPLIED, FAILED = ProposalStatus.APPLIED, ProposalStatus.FAILED
 

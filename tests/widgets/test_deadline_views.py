@@ -11,10 +11,10 @@ from dlrover_nb.api.views import SubmittedView
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook, margin_words, percent
 from dlrover_nb.widgets.charts import front
-from dlrover_nb.widgets.plans import plans_view
-from dlrover_nb.widgets.review import Link, header_html
+from dlrover_nb.widgets.jobs.plans import plans_view
+from dlrover_nb.widgets.jobs.review import Link, header_html
+from dlrover_nb.widgets.jobs.status import deadline_words, status_view, summary_facts
 from dlrover_nb.widgets.rows import results
-from dlrover_nb.widgets.status import deadline_words, status_view, summary_facts
 
 MET = DeadlineOutlook(3600.0, 0.9, 0.97, 3000.0, b.NOW_PLAN, 0.97, 3000.0, 2500.0)
 SAVED = replace(MET, in_time=0.4, finish_s=3700.0, best_plan=b.BETTER_PLAN)

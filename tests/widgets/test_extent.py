@@ -4,11 +4,11 @@ import builders as b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.widgets import extent, svg_drawing
 from dlrover_nb.widgets.charts import CHARTS, throughput
-from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
-from dlrover_nb.widgets.marks import Area, Band, Line, Plot, Points, Rule
-from dlrover_nb.widgets.single import single
+from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.svg import extent, svg_drawing
+from dlrover_nb.widgets.svg.marks import Area, Band, Line, Plot, Points, Rule
+from dlrover_nb.widgets.svg.single import single
 
 speeds = st.floats(1.0, 1e6)
 

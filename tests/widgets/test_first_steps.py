@@ -13,9 +13,9 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.terminal import render
-from dlrover_nb.widgets.live import LiveView
-from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.status import evaluation_words, fit_words, status_view
+from dlrover_nb.widgets.jobs.status import evaluation_words, fit_words, status_view
+from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.poller import Poller
 
 TRAINED = builders.snapshot()
 STARTING = replace(

@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow, TermKnowledge
-from dlrover_nb.widgets import history
+from dlrover_nb.widgets.past import history
 
 
 def run(**changes: object) -> JobRun:

@@ -3,7 +3,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.widgets.label_layout import (
+from dlrover_nb.widgets.svg.label_layout import (
     Label,
     Room,
     around,
@@ -13,8 +13,8 @@ from dlrover_nb.widgets.label_layout import (
     place,
     text_box,
 )
-from dlrover_nb.widgets.marks import Orientation, Plot, Points, Rule
-from dlrover_nb.widgets.plot_labels import MOST_ROWS, Axes, level, of_markers, upright
+from dlrover_nb.widgets.svg.marks import Orientation, Plot, Points, Rule
+from dlrover_nb.widgets.svg.plot_labels import MOST_ROWS, Axes, level, of_markers, upright
 
 shares = st.floats(0.0, 1.0)
 ranges = st.tuples(st.floats(120, 500), st.floats(0, 900)).map(lambda r: (r[0], r[0] + r[1]))

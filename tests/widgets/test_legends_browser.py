@@ -11,8 +11,8 @@ from waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.widgets.live import LiveView
-from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.poller import Poller
 
 pytestmark = [
     pytest.mark.browser,

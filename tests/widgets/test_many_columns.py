@@ -9,8 +9,8 @@ from cases import for_each
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.summary import JobSummary
-from dlrover_nb.widgets.many import static, table
-from dlrover_nb.widgets.many.columns import (
+from dlrover_nb.widgets.clusters.many import static, table
+from dlrover_nb.widgets.clusters.many.columns import (
     N_ENDED,
     JobReading,
     JobsViewState,
@@ -20,7 +20,7 @@ from dlrover_nb.widgets.many.columns import (
     drawn,
     rank,
 )
-from dlrover_nb.widgets.many.grid import Grid
+from dlrover_nb.widgets.clusters.many.grid import Grid
 
 BASE = JobSummary("ads", JobPhase.TRAINING, "ada", 0.0, NOW_PLAN, 1234.0, 0.25, None, live=True, simulated=True,
                   at_s=100.0, left_s=3725.0, cpu=8.0, memory_mib=4096)  # fmt: skip

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.widgets.many.figure import TIME, Figure, column
-from dlrover_nb.widgets.many.grid import MAX_STRIDE, Grid, moved_most
+from dlrover_nb.widgets.clusters.many.figure import TIME, Figure, column
+from dlrover_nb.widgets.clusters.many.grid import MAX_STRIDE, Grid, moved_most
 
 N_ROW = 12
 NAMES = ("ads", "search", "feed", "mail")

@@ -29,6 +29,9 @@ from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
+from dlrover_nb.widgets.jobs.plans import decision_view, plans_view
+from dlrover_nb.widgets.jobs.status import jobs_view, status_view
+from dlrover_nb.widgets.live.poller import Poller
 from dlrover_nb.widgets.mitigations import (
     gain_words,
     mitigations_view,
@@ -37,10 +40,7 @@ from dlrover_nb.widgets.mitigations import (
     status_words,
     worst,
 )
-from dlrover_nb.widgets.plans import decision_view, plans_view
-from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.report import report_html
-from dlrover_nb.widgets.status import jobs_view, status_view
+from dlrover_nb.widgets.past.report import report_html
 
 OPEN = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
 RESTART = KillRestart("worker-1", Role.WORKER)

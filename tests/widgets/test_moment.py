@@ -8,7 +8,7 @@ from history_records import SPEC
 
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.views.moment import Moment, Source
-from dlrover_nb.widgets.moment import moment_view, moment_words, speeds_chart
+from dlrover_nb.widgets.past.moment import moment_view, moment_words, speeds_chart
 
 START_S = 1_790_000_000.0
 SPEEDS = tuple((START_S + t, float(t)) for t in range(1000))

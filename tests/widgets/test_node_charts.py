@@ -16,11 +16,12 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, NodePhase, SeriesChunk
-from dlrover_nb.widgets import oom, svg_drawing
+from dlrover_nb.widgets import oom
 from dlrover_nb.widgets.charts import CHARTS, memory, rounds, scores, shards, stragglers, throughput, workers
-from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.jobs.status import memory_blocks, nodes_blocks, status_view
+from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC
-from dlrover_nb.widgets.status import memory_blocks, nodes_blocks, status_view
+from dlrover_nb.widgets.svg import svg_drawing
 
 FIFTY = (*(f"worker-{i}" for i in range(50)), *(f"ps-{i}" for i in range(8)))
 

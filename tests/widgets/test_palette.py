@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.widgets.palette import N_WORKER_LOOK, PS_COLOR, PS_COLORS, WORKER_COLORS, node_look
+from dlrover_nb.widgets.svg.palette import N_WORKER_LOOK, PS_COLOR, PS_COLORS, WORKER_COLORS, node_look
 
 numbers = st.integers(0, 200)
 

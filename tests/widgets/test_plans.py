@@ -9,8 +9,8 @@ import builders as b
 from dlrover_nb.core.structs.decisions.decisions import BreakEven, Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
-from dlrover_nb.widgets.plans import change_facts, state_words
-from dlrover_nb.widgets.status import commands
+from dlrover_nb.widgets.jobs.plans import change_facts, state_words
+from dlrover_nb.widgets.jobs.status import commands
 from dlrover_nb.widgets.units import Currency
 
 USD = Currency("USD")

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.terminal import render
-from dlrover_nb.widgets import svg_drawing
 from dlrover_nb.widgets.charts import front
-from dlrover_nb.widgets.plans import plans_view
-from dlrover_nb.widgets.report import write_report
+from dlrover_nb.widgets.jobs.plans import plans_view
+from dlrover_nb.widgets.past.report import write_report
+from dlrover_nb.widgets.svg import svg_drawing
 
 
 def priced(candidate, price):

@@ -20,8 +20,8 @@ from waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.widgets.live import LiveView
-from dlrover_nb.widgets.poller import Poller
+from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.poller import Poller
 
 pytestmark = pytest.mark.more
 

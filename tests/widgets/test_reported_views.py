@@ -8,7 +8,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.training.reported import TrainerStatus
 from dlrover_nb.core.structs.views.summary import left_of, summarize
 from dlrover_nb.terminal import render
-from dlrover_nb.widgets.status import summary_facts
+from dlrover_nb.widgets.jobs.status import summary_facts
 
 AT_S = builders.START_S + 300
 TOLD = TrainerStatus(AT_S - 12, 45, 3612, (("loss", "0.2347"), ("accuracy", "0.98")))

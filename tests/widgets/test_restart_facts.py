@@ -14,9 +14,9 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import DLROVER, KubernetesSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.dashboard.job_parts.change import proposal_blocks
-from dlrover_nb.widgets.plans import decision_view, plans_view
-from dlrover_nb.widgets.restarts import restart_facts
-from dlrover_nb.widgets.why import whatif_view
+from dlrover_nb.widgets.jobs.plans import decision_view, plans_view
+from dlrover_nb.widgets.jobs.restarts import restart_facts
+from dlrover_nb.widgets.jobs.why import whatif_view
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot

@@ -10,8 +10,8 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView, PlanMarker, waits_told
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.widgets.blocks import Tone
-from dlrover_nb.widgets.plans import state_words
-from dlrover_nb.widgets.review import (
+from dlrover_nb.widgets.jobs.plans import state_words
+from dlrover_nb.widgets.jobs.review import (
     LOCK_S,
     Answer,
     Link,
@@ -24,7 +24,7 @@ from dlrover_nb.widgets.review import (
     undo_label,
     undo_words,
 )
-from dlrover_nb.widgets.status import failed_blocks, status_view
+from dlrover_nb.widgets.jobs.status import failed_blocks, status_view
 
 FRESH = Link(0.5)
 TAKEN = PendingAction(Verdict.ACCEPT, "p2", Answer.TAKEN, Decision(Verdict.ACCEPT, "ada", 0.0, "p2", id="d2"))

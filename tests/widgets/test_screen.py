@@ -14,11 +14,11 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
-from dlrover_nb.widgets.chart_grid import FIT_EVERY, NO_MORE
-from dlrover_nb.widgets.live import LiveView
-from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.review import Answer
-from dlrover_nb.widgets.whatif import Axis
+from dlrover_nb.widgets.jobs.review import Answer
+from dlrover_nb.widgets.jobs.whatif import Axis
+from dlrover_nb.widgets.live.chart_grid import FIT_EVERY, NO_MORE
+from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.poller import Poller
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
-from dlrover_nb.widgets.live import LiveView
-from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.status import status_view
+from dlrover_nb.widgets.jobs.status import status_view
+from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.poller import Poller
 
 pytestmark = [
     pytest.mark.browser,

@@ -7,7 +7,7 @@ from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.widgets import marks, svg, ticks
+from dlrover_nb.widgets.svg import marks, svg, ticks
 
 reals = st.floats(-1e7, 1e7, allow_nan=False)
 ys = st.lists(st.one_of(reals, st.just(math.nan)), min_size=1, max_size=30)

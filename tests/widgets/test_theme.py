@@ -5,11 +5,12 @@ import re
 import builders as b
 from cases import for_each
 
-from dlrover_nb.widgets import palette, theme
+from dlrover_nb.widgets import theme
 from dlrover_nb.widgets.charts import CHARTS
-from dlrover_nb.widgets.palette import CYCLE, INK, PALE
-from dlrover_nb.widgets.report import report_html
-from dlrover_nb.widgets.status import status_view
+from dlrover_nb.widgets.jobs.status import status_view
+from dlrover_nb.widgets.past.report import report_html
+from dlrover_nb.widgets.svg import palette
+from dlrover_nb.widgets.svg.palette import CYCLE, INK, PALE
 
 WHITE, NEAR_BLACK = "#ffffff", "#111111"  # of JupyterLab's two themes
 

@@ -12,12 +12,12 @@ from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job.job import Mode
-from dlrover_nb.widgets.live import LiveView
-from dlrover_nb.widgets.many import ManyJobs
-from dlrover_nb.widgets.plans import plans_view
-from dlrover_nb.widgets.poller import Poller
-from dlrover_nb.widgets.report import report_html
-from dlrover_nb.widgets.status import status_view
+from dlrover_nb.widgets.clusters.many import ManyJobs
+from dlrover_nb.widgets.jobs.plans import plans_view
+from dlrover_nb.widgets.jobs.status import status_view
+from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.past.report import report_html
 
 pytestmark = [
     pytest.mark.browser,

@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.charts import breakdown
 from dlrover_nb.widgets.charts.breakdown import PARTS
-from dlrover_nb.widgets.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.series import MOST_ROWS
 
 NODES = ("worker-0", "worker-1", "ps-0")

@@ -19,13 +19,13 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import ROOM, Coefficient, NodePhase, NodeView
 from dlrover_nb.core.why import Question, answers
 from dlrover_nb.magics.arguments import GRAMMAR
-from dlrover_nb.widgets import records
 from dlrover_nb.widgets.blocks import Paragraph, Table
 from dlrover_nb.widgets.charts import breakdown
-from dlrover_nb.widgets.logs import logs_view
-from dlrover_nb.widgets.scores import scores_view
-from dlrover_nb.widgets.status import nodes_blocks, rate_words, status_view
-from dlrover_nb.widgets.why import parts_blocks, scale_command, whatif_view, why_view
+from dlrover_nb.widgets.jobs.logs import logs_view
+from dlrover_nb.widgets.jobs.status import nodes_blocks, rate_words, status_view
+from dlrover_nb.widgets.jobs.why import parts_blocks, scale_command, whatif_view, why_view
+from dlrover_nb.widgets.past import records
+from dlrover_nb.widgets.past.scores import scores_view
 
 INSUFFICIENT = "0/2 nodes are available: 2 Insufficient cpu."
 LINE = LogLine(b.START_S + 3, "worker-0", "INFO", "reads shard 3")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
 
-from dlrover_nb.widgets import wait_lines
-from dlrover_nb.widgets.wait_lines import NotebookLine, PlainLines, TerminalLine, stream_line, text_of
+from dlrover_nb.widgets.jobs import wait_lines
+from dlrover_nb.widgets.jobs.wait_lines import NotebookLine, PlainLines, TerminalLine, stream_line, text_of
 
 if TYPE_CHECKING:
     import pytest

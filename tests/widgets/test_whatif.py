@@ -9,9 +9,8 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.decisions.questions import Weighed
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.widgets.review import Press, read_press
-from dlrover_nb.widgets.theme import WARN
-from dlrover_nb.widgets.whatif import (
+from dlrover_nb.widgets.jobs.review import Press, read_press
+from dlrover_nb.widgets.jobs.whatif import (
     Axis,
     Consequence,
     button_label,
@@ -24,6 +23,7 @@ from dlrover_nb.widgets.whatif import (
     rest,
     value,
 )
+from dlrover_nb.widgets.theme import WARN
 
 roles = st.builds(
     RolePlan, st.integers(1, 9), st.floats(0.25, 8).map(lambda c: round(c, 2)), st.integers(64, 9999)

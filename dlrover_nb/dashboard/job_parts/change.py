@@ -8,8 +8,8 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone
-from dlrover_nb.widgets.plans import diff_table, proposal_facts
-from dlrover_nb.widgets.status import kind_words
+from dlrover_nb.widgets.jobs.plans import diff_table, proposal_facts
+from dlrover_nb.widgets.jobs.status import kind_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Proposal

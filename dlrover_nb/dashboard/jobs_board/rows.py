@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.plan.budget import NEAR_SHARE
 from dlrover_nb.core.structs.plan.deadline import percent as chance_words
 from dlrover_nb.core.structs.plan.prices import ASSUMED
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.many.columns import coarse_s
+from dlrover_nb.widgets.clusters.many.columns import coarse_s
 from dlrover_nb.widgets.mitigations import gain_words
 from dlrover_nb.widgets.series import natural
 

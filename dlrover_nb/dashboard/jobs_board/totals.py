@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.decisions.commands import Stage
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.many.columns import waiting_words
+from dlrover_nb.widgets.clusters.many.columns import waiting_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
-from dlrover_nb.widgets.brain import brain_view
+from dlrover_nb.widgets.clusters.brain import brain_view
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -21,8 +21,8 @@ from dlrover_nb.dashboard.pages.brain_card import brain_card
 from dlrover_nb.dashboard.pages.lists import Cell, address, card, table
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html
-from dlrover_nb.widgets.cluster_load import machines_table, totals
-from dlrover_nb.widgets.machines import machines_chart
+from dlrover_nb.widgets.clusters.cluster_load import machines_table, totals
+from dlrover_nb.widgets.clusters.machines import machines_chart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,8 +17,8 @@ from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.chain_state import chain_state
 from dlrover_nb.dashboard.pages.lists import Cell, Field, address, card, filters, link, table
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.audit import predicted, what, who
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+from dlrover_nb.widgets.past.audit import predicted, what, who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,8 +23,8 @@ from dlrover_nb.dashboard.pages.travel import (
 )
 from dlrover_nb.widgets import theme, units
 from dlrover_nb.widgets.blocks import EMPTY, escape
-from dlrover_nb.widgets.compare import compare_view
-from dlrover_nb.widgets.history import ended_words, history_view
+from dlrover_nb.widgets.past.compare import compare_view
+from dlrover_nb.widgets.past.history import ended_words, history_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -27,11 +27,11 @@ from dlrover_nb.dashboard.job_parts.stragglers import stragglers_html
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.jobs import head_html, job_link
 from dlrover_nb.widgets import mitigations, units
-from dlrover_nb.widgets.audit import what
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, block_html, escape
-from dlrover_nb.widgets.plans import none_open
-from dlrover_nb.widgets.review import undo_words
-from dlrover_nb.widgets.status import commands, summary_facts
+from dlrover_nb.widgets.jobs.plans import none_open
+from dlrover_nb.widgets.jobs.review import undo_words
+from dlrover_nb.widgets.jobs.status import commands, summary_facts
+from dlrover_nb.widgets.past.audit import what
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

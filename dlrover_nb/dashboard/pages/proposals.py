@@ -21,8 +21,8 @@ from dlrover_nb.dashboard.pages.jobs import head_html, job_link
 from dlrover_nb.dashboard.second import waiting
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.jobs.plans import transition_words
 from dlrover_nb.widgets.mitigations import gain_words
-from dlrover_nb.widgets.plans import transition_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

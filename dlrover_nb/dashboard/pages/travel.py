@@ -17,7 +17,7 @@ from dlrover_nb.dashboard.pages.lists import link
 from dlrover_nb.dashboard.pages.replays import REPLAYS, Reading
 from dlrover_nb.widgets import theme, units
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.moment import moment_view, moment_words
+from dlrover_nb.widgets.past.moment import moment_view, moment_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.api.views import Note
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.magics.commands import Commands
-    from dlrover_nb.widgets.many import ManyJobs
+    from dlrover_nb.widgets.clusters.many import ManyJobs
 
 PREDICT = (
     argument("job", metavar="JOB", help="name of a job, which may have ended, or its run folder"),

@@ -15,11 +15,12 @@ import numpy as np
 
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import series as rows_of
-from dlrover_nb.widgets import svg_drawing, units
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Area, Drawing, Kind, Panel, Piece, Plot, Strips
-from dlrover_nb.widgets.palette import BLUE, GREEN, ORANGE, PALE, PURPLE, RED, SKY
+from dlrover_nb.widgets.svg import svg_drawing
+from dlrover_nb.widgets.svg.marks import Area, Drawing, Kind, Panel, Piece, Plot, Strips
+from dlrover_nb.widgets.svg.palette import BLUE, GREEN, ORANGE, PALE, PURPLE, RED, SKY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

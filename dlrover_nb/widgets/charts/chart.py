@@ -3,7 +3,7 @@
 A chart is one file with three functions and one line in the table of `charts`:
 
 - ``columns(snapshot, series)`` returns the data, as a frozen record;
-- ``marks(columns)`` describes the drawing, see `dlrover_nb.widgets.marks`;
+- ``marks(columns)`` describes the drawing, see `dlrover_nb.widgets.svg.marks`;
 - ``data_table(columns)`` returns the same numbers as a table.
 
 `chart` joins them. Both renderers take the joined functions, so a chart imports neither.
@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.widgets import svg_drawing
 from dlrover_nb.widgets.blocks import StaticChart, Table
+from dlrover_nb.widgets.svg import svg_drawing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
-    from dlrover_nb.widgets.marks import Drawing
+    from dlrover_nb.widgets.svg.marks import Drawing
 
 C = TypeVar("C")
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets import svg_drawing, units
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import StaticChart, Table
-from dlrover_nb.widgets.marks import Drawing, Line, Plot
-from dlrover_nb.widgets.palette import BLUE, GREEN, INK
+from dlrover_nb.widgets.svg import svg_drawing
+from dlrover_nb.widgets.svg.marks import Drawing, Line, Plot
+from dlrover_nb.widgets.svg.palette import BLUE, GREEN, INK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Band, Drawing, Line, Plot, Points, Rule
-from dlrover_nb.widgets.palette import BLUE, INK, RED
+from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Points, Rule
+from dlrover_nb.widgets.svg.palette import BLUE, INK, RED
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import Curve, JobSnapshot, SeriesChunk

@@ -15,8 +15,8 @@ from dlrover_nb.core.structs.plan.deadline import percent
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Drawing, Line, Plot, Points
-from dlrover_nb.widgets.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
+from dlrover_nb.widgets.svg.marks import Drawing, Line, Plot, Points
+from dlrover_nb.widgets.svg.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

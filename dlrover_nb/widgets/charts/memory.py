@@ -19,9 +19,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Band, Drawing, Layer, Line, Orientation, Plot, Rule, node_line
 from dlrover_nb.widgets.oom import countdown, headline, running_out
-from dlrover_nb.widgets.palette import INK, PS_COLOR, WORKER_COLOR
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
@@ -32,6 +30,8 @@ from dlrover_nb.widgets.series import (
     spread,
     widen,
 )
+from dlrover_nb.widgets.svg.marks import Band, Drawing, Layer, Line, Orientation, Plot, Rule, node_line
+from dlrover_nb.widgets.svg.palette import INK, PS_COLOR, WORKER_COLOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

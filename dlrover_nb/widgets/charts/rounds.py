@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Drawing, Line, Plot, Points
-from dlrover_nb.widgets.palette import BLUE, RED
+from dlrover_nb.widgets.svg.marks import Drawing, Line, Plot, Points
+from dlrover_nb.widgets.svg.palette import BLUE, RED
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk

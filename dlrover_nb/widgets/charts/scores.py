@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Drawing, Line, Plot, Points
-from dlrover_nb.widgets.palette import BLUE, INK, RED
+from dlrover_nb.widgets.svg.marks import Drawing, Line, Plot, Points
+from dlrover_nb.widgets.svg.palette import BLUE, INK, RED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Area, Drawing, Plot
-from dlrover_nb.widgets.palette import GREEN, ORANGE, PALE
 from dlrover_nb.widgets.series import bucket_s, trace
+from dlrover_nb.widgets.svg.marks import Area, Drawing, Plot
+from dlrover_nb.widgets.svg.palette import GREEN, ORANGE, PALE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

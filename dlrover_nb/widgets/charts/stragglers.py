@@ -22,10 +22,10 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Drawing, Kind, Piece, Strips
 from dlrover_nb.widgets.mitigations import worst
-from dlrover_nb.widgets.palette import PALE, RED, SKY
 from dlrover_nb.widgets.series import MOST_ROWS, node_rows, short_name
+from dlrover_nb.widgets.svg.marks import Drawing, Kind, Piece, Strips
+from dlrover_nb.widgets.svg.palette import PALE, RED, SKY
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.training.stragglers import Straggler

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Band, Drawing, Layer, Line, Plot, Rule
-from dlrover_nb.widgets.palette import BLUE, ORANGE
 from dlrover_nb.widgets.series import N_BUCKET, N_STATIC, Trace, summary_rows, trace
+from dlrover_nb.widgets.svg.marks import Band, Drawing, Layer, Line, Plot, Rule
+from dlrover_nb.widgets.svg.palette import BLUE, ORANGE
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Prediction

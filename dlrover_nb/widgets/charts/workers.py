@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
-from dlrover_nb.widgets.marks import Band, Drawing, Line, Plot, node_line
-from dlrover_nb.widgets.palette import BLUE
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
@@ -29,6 +27,8 @@ from dlrover_nb.widgets.series import (
     spread,
     widen,
 )
+from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, node_line
+from dlrover_nb.widgets.svg.palette import BLUE
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk

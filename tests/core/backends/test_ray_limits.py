@@ -10,7 +10,7 @@ from dlrover_nb.core.backends.ray import cluster as ray_cluster
 from dlrover_nb.core.client.calls import AskSnapshot
 from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.widgets.status import jobs_view
+from dlrover_nb.widgets.jobs.status import jobs_view
 
 HERE = "dlrover_nb.core.backends.ray"
 

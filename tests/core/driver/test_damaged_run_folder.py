@@ -24,7 +24,7 @@ from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.views.alerts import DEFAULT_RULES, AlertKind
-from dlrover_nb.widgets.status import summary_facts
+from dlrover_nb.widgets.jobs.status import summary_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

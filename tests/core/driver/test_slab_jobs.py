@@ -10,7 +10,7 @@ from real_job import Job, TcpBackend, plan, succeeded
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.widgets.status import nodes_blocks
+from dlrover_nb.widgets.jobs.status import nodes_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace
 from dlrover_nb.core.telemetry import JobTelemetry
-from dlrover_nb.widgets.straggler_review import stragglers_view
+from dlrover_nb.widgets.jobs.straggler_review import stragglers_view
 
 SNAPSHOT = builders.snapshot(spec=JobSpec("ads"))
 BATCH, START_S = 256, 1_790_000_000.0

@@ -1,0 +1,1 @@
+"""Views of clusters and of several jobs."""

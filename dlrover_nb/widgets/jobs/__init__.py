@@ -1,0 +1,1 @@
+"""Static views of a running job: its state, plans, reasons and decisions."""

@@ -1,0 +1,87 @@
+"""Goals for a plan as a view: the plan that meets them, or which goal is in the way and by how much."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.decisions.goals import VALUES, GoalKind
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
+from dlrover_nb.widgets.jobs.why import scale_command
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.goals import Goal, GoalAnswer
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+
+
+def goals_view(found: GoalAnswer, snapshot: JobSnapshot) -> View:
+    """Return the answer for one job."""
+    title = f"A plan of {snapshot.title} for {', '.join(goal.text for goal in found.goals)}"
+    if found.plan is not None:
+        return View(title, _met(found, found.plan, snapshot))
+    blocks: list[Block] = [Paragraph("No plan meets all of these goals.", Tone.WARNING)]
+    blocks += [Paragraph(_alone_words(goal, best, snapshot)) for goal, best in found.alone]
+    others = {goal for goal, _ in found.alone}
+    blocks += [
+        Paragraph(f"With all the others met, {_nearest_words(each.goal, each.nearest, snapshot)}.")
+        for each in found.bindings
+        if each.goal not in others
+    ]
+    return View(title, tuple(blocks))
+
+
+def _met(found: GoalAnswer, plan: Candidate, snapshot: JobSnapshot) -> tuple[Block, ...]:
+    is_now = plan.plan == snapshot.target
+    rows = tuple(
+        (goal.text, _amount(goal.kind, VALUES[goal.kind](plan) or 0.0, snapshot)) for goal in found.goals
+    )
+    sure = "also at the lower end of it" if found.is_sure else "but not at the lower end of it"
+    blocks: list[Block] = [
+        Facts(
+            (
+                ("cheapest plan", f"{plan.plan.short}{', which runs' if is_now else ''}"),
+                ("meets them", f"at its predicted speed, {sure}"),
+            )
+        ),
+        Table("Each goal", ("goal", "by prediction"), rows),
+    ]
+    if not is_now:
+        line = scale_command(snapshot.spec.name, plan.plan)
+        blocks.append(Paragraph("Order it:", Tone.HINT, (line,)))
+    return tuple(blocks)
+
+
+def _alone_words(goal: Goal, best: float | None, snapshot: JobSnapshot) -> str:
+    if best is None:
+        return f"{goal.text}: nothing is known of that for this job, such as a price or the rows left."
+    return f"No plan meets {goal.text} at all; {_nearest_words(goal, best, snapshot)}."
+
+
+def _nearest_words(goal: Goal, value: float, snapshot: JobSnapshot) -> str:
+    what = {
+        GoalKind.COST: "the least cost is",
+        GoalKind.TOTAL: "the least cost is",
+        GoalKind.FINISH: "the earliest finish is",
+        GoalKind.SPEED: "the highest speed is",
+        GoalKind.CORES: "the fewest cores are",
+        GoalKind.MEMORY: "the least memory is",
+    }[goal.kind]
+    return f"{what} {_amount(goal.kind, value, snapshot)} (asked: {goal.text})"
+
+
+def _amount(kind: GoalKind, value: float, snapshot: JobSnapshot) -> str:
+    currency = snapshot.spec.prices.currency
+    match kind:
+        case GoalKind.COST:
+            return f"{value:.4g} {currency}/h"
+        case GoalKind.TOTAL:
+            return f"{value:.4g} {currency} in total"
+        case GoalKind.FINISH:
+            return f"{units.clock(snapshot.at_s + value)}, in {units.duration(value)}"
+        case GoalKind.SPEED:
+            return f"{value:,.0f} samples/s"
+        case GoalKind.CORES:
+            return f"{value:g} cores"
+        case GoalKind.MEMORY:
+            return f"{value:.4g} GiB"

@@ -1,0 +1,329 @@
+"""Content and buttons of the review card of a live view: a pure function of the known state.
+
+Buttons reflect the real state. They are enabled only while a proposal is open and its master answers. After a
+press the card shows the request, then its result from the next snapshots: accepted, applying, applied after a
+measured pause, or refused and why. Success is never assumed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import waits_told
+from dlrover_nb.widgets import mitigations, units
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
+from dlrover_nb.widgets.jobs.plans import (
+    diff_table,
+    none_open,
+    proposal_facts,
+    state_words,
+    status_words,
+)
+from dlrover_nb.widgets.jobs.status import budget_words, change_words, host_words, kind_words, rate_words
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+
+STALE_S = 5.0  # an older snapshot is marked; the master is polled every second
+LOCK_S = 0.8  # after a button has changed to another proposal: longer than a person takes to stop a click
+
+
+class Answer(StrEnum):
+    """Progress of a button press."""
+
+    ASKED = "asked"
+    TAKEN = "taken"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAction:
+    """The last request from this view: about the proposal or mitigation that the user saw, or the job.
+
+    `verdict` is the pressed one; of an undo it is unknown until the master has answered.
+    """
+
+    verdict: Verdict | None
+    proposal: str = ""  # or a mitigation; empty: it is about the job
+    answer: Answer = Answer.ASKED
+    decision: Decision | None = None
+    why: str = ""  # of a refusal
+    aim: str = ""  # of a request about the job, as text: "scale to ..."
+
+    @property
+    def words(self) -> str:
+        """Describe the request."""
+        return self.aim or f"{self.verdict} {self.proposal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """Parsed label of a pressed button: its action; its proposal, mitigation or decision; its plan."""
+
+    verb: str
+    subject: str
+    plan: str
+
+
+_LABEL = re.compile(r"(?P<verb>\w+)(?: (?P<subject>[dmp]\d+))?(?: (?:with|to) (?P<plan>.+))?")
+
+
+def read_press(label: str) -> Press:
+    """Read the label of a button that was pressed: ``Override p2 with 3w x 0.5 + 1p x 0.25``."""
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        return Press("", "", "")
+    return Press(found["verb"].lower(), found["subject"] or "", found["plan"] or "")
+
+
+def meaning(label: str) -> str:
+    """Return the part of a label that a press must not confuse: ``Override p2``, with whatever plan."""
+    press = read_press(label)
+    return f"{press.verb} {press.subject}".strip() or label
+
+
+def too_early(label: str, shown_s: float) -> str:
+    """Return why a press is not sent: the button had meant something else just before; empty: it is sent."""
+    if shown_s >= LOCK_S:
+        return ""
+    return f"the button had just changed to {label!r}; nothing was sent, press it again if you mean it"
+
+
+def nameless(press: Press, version: str) -> str:
+    """Return why a press is not sent that names neither what it answers nor a version; empty: it is sent.
+
+    Such a button is off. Without a name the master would take the press for whatever is open by now.
+    """
+    if version if press.verb in {Verdict.SCALE, Verdict.MODE} else press.subject:
+        return ""
+    return "the button named nothing that is open; look at the job as it is now"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """State of the link to the master: age of the snapshot, and the error of the last attempt."""
+
+    age_s: float
+    error: str = ""
+
+    @property
+    def badge(self) -> str:
+        """Report that the snapshot is old, or nothing."""
+        if self.age_s < STALE_S and not self.error:
+            return ""
+        lost = f": {self.error}" if self.error else ""
+        return f"stale {units.duration(self.age_s)}{lost}"
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The card: its proposal, its enabled buttons, and the line for screen readers.
+
+    `can_act`: the master accepts requests now; `can_decide`: a proposal is open as well;
+    `can_answer_action`: an action against stragglers is.
+    """
+
+    proposal: Proposal | None
+    can_decide: bool
+    message: str
+    can_act: bool
+    can_answer_action: bool = False
+
+
+def review(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> Review:
+    """Return the card for a snapshot, the last press, and the state of the link."""
+    opened = snapshot.open_proposal
+    in_flight = asked is not None and asked.answer is Answer.ASKED
+    shown = opened or _last_shown(snapshot, asked)
+    can_act = not in_flight and not link.badge and not snapshot.phase.is_final
+    acts = can_act and snapshot.open_mitigation is not None
+    return Review(shown, can_act and opened is not None, _message(snapshot, asked, link), can_act, acts)
+
+
+def _last_shown(snapshot: JobSnapshot, asked: PendingAction | None) -> Proposal | None:
+    by_id = {p.id: p for p in snapshot.proposals}
+    if asked is not None and asked.proposal in by_id:
+        return by_id[asked.proposal]
+    return snapshot.proposals[-1] if snapshot.proposals else None
+
+
+def _message(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> str:
+    opened = snapshot.open_proposal
+    news = [_asked_words(snapshot, asked)] if asked else []
+    if opened is not None and (asked is None or asked.proposal != opened.id):
+        news.append(f"Proposal {opened.id} ({str(opened.kind).upper()}) waits for your decision.")
+    acts = None if snapshot.phase.is_final else snapshot.open_mitigation
+    if acts is not None and (asked is None or asked.proposal != acts.id):
+        news.append(f"Action {acts.id} ({acts.words}) waits for your decision.")
+    if opened is None and acts is None and asked is None:
+        news.append(_idle_words(snapshot))
+    if link.badge and not snapshot.phase.is_final:
+        news.append("The view is stale, so nothing can be decided from here.")
+    return " ".join(news)
+
+
+def _idle_words(snapshot: JobSnapshot) -> str:
+    if snapshot.phase.is_final:
+        return f"The job has {snapshot.phase}."
+    if snapshot.proposals:
+        last = snapshot.proposals[-1]
+        return f"No proposal is open; {last.id} is {status_words(last, snapshot)}."
+    return "No proposal yet."
+
+
+def _asked_words(snapshot: JobSnapshot, asked: PendingAction) -> str:
+    if asked.answer is Answer.ASKED:
+        return f"Asked to {asked.words}..."
+    if asked.answer is Answer.REFUSED:
+        return f"Refused to {asked.words}: {asked.why}"
+    if not asked.proposal and asked.decision is not None:
+        state = state_words(asked.decision, None, snapshot)
+        return f"{asked.words[0].upper()}{asked.words[1:]} (decision {asked.decision.id}): {state}."
+    proposal = next((p for p in snapshot.proposals if p.id == asked.proposal), None)
+    acted = next((each for each in snapshot.mitigations if each.id == asked.proposal), None)
+    number = f" as {asked.decision.id}" if asked.decision and asked.decision.id else ""
+    if acted is not None and not acted.is_open:
+        return f"Action {acted.id}{number}: {mitigations.status_words(acted)}."
+    if proposal is None or proposal.status == "pending":
+        return f"Received: {asked.verdict} {asked.proposal}{number}."
+    what = "Your plan instead of" if asked.verdict is Verdict.OVERRIDE else "Proposal"
+    return f"{what} {asked.proposal}{number}: {status_words(proposal, snapshot)}."
+
+
+def undo_label(snapshot: JobSnapshot) -> str:
+    """Return the label of the button that takes back the latest change: one under way is cancelled."""
+    if snapshot.undo is None:
+        return "Undo"
+    return f"{'Cancel' if snapshot.undo_cancels else 'Undo'} {snapshot.undo.undoes}"
+
+
+def undo_words(snapshot: JobSnapshot) -> str:
+    """Describe what undo would restore, and from which decision; nothing without one to undo."""
+    back = snapshot.undo
+    if back is None:
+        return ""
+    done = next((d for d in snapshot.decisions if d.id == back.undoes), None)
+    said = f"{undo_label(snapshot)} ({done.words if done else 'made earlier'})"
+    if back.action is not None:
+        return f"{said} does this: {back.action.words}."
+    if back.verdict is Verdict.BUDGET:
+        limit = (
+            "no total budget" if back.budget_total is None else f"a total budget of {back.budget_total:,.6g}"
+        )
+        return f"{said} goes back to {limit}."
+    to = back.plan.short if back.plan else f"{back.mode} mode" if back.mode else f"pinned: {back.pins}"
+    return f"{said} goes back to {to}."
+
+
+def card_html(card: Review, snapshot: JobSnapshot) -> str:
+    """Return the card's content: the proposal, its reason, and its changes."""
+    proposal = card.proposal
+    if proposal is None:
+        return block_html(Paragraph(none_open(snapshot)))
+    badge = Paragraph(f"{kind_words(proposal)} {proposal.why}", _tone(proposal))
+    state = "" if proposal.status == "pending" else f" ({proposal.status})"
+    head = f"Proposal {escape(proposal.id)}: {escape(str(proposal.kind).upper())}{escape(state)}"
+    facts = Facts(proposal_facts(proposal, snapshot))
+    parts = (block_html(badge), block_html(facts), table_html(diff_table(proposal)))
+    return f'<h3 style="margin:0 0 4px;font-size:15px">{head}</h3>{"".join(parts)}'
+
+
+def _tone(proposal: Proposal) -> Tone:
+    return Tone.EXPLORE if proposal.kind == "explore" else Tone.PLAIN
+
+
+def header_html(snapshot: JobSnapshot, link: Link) -> str:
+    """Return the head line: job, phase, throughput, progress, and age of the snapshot."""
+    counts = snapshot.train
+    share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
+    short = attrgetter("short")
+    plan = short(snapshot.target) if snapshot.phase.is_final else change_words(snapshot, short)
+    phase = f"{snapshot.phase}{': ' + snapshot.message if snapshot.message else ''}"
+    has_failed = snapshot.phase is JobPhase.FAILED
+    items = (
+        *(() if has_failed else (phase,)),
+        rate_words(snapshot),
+        f"{units.percent(share, 1)} trained",
+        f"plan {plan}",
+        f"{snapshot.mode} mode",
+        *_deadline_words(snapshot),
+        *_budget_words(snapshot),
+        f"as of {units.clock(snapshot.at_s)}",
+    )
+    text = " &middot; ".join(map(escape, items))
+    badges = "".join(map(_badge_html, (*memory_clock(snapshot, link), link.badge)))
+    name = escape(snapshot.title)
+    warned = "" if snapshot.phase.is_final else badges
+    name += _badge_html(phase) if has_failed else ""
+    head = f'<div><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
+    if snapshot.phase.is_final:
+        return head
+    return head + _budget_html(snapshot) + _host_html(snapshot) + _waits_html(snapshot) + _slow_html(snapshot)
+
+
+def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
+    """Return the deadline of a job that runs, and how probable it is to be met."""
+    told = snapshot.deadline
+    if told is None or snapshot.phase.is_final:
+        return ()
+    return (f"deadline {told.words}",)
+
+
+def _budget_words(snapshot: JobSnapshot) -> tuple[str, ...]:
+    """Return what is spent of the total budget, in few words."""
+    told = snapshot.budget
+    return () if told is None else (f"budget {told.spent_words}",)
+
+
+def _budget_html(snapshot: JobSnapshot) -> str:
+    """Say what the rest of the budget buys, once most of it is spent or it will not be enough."""
+    told = snapshot.budget
+    if told is None or told.is_enough or not (told.is_near or told.now is not None):
+        return ""
+    return block_html(Paragraph(f"Budget: {budget_words(snapshot)}", Tone.WARNING))
+
+
+def _host_html(snapshot: JobSnapshot) -> str:
+    words = host_words(snapshot)
+    return block_html(Paragraph(words, Tone.WARNING)) if words else ""
+
+
+def _waits_html(snapshot: JobSnapshot) -> str:
+    """Describe what nodes wait for, where the head line does not."""
+    lines = (line for line in waits_told(snapshot.nodes) if line not in snapshot.message)
+    return "".join(block_html(Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING)) for line in lines)
+
+
+def _slow_html(snapshot: JobSnapshot) -> str:
+    """Say who is slow, each with its numbers."""
+    return "".join(map(block_html, mitigations.slow_blocks(snapshot)))
+
+
+def _badge_html(words: str) -> str:
+    style = "background:#B34700;color:#fff;padding:1px 6px;border-radius:3px;"
+    style += "box-decoration-break:clone;-webkit-box-decoration-break:clone"
+    return f' <strong style="{style}">{escape(words)}</strong>' if words else ""
+
+
+def memory_clock(snapshot: JobSnapshot, link: Link) -> tuple[str, ...]:
+    """Return how soon nodes are expected to fill their memory, counted down from the time of the snapshot."""
+    return tuple(
+        f"{'PS' if line.role is Role.PS else 'worker'} memory full in "
+        f"{_countdown(line.full_in_s - link.age_s)}"
+        for line in snapshot.memory
+        if line.full_in_s is not None
+    )
+
+
+def _countdown(left_s: float) -> str:
+    """Return a time left in whole seconds, or minutes: finer ones would only flicker."""
+    step_s = 1 if left_s < 90 else 60
+    return units.duration(step_s * round(left_s / step_s)) if left_s >= 1 else "moments"

@@ -1,0 +1,196 @@
+"""The charts of one live screen: four permanent ones, and below them one selected other.
+
+A hidden chart is not updated until it is selected. The curve and the front depend on the fit, which changes a
+little with each window: they are redrawn every few ticks, and at once after a proposal, a decision or a
+change. A cross marks the plan of the what-if sliders on both, red where it is extrapolated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import panel as pn
+
+from dlrover_nb.core.structs.decisions.decisions import Candidate
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+from dlrover_nb.widgets.charts import all_charts, curve
+from dlrover_nb.widgets.jobs.status import first_steps_words
+from dlrover_nb.widgets.jobs.whatif import Axis, value
+from dlrover_nb.widgets.live.live_charts.legend import Entry
+from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.live.live_charts.live_plot import LivePlot
+from dlrover_nb.widgets.live.live_charts.sources import Source
+from dlrover_nb.widgets.live.parts import pane, select, text
+from dlrover_nb.widgets.svg.marks import Points
+from dlrover_nb.widgets.svg.palette import PURPLE, RED
+from dlrover_nb.widgets.theme import HALF, WRAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.widgets.live.job_view_model import ViewState
+
+OF_THE_FIT = ("curve", "front")
+FIT_EVERY = 5  # ticks
+ALWAYS = ("throughput", "memory", "curve", "front")
+NO_MORE = "none"
+
+
+class ChartGrid:
+    """The charts of one screen.
+
+    Parameters
+    ----------
+    snapshot
+        Any snapshot of the job, for the charts' axes.
+    on_tap
+        Called with the plan on the front that was tapped.
+    on_change
+        Called when another chart, or another axis, was selected.
+    """
+
+    def __init__(
+        self,
+        snapshot: JobSnapshot,
+        on_tap: Callable[[Candidate], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._on_tap, self._on_change = on_tap, on_change
+        charts = all_charts()
+        self.figures = {
+            name: LiveFigure(chart, snapshot, self._tapped if name == "front" else None)
+            for name, chart in charts.items()
+        }
+        self._curve, self._front = self.figures["curve"], self.figures["front"]
+        self._on_curve, self._on_front = Cross(self._curve), Cross(self._front, "what if")
+        self.axis = select(
+            "Axis of the fitted curve",
+            {label: axis for axis, label in curve.AXIS_NAMES.items()},
+            value="workers",
+            width=220,
+        )
+        self.axis.param.watch(self._choose_axis, "value")
+        more = {charts[name].title: name for name in charts if name not in ALWAYS}
+        self.more = select(
+            "More charts", {"none": NO_MORE, **more}, value=next(iter(more.values()), NO_MORE),
+            sizing_mode="stretch_width", max_width=320,
+        )  # fmt: skip
+        self.more.param.watch(self._choose_chart, "value")
+        self._waits = text()  # in place of the throughput of a job that has trained nothing yet
+        self._fit_key: tuple[object, ...] = ()
+        self._n_tick = 0  # since the charts of the fit were drawn
+        self._hide_others()
+
+    def rows(self) -> tuple[object, ...]:
+        """Return the permanent charts, as rows of a layout."""
+        throughput, memory, fitted, pareto = (pane(self.figures[name].root) for name in ALWAYS)
+        return (
+            pn.Row(
+                pn.Column(pane(self._waits), throughput, sizing_mode="stretch_width", styles=HALF),
+                memory,
+                sizing_mode="stretch_width",
+                styles=WRAP,
+            ),
+            pn.Row(
+                pn.Column(fitted, self.axis, sizing_mode="stretch_width", styles=HALF),
+                pareto,
+                sizing_mode="stretch_width",
+                styles=WRAP,
+            ),
+        )
+
+    def others(self) -> object:
+        """Return the selector of the other charts, with them."""
+        drawn = (pane(self.figures[name].root) for name in self.figures if name not in ALWAYS)
+        return pn.Column(self.more, *drawn, sizing_mode="stretch_width")
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the visible charts."""
+        return (*ALWAYS, *((self.more.value,) if self.more.value != NO_MORE else ()))
+
+    def update(self, state: ViewState) -> None:
+        """Update the visible charts."""
+        self._show_waits(state.snapshot)
+        self._hide_others()
+        is_due = self._is_fit_due(state.snapshot)
+        for name in self.shown:
+            if is_due or name not in OF_THE_FIT:
+                self.figures[name].update(state.snapshot, state.series)
+
+    def _show_waits(self, snapshot: JobSnapshot) -> None:
+        waits = first_steps_words(snapshot)
+        self._waits.text = block_html(Paragraph(waits, Tone.NEWS)) if waits else ""
+        self._waits.visible = bool(waits)
+        self.figures["throughput"].root.visible = not waits
+
+    def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
+        """Whether to draw the curve and the front: first shown, changed, or due."""
+        key = (*fit_key(snapshot), self._curve.chosen)
+        self._n_tick += 1
+        if key == self._fit_key and self._n_tick < FIT_EVERY:
+            return False
+        self._fit_key, self._n_tick = key, 0
+        return True
+
+    def mark(self, candidate: Candidate | None) -> None:
+        """Mark a plan on the front and on the curve; None: its prediction is unknown."""
+        self._on_front.show(candidate, candidate.cost if candidate else 0.0)
+        self._on_curve.show(candidate, value(candidate.plan, Axis(self._curve.chosen)) if candidate else 0.0)
+
+    def _tapped(self, value: object) -> None:
+        if isinstance(value, Candidate):
+            self._on_tap(value)
+
+    def _choose_axis(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._curve.chosen = self.axis.value
+        self._on_change()
+
+    def _choose_chart(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._on_change()
+
+    def _hide_others(self) -> None:
+        for name in self.figures:
+            if name not in ALWAYS:
+                self.figures[name].root.visible = name == self.more.value
+
+
+def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:
+    """Return the state whose changes the curve and the front show at once."""
+    opened, fit, front = snapshot.open_proposal, snapshot.fit, snapshot.front
+    return (
+        snapshot.phase,
+        snapshot.target,
+        opened.id if opened else "",
+        len(snapshot.decisions),
+        snapshot.pins,
+        fit.n_plan if fit else 0,
+        len(front.candidates) if front else 0,
+    )
+
+
+class Cross:
+    """A cross with its band on a chart whose y is throughput; `label` names it in the legend."""
+
+    def __init__(self, figure: LiveFigure, label: str = "") -> None:
+        plot = figure.panels[0]
+        assert isinstance(plot, LivePlot)
+        self._plot, self._label = plot, label
+        self._at = Source(x=[], y=[], low=[], high=[], color=[])
+        look = {"source": self._at.model, "line_color": "color", "line_width": 3}
+        plot.root.segment(
+            "x", "low", "x", "high", **look, line_alpha=0.5
+        )  # an overlay is not cut at the edge
+        plot.root.scatter("x", "y", marker="x", size=15, **look, level="overlay")
+
+    def show(self, candidate: Candidate | None, x: float) -> None:
+        """Place it at a plan, or hide it."""
+        drawn = (candidate.prediction,) if candidate else ()
+        colors = [RED if p.extrapolates else PURPLE for p in drawn]
+        xs, ys = [x for _ in drawn], [p.samples_per_s for p in drawn]
+        low, high = [p.low for p in drawn], [p.high for p in drawn]
+        self._plot.reach(Points(xs, ys, low=low, high=high))
+        self._at.show({"x": xs, "y": ys, "low": low, "high": high, "color": colors})
+        if self._label:
+            self._plot.legend.show_also(Entry(self._label, "x", color) for color in colors)

@@ -1,0 +1,167 @@
+"""View model of a job's live view: its state, and its user's actions; no drawing.
+
+Fetches and actions run on pool threads, so that neither a busy kernel cell nor a slow master freezes a front
+end; readers get one consistent `ViewState`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.widgets.jobs.review import Answer, Link, PendingAction
+from dlrover_nb.widgets.series import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+
+_ACTIONS = ThreadPoolExecutor(2, thread_name_prefix="dlrover-action")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """The state that a screen draws."""
+
+    snapshot: JobSnapshot
+    series: SeriesChunk
+    asked: PendingAction | None
+    link: Link
+
+
+class JobViewModel:
+    """The newest snapshot of one job.
+
+    Parameters
+    ----------
+    handle
+        The job.
+    on_change
+        Called, from any thread, when an action has progressed.
+    monotonic
+        A monotonic clock in seconds; ages use it because the master's clock may differ from ours.
+    """
+
+    def __init__(
+        self,
+        handle: JobHandle,
+        on_change: Callable[[], None],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._handle, self._on_change, self._monotonic = handle, on_change, monotonic
+        self._looks = handle.with_short_timeout
+        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
+        self._window = Window()
+        self._asked: PendingAction | None = None
+        self._error = ""
+        self._snapshot = handle.snapshot()
+        self._heard_s = monotonic()
+        self._window.add(handle.series(0))
+
+    def fetch(self) -> None:
+        """Fetch updates from the master; an error of the link is kept for display."""
+        with self._fetching:
+            try:
+                snapshot = self._looks.snapshot()
+                chunk = self._looks.series(self._window.cursor)
+            except DlroverError as error:
+                with self._lock:
+                    self._error = str(error).splitlines()[0]
+                return
+            with self._lock:
+                self._take(snapshot, chunk)
+
+    def _take(self, snapshot: JobSnapshot, chunk: SeriesChunk) -> None:
+        if snapshot.at_s != self._snapshot.at_s or snapshot.phase.is_final:
+            self._heard_s = self._monotonic()
+        self._snapshot, self._error = snapshot, ""
+        self._window.add(chunk)
+
+    def state(self) -> ViewState:
+        """Return the present state."""
+        with self._lock:
+            link = Link(self._monotonic() - self._heard_s, self._error)
+            return ViewState(self._snapshot, self._window.chunk(), self._asked, link)
+
+    def accept(self, proposal: str, why: str = "") -> None:
+        """Accept the proposal, or the action against stragglers, that the user saw."""
+        self._ask(PendingAction(Verdict.ACCEPT, proposal), lambda: self._handle.accept(proposal, why=why))
+
+    def reject(self, proposal: str, why: str = "") -> None:
+        """Reject the proposal, or the action against stragglers, that the user saw."""
+        self._ask(PendingAction(Verdict.REJECT, proposal), lambda: self._handle.reject(proposal, why=why))
+
+    def override(self, proposal: str, plan: ResourcePlan, why: str = "") -> None:
+        """Override the proposal that the user saw with another plan."""
+        self._ask(
+            PendingAction(Verdict.OVERRIDE, proposal),
+            lambda: self._handle.override(plan, proposal=proposal, why=why),
+        )
+
+    def scale(self, plan: ResourcePlan, why: str = "", *, seen: str) -> None:
+        """Change the job to a plan that answers no proposal, if its version is still the one seen."""
+        self._ask(
+            PendingAction(Verdict.SCALE, aim=f"scale to {plan.short}"),
+            lambda: self._handle.scale(plan, why=why, seen=seen),
+        )
+
+    def set_mode(self, mode: Mode, why: str = "", *, seen: str) -> None:
+        """Set who decides from now on, if the job's version is still the one that was seen."""
+        self._ask(
+            PendingAction(Verdict.MODE, aim=f"change to {mode} mode"),
+            lambda: self._handle.set_mode(mode, why=why, seen=seen),
+        )
+
+    def undo(self, decision: str, why: str = "", *, aim: str, is_under_way: bool = False) -> None:
+        """Undo the decision that the user saw as the latest; `aim` is the request as text.
+
+        `is_under_way`: they saw it being applied, and cancel that.
+        """
+        asked = PendingAction(None, aim=aim)
+        self._ask(asked, lambda: self._handle.undo(decision, why=why, is_under_way=is_under_way))
+
+    def refuse(self, asked: PendingAction, why: str) -> None:
+        """Record that a request cannot be sent."""
+        with self._lock:
+            self._asked = replace(asked, answer=Answer.REFUSED, why=why)
+        self._on_change()
+
+    def weigh(self, plan: ResourcePlan) -> Weighed:
+        """Query the effect of a plan; not on a front end's thread, as it waits for the master."""
+        (weighed,) = self._handle.weigh(plan)
+        return weighed
+
+    def explain(self, proposal: str | None) -> Explanation:
+        """Query why a plan is recommended, or none; blocks, so not for a front end's thread."""
+        return self._handle.explain(proposal)
+
+    def _ask(self, asked: PendingAction, action: Callable[[], Decision]) -> None:
+        with self._lock:
+            if self._asked is not None and self._asked.answer is Answer.ASKED:
+                return  # a double click: the first one is pending
+            self._asked = asked
+        self._on_change()
+        _ACTIONS.submit(self._act, asked, action)
+
+    def _act(self, asked: PendingAction, action: Callable[[], Decision]) -> None:
+        try:
+            done = replace(asked, answer=Answer.TAKEN, decision=action())
+        except DlroverError as error:
+            done = replace(asked, answer=Answer.REFUSED, why=str(error))
+        with self._lock:
+            self._asked = done
+        self.fetch()
+        self._on_change()

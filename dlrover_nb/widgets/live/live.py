@@ -1,0 +1,93 @@
+"""A job live: charts, the open proposal, and the buttons to answer it, in a notebook or a served page.
+
+A `LiveView` holds the job's newest state (`JobViewModel`) and any number of screens drawn from it. The poller
+of the job's cluster refreshes the view model; each screen flushes once a tick. `cell` writes the outputs of a
+notebook's cell, live and saved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets.jobs.plans import plans_view
+from dlrover_nb.widgets.jobs.status import status_view
+from dlrover_nb.widgets.live.cell import static_bundle
+from dlrover_nb.widgets.live.job_view_model import JobViewModel
+from dlrover_nb.widgets.live.live_page import LivePage
+from dlrover_nb.widgets.rows import results
+
+if TYPE_CHECKING:
+    from threading import RLock
+
+    from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.widgets.live.poller import Poller
+    from dlrover_nb.widgets.live.render_target import RenderTarget
+    from dlrover_nb.widgets.live.screen import Screen
+    from dlrover_nb.widgets.rows.tables import Tables
+
+
+class LiveView(LivePage["Screen"]):
+    """Live view of one job.
+
+    Parameters
+    ----------
+    handle
+        The job.
+    poller
+        Keeps the view up to date; the one of the job's cluster.
+    can_act
+        Whether its screens have what sends a command; without, a person can look and ask what if.
+    """
+
+    def __init__(self, handle: JobHandle, poller: Poller, *, can_act: bool = True) -> None:
+        super().__init__(poller)
+        self._can_act = can_act
+        self.name = handle.name
+        self.view_model = JobViewModel(handle, self.flush)
+        poller.watch(self)
+
+    def screen_on(self, stage: RenderTarget) -> Screen:
+        """Return a screen for the render target of another live view, until `take_off`."""
+        screen = self._added(self._make_screen(stage.lock))
+        screen.stage.put_on(stage)
+        return screen
+
+    def take_off(self, screen: Screen) -> None:
+        """Remove a screen of `screen_on`."""
+        self._drop(screen)
+
+    def _make_screen(self, lock: RLock | None = None) -> Screen:
+        from dlrover_nb.widgets.live.screen import Screen  # noqa: PLC0415 - panel takes seconds to import
+
+        take_back = self._cell.take_back_scripts
+        return Screen(self.view_model, self._drop, take_back, lock=lock, can_act=self._can_act)
+
+    def _added(self, screen: Screen) -> Screen:
+        super()._added(screen)
+        self._poller.watch(self)
+        return screen
+
+    def _drop(self, screen: Screen) -> None:
+        """Remove a screen whose page or cell is gone; a view without screens is not polled."""
+        super()._drop(screen)
+        if not self.n_screen:
+            self._poller.forget(self)
+
+    def poll(self) -> None:
+        """Fetch and show updates (called by the poller); an ended job is no longer polled."""
+        if not self._ended:
+            self.view_model.fetch()
+        self.flush()
+        self._cell.renew(is_last=self._ended)
+
+    @property
+    def _ended(self) -> bool:
+        return self.view_model.state().snapshot.phase.is_final
+
+    def tables(self) -> Tables:
+        """Return the newest state as data."""
+        return results.status(self.view_model.state().snapshot)
+
+    def _static(self) -> dict[str, str]:
+        state = self.view_model.state()
+        return static_bundle((status_view(state.snapshot, state.series), plans_view(state.snapshot)))

@@ -1,0 +1,98 @@
+"""A live chart: the panels of its drawing as Bokeh figures, and the layout that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from bokeh.layouts import column, row
+
+from dlrover_nb.widgets.live.live_charts.live_plot import LivePlot
+from dlrover_nb.widgets.live.live_charts.live_strips import LiveStrips
+from dlrover_nb.widgets.live.live_charts.throttle import Throttle
+from dlrover_nb.widgets.svg.marks import Plot, Strips
+from dlrover_nb.widgets.svg.single import single
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.widgets.charts.chart import Chart
+    from dlrover_nb.widgets.svg.marks import Drawing, Panel
+
+
+class LiveFigure:
+    """One chart in one live view; `root` is its Bokeh model.
+
+    Parameters
+    ----------
+    chart
+        The chart.
+    snapshot
+        Any snapshot of the job, for the axes. `update` shows data.
+    on_tap
+        Called with the value of a marker that was tapped.
+    """
+
+    def __init__(
+        self, chart: Chart, snapshot: JobSnapshot, on_tap: Callable[[object], None] | None = None
+    ) -> None:
+        first = chart.drawing(snapshot, None)
+        panels = first.panels[:1] if first.one_at_a_time else first.panels
+        self._chart = chart
+        self._throttle = Throttle() if chart.is_heavy else None
+        self.chosen = panels[0].name if isinstance(panels[0], Plot) else ""  # of panels shown one at a time
+        self.panels = [_live(panel, on_tap) for panel in panels]
+        self.root = _layout(self.panels, first.n_column)
+
+    def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
+        """Show new data; return whether anything changed."""
+        if self._throttle is not None and not self._throttle.is_due(series):
+            return False
+        panels = self._shown(self._chart.drawing(snapshot, series))
+        changed = [_show(live, panel) for live, panel in zip(self.panels, panels, strict=False)]
+        return any(changed)
+
+    def _shown(self, drawing: Drawing) -> tuple[Panel, ...]:
+        """Return the content of the figures; for a drawing without data, titles that give the reason."""
+        panels = drawing.panels
+        if drawing.one_at_a_time:
+            panels = tuple(p for p in panels if isinstance(p, Plot) and p.name == self.chosen) or panels[:1]
+        if not drawing.empty:
+            return tuple(map(_of_several, panels))
+        title = f"{drawing.title}: {drawing.empty[:1].lower()}{drawing.empty[1:].rstrip('.')}"
+        return (_without_data(panels[0], title), *(_without_data(p, p.title) for p in panels[1:]))
+
+
+def _of_several(panel: Panel) -> Panel:
+    """Return a panel; of a plot of a single value the axes alone, with the value in the title."""
+    words = single(panel) if isinstance(panel, Plot) else ""
+    return _without_data(panel, f"{panel.title}: {words}") if words else panel
+
+
+def _without_data(panel: Panel, title: str) -> Panel:
+    match panel:
+        case Plot():
+            return replace(panel, title=title, layers=(), x_ticks=())
+        case Strips():
+            return replace(panel, title=title, rows=(), kinds=())
+        case _:
+            assert_never(panel)
+
+
+def _live(panel: Panel, on_tap: Callable[[object], None] | None) -> LivePlot | LiveStrips:
+    return LivePlot(panel, on_tap) if isinstance(panel, Plot) else LiveStrips(panel)
+
+
+def _show(live: LivePlot | LiveStrips, panel: Panel) -> bool:
+    if isinstance(live, LivePlot):
+        return isinstance(panel, Plot) and live.show(panel)
+    return isinstance(panel, Strips) and live.show(panel)
+
+
+def _layout(panels: list[LivePlot | LiveStrips], n_column: int) -> Any:  # noqa: ANN401 - bokeh has no types
+    if len(panels) == 1:
+        return panels[0].root
+    layout = row if n_column > 1 else column
+    return layout(*(panel.root for panel in panels), sizing_mode="stretch_width")

@@ -1,0 +1,229 @@
+"""One drawing of a job with Panel: charts, the review card, the what-if sliders and the buttons.
+
+Its parts are in `chart_grid`, `sliders` and `decision_buttons`; `render_target` sends changes to the browser.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import panel as pn
+
+from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
+from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.jobs.review import (
+    PendingAction,
+    Press,
+    card_html,
+    header_html,
+    nameless,
+    read_press,
+    review,
+    too_early,
+)
+from dlrover_nb.widgets.jobs.why import why_view
+from dlrover_nb.widgets.live.action_card import ActionCard
+from dlrover_nb.widgets.live.chart_grid import ChartGrid
+from dlrover_nb.widgets.live.decision_buttons import DecisionButtons
+from dlrover_nb.widgets.live.latest_only import LatestOnly
+from dlrover_nb.widgets.live.parts import button, pane, press_field, sends, sends_choice, text
+from dlrover_nb.widgets.live.render_target import RenderTarget
+from dlrover_nb.widgets.live.sliders import Sliders
+from dlrover_nb.widgets.theme import HALF, PAGE, WRAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import RLock
+
+    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.widgets.live.job_view_model import JobViewModel, ViewState
+
+_TABLES = {False: "Show the charts' numbers as tables", True: "Hide the tables"}
+_WHY = {False: "Why this plan, in detail", True: "Hide the details"}
+
+
+class Screen:
+    """One layout drawn from a view model.
+
+    Parameters
+    ----------
+    view_model
+        View model: source of snapshots and receiver of actions.
+    on_close
+        Called when the page or the cell that shows this screen is gone.
+    on_connect
+        Called when a notebook's page has rendered the view.
+    lock
+        Held while the screen is drawn; of its render target, or its own.
+    can_act
+        Whether it has the controls that send a command, and the field that tells of a press: what is not
+        there can neither be pressed nor set by a message.
+    """
+
+    def __init__(
+        self,
+        view_model: JobViewModel,
+        on_close: Callable[[Screen], None],
+        on_connect: Callable[[], None] = lambda: None,
+        *,
+        lock: RLock | None = None,
+        can_act: bool = True,
+    ) -> None:
+        self._view_model, self._can_act = view_model, can_act
+        lock = lock or threading.RLock()
+        self.chart_grid = ChartGrid(view_model.state().snapshot, self._tapped, self.flush)
+        self.sliders = Sliders(view_model, lock, self.flush, can_act=can_act)
+        self.buttons, self.action = DecisionButtons(), ActionCard(can_act=can_act)
+        self._make_texts()
+        if can_act:
+            self._bind_presses()
+        self.stage = RenderTarget(
+            self._arrange(),
+            lambda: self._show(view_model.state()),
+            lock=lock,
+            on_close=lambda: on_close(self),
+            on_connect=on_connect,
+            rests=lambda: view_model.state().snapshot.phase.is_final,
+        )
+        self.layout = self.stage.layout
+        self._show(view_model.state())
+
+    # parts
+
+    def _make_texts(self) -> None:
+        self._header, self._card, self._tables, self._why = text(), text(), text(), text()
+        self._message = text(html_attributes={"role": "status", "aria-live": "polite"})  # for screen readers
+        self._table_shown, self._why_shown, self._why_words = False, False, ""
+        self._want_tables = button(_TABLES[False], width=280)
+        self._want_tables.on_click(self._toggle_tables)
+        self._want_why = button(_WHY[False], width=200)
+        self._want_why.on_click(self._toggle_why)
+        self._explaining = LatestOnly(self._explain)
+
+    def _bind_presses(self) -> None:
+        self._press = press_field(self._pressed)
+        answers = (self.buttons.accept, self.buttons.reject, self.action.accept, self.action.reject)
+        for pressed in (*answers, self.buttons.undo, self.sliders.send):
+            sends(pressed, self._press)
+        sends_choice(self.buttons.mode, "mode", self._press)
+
+    def _arrange(self) -> pn.Column:
+        card = pn.Column(
+            pane(self._card), self._want_why, self.action.layout, sizing_mode="stretch_width", styles=HALF
+        )
+        now = pn.Column(pane(self._message), sizing_mode="stretch_width", styles=HALF)
+        acts, press = ([self.buttons.layout], [pane(self._press)]) if self._can_act else ([], [])
+        return pn.Column(
+            pane(self._header),
+            pn.Row(now, *acts, sizing_mode="stretch_width", styles=WRAP),
+            *self.chart_grid.rows(),
+            pn.Row(card, self.sliders.layout, sizing_mode="stretch_width", styles=WRAP),
+            pane(self._why),
+            self.chart_grid.others(),
+            self._want_tables,
+            pane(self._tables),
+            *press,
+            styles=PAGE,
+            sizing_mode="stretch_width",
+            max_width=1200,
+        )
+
+    # what the user does
+
+    def _toggle_tables(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._table_shown = not self._table_shown
+        self._want_tables.label = _TABLES[self._table_shown]
+        self.flush()
+
+    def _toggle_why(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._why_shown = not self._why_shown
+        self._want_why.label = _WHY[self._why_shown]
+        self._why_words = block_html(Paragraph("Asking the master...")) if self._why_shown else ""
+        if self._why_shown:
+            opened = self._view_model.state().snapshot.open_proposal
+            self._explaining.ask(opened.id if opened else "")
+        self.flush()
+
+    def _explain(self, proposal: str) -> None:
+        try:
+            explanation = self._view_model.explain(proposal or None)
+        except DlroverError as error:
+            self._why_words = block_html(Paragraph(str(error), Tone.WARNING))
+        else:
+            self._why_words = why_view(explanation, self._view_model.state().snapshot).html()
+        self.flush()
+
+    def _tapped(self, candidate: Candidate) -> None:
+        self.sliders.choose(candidate.plan)
+
+    def _pressed(self, label: str, shown_s: float, version: str) -> None:
+        """Handle a press: the browser sent the label that the user saw, which names its object."""
+        press, why = read_press(label), self.buttons.reason
+        if refusal := too_early(label, shown_s) or nameless(press, version):
+            self._view_model.refuse(_request(press), refusal)
+            return
+        match press.verb:
+            case Verdict.ACCEPT:
+                self._view_model.accept(press.subject, why)
+            case Verdict.REJECT:
+                self._view_model.reject(press.subject, why)
+            case "undo" | "cancel":
+                aim = f"{press.verb} {press.subject}"
+                self._view_model.undo(press.subject, why, aim=aim, is_under_way=press.verb == "cancel")
+            case Verdict.MODE:
+                self._view_model.set_mode(Mode(press.plan), why, seen=version)
+            case Verdict.OVERRIDE | Verdict.SCALE:
+                self._send_plan(press, why, version)
+
+    def _send_plan(self, press: Press, why: str, version: str) -> None:
+        plan = self.sliders.plan
+        if not self.sliders.is_about(press.plan):
+            moved = "the sliders have moved since; check the plan on the button and press it again"
+            self._view_model.refuse(_request(press), moved)
+        elif press.verb == Verdict.OVERRIDE:
+            self._view_model.override(press.subject, plan, why)
+        else:
+            self._view_model.scale(plan, why, seen=version)
+
+    # drawing
+
+    def flush(self) -> None:
+        """Show the newest snapshot; from any thread."""
+        self.stage.flush()
+
+    def _show(self, state: ViewState) -> None:
+        card = review(state.snapshot, state.asked, state.link)
+        self._header.text = header_html(state.snapshot, state.link)
+        is_news = card.can_decide or card.can_answer_action or state.asked
+        tone = Tone.NEWS if is_news else Tone.PLAIN
+        if state.snapshot.phase is JobPhase.FAILED:
+            tone = Tone.FAILED
+        self._message.text = block_html(Paragraph(card.message, tone))
+        self._card.text = card_html(card, state.snapshot)
+        self._why.text = self._why_words
+        if self._can_act:
+            self._press.tags = [state.snapshot.version]
+        self.buttons.show(state, card)
+        self.action.show(state, card)
+        is_own = state.asked is not None and state.asked.verdict in {Verdict.OVERRIDE, Verdict.SCALE}
+        self.sliders.show(state, can_send=card.can_act, answer=card.message if is_own else "")
+        self.chart_grid.update(state)
+        self.chart_grid.mark(self.sliders.shown.candidate)
+        self._tables.text = tables_html(state) if self._table_shown else ""
+
+
+def _request(press: Press) -> PendingAction:
+    """Return a press as a request that is not sent."""
+    joined = f"to {press.plan}" if press.verb == Verdict.SCALE else f"with {press.plan}"
+    aim = " ".join(filter(None, (press.verb, press.subject, joined if press.plan else "")))
+    verdict = Verdict(press.verb) if press.verb in [*Verdict] else None
+    return PendingAction(verdict, press.subject if verdict else "", aim=aim)
+
+
+def tables_html(state: ViewState) -> str:
+    """Return the tables of all charts."""
+    return "".join(table_html(c.data_table(state.snapshot, state.series)) for c in CHARTS.values())

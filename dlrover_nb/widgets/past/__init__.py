@@ -1,0 +1,1 @@
+"""Views of what was: the history, earlier moments, comparisons, reports."""

@@ -1,0 +1,1 @@
+"""Drawings without a browser: marks, axes and labels as SVG."""
