@@ -1,8 +1,9 @@
 """Print the figures of the code's structure, and fail where a rule of it is broken.
 
-``python tools/structure.py`` reads the package's source without importing it and prints: files and lines,
-lengths of functions, import cycles, the longest chain of imports, and module names that occur more than once.
-With ``--check`` it exits with 1 where two modules import each other in any way, or a file is over 600 lines.
+``python tools/structure.py`` reads the package's source without importing it and prints: files and lines, the
+largest folders, lengths of functions, import cycles, the longest chain of imports, and module names that
+occur more than once. With ``--check`` it exits with 1 where two modules import each other in any way, or a
+file is over 600 lines.
 
 A cycle is a strongly connected component of modules. Three kinds are told apart by the imports that close it:
 those at module level (the modules cannot be loaded one after the other), those within functions (lazy: the
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "dlrover_nb"
 MOST_LINES = 600  # of a file
+N_FOLDER = 5  # that are named
 KINDS = ("module level", "lazy", "TYPE_CHECKING")  # of an import, in the order in which cycles are counted
 
 Graph = dict[str, set[str]]
@@ -58,6 +60,7 @@ class Figures:
     cycles: Mapping[str, tuple[Cycle, ...]]
     longest_chain: tuple[str, ...]
     repeated: Mapping[str, int]
+    largest_folders: Mapping[str, int]
 
     @property
     def is_sound(self) -> bool:
@@ -179,6 +182,10 @@ def function_lines(sources: Iterable[Source]) -> tuple[int, ...]:
     return tuple(sorted((node.end_lineno or node.lineno) - node.lineno + 1 for node in functions))
 
 
+def _folder(source: Source) -> str:
+    return source.name if source.path.stem == "__init__" else source.name.rpartition(".")[0]
+
+
 def measure(sources: Mapping[str, Source]) -> Figures:
     """Return the figures of a package."""
     by_kind = graphs(sources)
@@ -191,6 +198,7 @@ def measure(sources: Mapping[str, Source]) -> Figures:
         cycles=cycles_by_kind(by_kind),
         longest_chain=longest_chain(by_kind[KINDS[0]]),
         repeated={name: n for name, n in names.most_common() if n > 1},
+        largest_folders=dict(Counter(map(_folder, sources.values())).most_common(N_FOLDER)),
     )
 
 
@@ -201,6 +209,8 @@ def format_figures(figures: Figures) -> str:
     lines = [
         f"files                   {figures.n_file}",
         f"lines                   {figures.n_line}",
+        "largest folders",
+        *(f"  {n} {folder}" for folder, n in figures.largest_folders.items()),
         f"functions               {len(figures.function_lines)}",
         f"lines of a function     {spread}",
         f"longest import chain    {n_chain or 'none: modules import each other'}",
