@@ -14,6 +14,7 @@ field that is added to a record with slots; a list of fields per class, which is
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections import Counter, deque
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -25,7 +26,7 @@ import msgspec
 from dlrover_nb.core.errors import DlroverError, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _PACKAGE = "dlrover_nb.core."
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -237,9 +238,23 @@ def _name(kind: Any) -> str:  # noqa: ANN401 - as above
 
 @cache
 def _class(name: str, least: Any) -> Any:  # noqa: ANN401 - as above
-    """Return the class of this package that a name refers to."""
+    """Return the class of this package that a name refers to, also where its module has moved since."""
     module, _, path = name.partition(":")
-    found = getattr(importlib.import_module(_PACKAGE + module), path)
-    if not (isinstance(found, type) and issubclass(found, least) and found.__module__ == _PACKAGE + module):
-        raise ValueError(f"{name} is no {least.__name__} of this package")
-    return found
+    for place in _places(module):
+        try:
+            found = getattr(importlib.import_module(place), path)
+        except (ImportError, AttributeError):
+            continue
+        if isinstance(found, type) and issubclass(found, least) and found.__module__ == place:
+            return found
+    raise ValueError(f"{name} is no {least.__name__} of this package")
+
+
+def _places(module: str) -> Iterator[str]:
+    """Yield where a module is, and where one of this name may be since its room has rooms of its own."""
+    yield _PACKAGE + module
+    room, _, file = module.rpartition(".")
+    folder = importlib.import_module(_PACKAGE + room) if room else None
+    for each in pkgutil.iter_modules(getattr(folder, "__path__", ())):
+        if each.ispkg:
+            yield f"{_PACKAGE}{room}.{each.name}.{file}"

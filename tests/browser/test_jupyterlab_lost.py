@@ -50,6 +50,20 @@ DRAWN = """() => Bokeh.documents.filter(doc => doc.dlrover_link).map(doc => {
     .filter(([, drawn]) => drawn.some(([name, column]) => /^y|top|high/.test(name) && has_any(column)))
     .map(each => JSON.stringify(each)).sort()]).sort()
 })"""
+# Each message of the kernel is taken in for as many milliseconds.
+SLOW = """ms => {
+  for (const doc of Bokeh.documents) {
+    for (const kernel of [...doc._all_models.values()].filter(model => model.dlrover_at)) {
+      const takes = kernel.dlrover_takes
+      kernel.dlrover_takes = function (at) {
+        const is_taken = takes.call(this, at), end = performance.now() + (is_taken ? ms : 0)
+        while (performance.now() < end) {}
+        return is_taken
+      }
+    }
+  }
+}"""
+SLOW_MS, SLOW_S = 2_000, 60  # of a message, three of which are a drawing; until the job ends
 UNEQUAL = """() => Bokeh.documents.flatMap(doc => [...doc._all_models.values()])
   .filter(model => model.type === 'ColumnDataSource').map(source => Object.values(source.data).map(each => each.length))
   .filter(lengths => new Set(lengths).size > 1)"""
@@ -144,3 +158,11 @@ def test_a_browser_that_sleeps_for_two_minutes_wakes_to_no_wrong_picture(page, l
     becomes_whole(page, live)
     equals_a_fresh_view(page, notebook)
     picture(page, "frozen-mended", full_page=True)
+
+
+def test_a_page_that_takes_in_less_than_is_sent_does_not_fall_further_behind(page, lab):
+    notebook, live = begin(page, lab)
+    page.evaluate(SLOW, SLOW_MS)
+    time.sleep(SLOW_S)  # some five minutes of messages
+    notebook.run("stop")
+    until(lambda: "stopped" in live.head(), "the end in the view")

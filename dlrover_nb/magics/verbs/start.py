@@ -285,7 +285,7 @@ def submit(
 @contextlib.contextmanager
 def _guesses_in_view() -> Iterator[None]:
     """Log no guesses about columns: the view of the job says them."""
-    log = logging.getLogger("dlrover_nb.core.runtime.preflight")  # which logs nothing else
+    log = logging.getLogger("dlrover_nb.core.runtime.node.preflight")  # which logs nothing else
     log.addFilter(_nothing)
     try:
         yield

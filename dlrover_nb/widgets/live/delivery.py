@@ -9,7 +9,9 @@ what its queue does not hold; a served page whose connection is lost gets nothin
   numbers. It holds every model in full: the browser sets those that it has and makes those that it lacks, so
   the page of a user keeps what was typed and chosen.
 - **Each drawing ends with a pulse**, in notebooks and in served pages. A page that hears none for `OLD_S`, or
-  hears them that much later than the quickest of them, as while it takes in what has piled up, is old.
+  hears them that much later than the quickest of them, as while it takes in what has piled up, is old. A
+  notebook's page passes over what has piled up and asks for the whole picture, or one on a busy machine,
+  which takes in less than is sent, would be further behind with each frame.
 - **While a page is old** it says since when, nothing in it can be pressed that sends a command, and it asks
   again every few seconds. A served page, whose connection loses nothing while it lasts, is loaded again once
   its server answers.
@@ -65,6 +67,7 @@ function begin() {
     link.least_ms = Math.min(link.least_ms, link.heard_ms - sent_ms)
     link.is_late = link.heard_ms - sent_ms - link.least_ms > OLD_MS
     if (!link.is_late) { link.as_of_ms = link.heard_ms }
+    else { for (const kernel of kernels()) { kernel.dlrover_lose() } }
     link.show()
   }
   link.show = () => {

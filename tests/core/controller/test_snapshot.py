@@ -194,16 +194,45 @@ def test_what_is_shared_stays_shared_and_what_is_unusual_is_kept():
 
 
 @for_each(
-    "name", ["core.errors:WireError", "driver.detached:spawn", "structs.samples:dataclass", "nowhere:Nothing"]
+    "name",
+    [
+        "core.errors:WireError",
+        "driver.detached:spawn",
+        "structs.training.samples:dataclass",
+        "nowhere:Nothing",
+    ],
 )
 def test_nothing_but_records_of_this_package_is_read(name):
     record = Ticked(1.0)
     packed = GraphEncoder({}).pack(record)
-    old = "structs.events:Ticked"
-    forged = packed.replace(bytes([0xA0 | len(old)]) + old.encode(), bytes([0xD9, len(name)]) + name.encode())
-    assert forged != packed
     with pytest.raises(WireError, match="cannot be read"):
-        GraphDecoder({}).unpack(forged)
+        GraphDecoder({}).unpack(renamed(packed, "structs.views.events:Ticked", name))
+
+
+def renamed(packed, old, new):
+    """Return a state in which a class has another name, as long a one as the encoding of lengths allows."""
+    forged = packed.replace(bytes([0xA0 | len(old)]) + old.encode(), bytes([0xD9, len(new)]) + new.encode())
+    assert forged != packed
+    return forged
+
+
+@for_each(
+    "record, here, before",
+    [
+        (Ticked(1.0), "structs.views.events:Ticked", "structs.events:Ticked"),
+        (Verdict.ACCEPT, "structs.decisions.decisions:Verdict", "structs.decisions:Verdict"),
+    ],
+)
+def test_a_state_is_read_whose_classes_have_moved_into_a_room_since(record, here, before):
+    packed = GraphEncoder({}).pack(record)
+    old = (
+        renamed(packed, here, before)
+        if len(here) < 32
+        else packed.replace(
+            bytes([0xD9, len(here)]) + here.encode(), bytes([0xA0 | len(before)]) + before.encode()
+        )
+    )
+    assert GraphDecoder({}).unpack(old) == record
 
 
 def test_a_damaged_state_is_refused(job):

@@ -108,7 +108,7 @@ def test_a_list_of_jobs_leaves_out_a_master_that_does_not_answer_in_time(time: V
 
 def informer_of(time: VirtualTime) -> Any:
     """Return an informer whose thread does not run."""
-    module = as_shipped(f"{HERE}.capacity_informer", time)
+    module = as_shipped(f"{HERE}.room.capacity_informer", time)
     module.threading = SimpleNamespace(
         Event=time.event, Thread=lambda **_: SimpleNamespace(start=lambda: None)
     )
@@ -159,7 +159,7 @@ def try_pod(time: VirtualTime, token_at_s: float, status: Status) -> None:
         if time.now_s() < token_at_s:
             raise Unreachable("no API token found for service account", status, Asked("create", kind))
 
-    module = as_shipped(f"{HERE}.submission", time)
+    module = as_shipped(f"{HERE}.jobs.submission", time)
     module._try_pod(SimpleNamespace(create=create), {})
 
 
@@ -189,7 +189,7 @@ def test_a_server_that_does_not_answer_at_all_is_not_waited_for(time: VirtualTim
 
 def closed(time: VirtualTime, pods_take_s: float) -> bool:
     """Close a backend whose pods take so long to end; return whether it gave up."""
-    module = as_shipped(f"{HERE}.backend", time)
+    module = as_shipped(f"{HERE}.nodes.backend", time)
     module.threading = SimpleNamespace(Thread=time.threads(pods_take_s), Event=time.event, Lock=Lock)
     quiet = SimpleNamespace(error=None, close=lambda: None, changed=time.event(), hosts=dict)
     module.Informer = module.CapacityInformer = lambda *_: quiet
@@ -219,7 +219,7 @@ class NoEvents:
 
 
 def test_a_watch_is_begun_anew_each_five_to_six_minutes(time: VirtualTime) -> None:
-    module = as_shipped(f"{HERE}.informer", time)
+    module = as_shipped(f"{HERE}.client.informer", time)
     module.threading = SimpleNamespace(Thread=time.threads(0.0), Event=time.event, Lock=Lock)
     began_s: list[float] = []
 
