@@ -133,6 +133,7 @@ def test_an_end_without_a_stream_and_a_stream_of_passes_are_refused() -> None:
         Split(None, 1, 1, n_epoch=2, is_stream=True)
     with pytest.raises(InvalidValueError, match="make them larger"):
         Split(2**31, 1, 1)
+    assert Split(2**31 - 1, 1, 1).n_shard == 2**31 - 1
 
 
 def test_a_shard_is_granted_in_pieces_and_its_rest_comes_first() -> None:
@@ -327,6 +328,20 @@ def test_a_stream_goes_on_until_its_end_is_told() -> None:
         ledger.close_at(257)
 
 
+def test_a_stream_that_ends_at_any_row_grants_all_rows_before_it_once() -> None:
+    for end in range(70):
+        ledger = ShardLedger(Split(None, 10, 2, first_row=7, is_stream=True))
+        for _ in range(3):
+            _granted(ledger)
+        ledger.release("worker-0")
+        ledger.close_at(7 + end)
+        granted: list[int] = []
+        while shard := ledger.grant("worker-0"):
+            granted.extend(range(shard.start, shard.stop))
+        assert sorted(granted) == list(range(7, 7 + end))
+        assert ledger.counts().doing == ledger.split.n_shard
+
+
 def test_a_stream_goes_back_to_a_checkpoint_of_before_its_end() -> None:
     ledger = ShardLedger(Split(None, 10, 10, is_stream=True))
     ledger.complete("worker-0", _granted(ledger).lease)
@@ -446,6 +461,16 @@ class LedgerMachine(RuleBasedStateMachine):
         held = self.ledger.holds(owner, shard.lease)
         assert self.ledger.give_back(owner, shard.lease) == held
         assert set(self.ledger.leases(owner)) == others
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def let_go(self, data: st.DataObject) -> None:
+        """An owner says twice how far it came with a shard; neither counts as refused."""
+        owner, shard, reached = data.draw(st.sampled_from(self.leases))
+        held, refused = self.ledger.holds(owner, shard.lease), self.ledger.counts().refused
+        assert self.ledger.let_go(owner, shard.lease, reached) == held
+        assert not self.ledger.let_go(owner, shard.lease, reached)
+        assert self.ledger.counts().refused == refused
 
     @rule(owner=OWNERS, killed=st.booleans())
     def release(self, owner: str, *, killed: bool) -> None:
