@@ -31,19 +31,17 @@ STRETCHES = (1.0, 0.5)  # shares of the reports through which a line is drawn
 
 
 def ceiling_mib(work: Floats, memory_mib: Floats, end: float) -> float | None:
-    """Return what no report exceeds by the end of the job; None for too few reports.
+    """Return what no report exceeds by the end of the job; None where work is too little known.
 
     Parameters
     ----------
     work
-        Samples trained at each report, ascending, ndarray of shape (n_report,).
+        Samples trained at each report, one at least, ascending; ndarray of shape (n_report,).
     memory_mib
         Memory at each, of the same shape.
     end
         Work at the end of the job, not before the last report.
     """
-    if len(work) < MIN_BLOCK or work[-1] <= work[0]:
-        return None
     x, y = averaged(work, np.ones(len(work)), work, memory_mib, n_part=N_BLOCK)[1:]
     lines = [_line(x[-n:], y[-n:], end) for n in (round(share * len(x)) for share in STRETCHES)]
     known = [line for line in lines if line is not None]

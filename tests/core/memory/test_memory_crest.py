@@ -63,6 +63,14 @@ def test_a_leak_under_a_saw_tooth_is_foreseen(period):
     assert alarms(leaks) == 1
 
 
+@for_each("slope", [0.0, 0.2, 2.0])
+@for_each("period", [30, 60])
+def test_a_crest_rises_where_later_troughs_lie_clearly_above_earlier_ones(slope, period):
+    n = np.arange(240.0)
+    found = crest_of(n, 200 + 250 * ((n / period + 0.3) % 1) + slope * n)
+    assert found.is_rising == (slope > 1)
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 10**6), n=st.integers(16, 300), rise=st.floats(20, 2000), scatter=st.floats(0, 0.05)

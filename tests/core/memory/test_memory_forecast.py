@@ -147,6 +147,15 @@ def test_memory_that_is_given_back_is_forecast_as_now():
     assert found.at_end.mid == pytest.approx(800.5, abs=10)
 
 
+@pytest.mark.parametrize("size", [-500, 400])
+def test_memory_that_moved_once_and_lies_still_since_is_forecast_there(size):
+    y = 900 + np.random.default_rng(1).normal(0, 3, 200) + size * (np.arange(200) >= 100)
+    found = ahead(y, limit=2000)
+    assert (found.law, found.oom_probability) == ("as now", 0.0)
+    assert found.at_end.low == pytest.approx(900 + size, abs=15)
+    assert found.at_end.high == pytest.approx(900 + size, abs=15)
+
+
 def test_constant_memory_stays_and_never_meets_a_limit_above_it():
     found = ahead(np.full(50, 300.0), limit=301)
     assert (found.law, found.oom_probability, found.to_limit) == ("as now", 0.0, None)
@@ -220,7 +229,7 @@ def test_a_limit_must_be_above_zero(limit):
 
 
 def test_growth_cannot_begin_after_the_first_report():
-    with pytest.raises(InvalidValueError, match="origin"):
+    with pytest.raises(InvalidValueError, match=r"first report at 1, got 1\.5"):
         forecast([1, 2], [1, 2], limit_mib=10, end=10.0, origin=1.5)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cases import for_each
 
-from dlrover_nb.core.memory.choice import N_BLOCK, blocks
+from dlrover_nb.core.memory.choice import N_BLOCK, blocks, choose_growth, choose_level
 from dlrover_nb.core.memory.laws import LAW_OF_SHAPE, LAWS, LOG_PRIOR, shape_at, shapes
 
 U = np.linspace(0, 50, 2001)
@@ -50,3 +50,19 @@ def test_a_short_series_is_its_own_blocks():
     found = blocks(u, y)
     assert found.u.tolist() == u.tolist()
     assert found.y.tolist() == y.tolist()
+
+
+def test_without_a_walk_a_line_and_a_level_are_as_sure_as_least_squares_makes_them():
+    u, noise = np.linspace(0.1, 1, 20), np.random.default_rng(3).normal(0, 2, 20)
+    rising = blocks(u, 300 + 100 * u + noise)
+    line = next(
+        each
+        for each in choose_growth(rising, floor=1e-6).components
+        if (each.shape, each.walk_index) == (LAW_OF_SHAPE.index("linear"), 0)
+    )
+    (slope, level), cov = np.polyfit((u - 1) / 0.9, rising.y, 1, cov=True)  # at now, and over the blocks
+    assert (line.c, line.a) == pytest.approx((level, slope))
+    assert line.cov.ravel() == pytest.approx(cov[::-1, ::-1].ravel())
+    (still,) = choose_level(blocks(u, 300 + noise), floor=1e-6).components
+    assert still.c == pytest.approx(300 + noise.mean())
+    assert still.cov[0, 0] == pytest.approx(noise.var(ddof=1) / 20)

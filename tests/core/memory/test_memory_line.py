@@ -52,6 +52,12 @@ def test_growth_with_samples_becomes_time_by_the_present_throughput():
     assert twice.at_end_mib == pytest.approx(found.at_end_mib)
 
 
+def test_the_first_report_may_come_before_the_first_sample():
+    reports = [Report(float(t), int(SPEED * t), 300.0 + t) for t in range(200)]
+    found = memory_line(Role.PS, 1000, reports, outlook=Outlook(int(SPEED * 1000), SPEED))
+    assert found.at_end_mib == pytest.approx(1300, rel=0.01)
+
+
 def test_a_report_off_its_course_is_no_growth():
     memory = 300 + np.random.default_rng(0).normal(0, 5, 200)
     memory[-1] = 320

@@ -68,6 +68,7 @@ def test_the_ceiling_of_a_line_is_its_end_and_that_of_a_level_the_level():
     assert ceiling_mib(u, np.full(40, 700.0), 1.0) == pytest.approx(700)
     assert ceiling_mib(u, 700 - 100 * u, 1.0) == pytest.approx(700, rel=0.01)  # it was there before
     assert ceiling_mib(u[:7], 100 + 1000 * u[:7], 1.0) is None
+    assert ceiling_mib(np.full(40, 0.5), 100 + 1000 * u, 1.0) is None  # no work between the reports
 
 
 @pytest.mark.parametrize(
