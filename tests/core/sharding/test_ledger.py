@@ -262,6 +262,17 @@ def test_a_decision_outlives_the_job_master() -> None:
     assert (back.counts(), back.counts().skipped) == (ledger.counts(), 1)
 
 
+def test_a_rollback_outlives_the_job_master() -> None:
+    ledger = ShardLedger(Split(300, 10, 10))
+    ledger.changes.keep()
+    written, empty = ledger.record(), ledger.checkpoint()
+    ledger.complete("worker-0", _granted(ledger).lease)
+    ledger.restore(empty)
+    back = ShardLedger.from_record(written)
+    apply_changes(back, ledger.changes.drain())
+    assert (back.counts(), back.counts().done) == (ledger.counts(), 0)
+
+
 def test_a_record_of_a_shard_that_is_not_there_is_refused() -> None:
     ledger = ShardLedger(Split(100, 10, 5))
     _granted(ledger)
