@@ -20,6 +20,13 @@ def test_every_shape_starts_at_zero_never_falls_and_never_bends_upwards(law):
     assert np.diff(rise, axis=1).max() <= 1e-9
 
 
+@for_each("law", LAWS, ids=lambda law: law.name)
+def test_the_smaller_its_parameter_the_earlier_a_shape_has_risen(law):
+    half, end = law.table(np.array([0.5, 1.0])).T
+    assert (np.diff(half / end) < 0).all()
+    assert (half / end >= 0.5).all()
+
+
 def test_one_shape_is_a_row_of_the_table():
     table = shapes(U)
     for index in range(len(table)):
