@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import features, in_place, plan, spec, trained_every_row
@@ -18,7 +19,7 @@ from dlrover_nb.core.structs.job.job import JobPhase, Migration
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 from dlrover_nb.core.structs.views.events import PhaseChanged, PlanFailed
-from dlrover_nb.core.structs.wire.copy_messages import KeepCopy
+from dlrover_nb.core.structs.wire.copy_messages import CopyKept, KeepCopy
 from dlrover_nb.core.structs.wire.messages import Save
 
 
@@ -186,6 +187,28 @@ def test_a_peer_that_dies_is_replaced_by_another_one() -> None:
     world.kill("ps-0")
     world.run_until(lambda: in_place(world, plan(3, 1)))
     assert "continuing from checkpoint 1 in memory" in story(world)
+
+
+def test_a_copy_that_its_holder_drops_is_made_by_another_one_and_nobody_else_drops_it() -> None:
+    world = running(3, 1)
+    rarely(world)
+    kept = world.master._state.checkpoints[-1]
+    holder = kept.peers[0].holder
+    other = next(name for name in world.living(Role.WORKER) if name != holder)
+    for name, whole in ((other, kept.number), (holder, -1)):
+        dropped = CopyKept(name, kept.nodes[0], kept.number, error="its memory is needed")
+        world.do(world.master.on_message(name, dropped, world.at_s))
+        assert last_whole(world.master._state) == whole
+    world.run_until(lambda: last_whole(world.master._state) == kept.number)
+    assert world.master._state.checkpoints[-1].peers[0].holder not in {holder, other}
+
+
+@for_each(("number", "owner"), [(99, "ps-0"), (1, "ps-9")])
+def test_what_is_told_of_a_copy_that_nobody_knows_changes_nothing(number: int, owner: str) -> None:
+    world = running(2, 2)
+    before = list(world.master._state.checkpoints)
+    world.do(world.master.on_message("worker-0", CopyKept("worker-0", owner, number), world.at_s))
+    assert world.master._state.checkpoints == before
 
 
 def refusing(**changes: object) -> PodsWorld:

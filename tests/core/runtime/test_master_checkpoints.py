@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.master.own.checkpoints.checkpoint_coordinator import PREPARE_LIMIT_S, retry_wait_s
+from dlrover_nb.core.master.own.checkpoints.checkpoint_coordinator import (
+    FIRST_CHECKPOINT_BYTES,
+    PREPARE_LIMIT_S,
+    loaded,
+    retry_wait_s,
+    start_checkpoint,
+)
 from dlrover_nb.core.master.own.nodes.liveness import DISK_LIMIT_S
 from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.master.shared.orders import PrepareCheckpoint
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PhaseChanged
@@ -140,6 +148,38 @@ def test_memory_is_preferred_then_the_last_good_file_then_the_one_before() -> No
     world.kill("ps-1")
     world.run_until(lambda: in_place(world, plan()))
     assert world.master._state.source.number == first
+
+
+@pytest.mark.parametrize("where", ["nowhere", "in memory", "on the disk", "on the disk alone"])
+def test_a_checkpoint_asks_for_as_much_room_as_the_newest_takes_wherever_that_is(where: str) -> None:
+    world = World(spec(plan(1, 2), checkpoint_every_s=1.0), features(8000))
+    state, world.writes_nothing = world.master._state, where == "in memory"
+    world.has_memory = where != "on the disk alone"
+    world.run_until(lambda: in_place(world, plan(1, 2)) and (where == "nowhere" or bool(state.checkpoints)))
+    state.enter(Stage.PAUSING, world.at_s)
+    start_checkpoint(state, world.at_s, is_awaited=False)
+    (order,) = (order for order in state.orders if isinstance(order, PrepareCheckpoint))
+    assert order.n_byte == (FIRST_CHECKPOINT_BYTES if where == "nowhere" else 2 * 8)
+
+
+@for_each(
+    ("n_from_memory", "n_from_peers", "places"),
+    [
+        (4, 0, "memory"),
+        (0, 0, "files"),
+        (1, 0, "memory and files (3 of 4 parts)"),
+        (1, 2, "memory, copies of peers and files (1 of 4 parts)"),
+    ],
+)
+def test_it_is_told_from_where_a_checkpoint_was_loaded(
+    n_from_memory: int, n_from_peers: int, places: str
+) -> None:
+    world = World(spec(plan(1, 2), checkpoint_every_s=1.0), features(8000))
+    state = world.master._state
+    world.run_until(lambda: bool(world.disk))
+    state.source = state.checkpoints[-1]
+    state.group_nodes[0].n_from_memory, state.group_nodes[1].n_from_peers = n_from_memory, n_from_peers
+    assert loaded(state) == f"checkpoint 1 was loaded from {places}"
 
 
 def test_a_job_stops_when_its_last_checkpoint_is_on_the_disk() -> None:

@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.views.events import PhaseChanged, PlanApplied, PlanFailed
 from dlrover_nb.core.structs.views.snapshot import NodePhase
-from dlrover_nb.core.structs.wire.messages import MoveCancel, MoveOut
+from dlrover_nb.core.structs.wire.messages import MoveCancel, MoveEnd, MoveOut
 
 
 def migration(first: object, second: object, *, n_row: int = 4000, **changes: object) -> World:
@@ -100,11 +100,25 @@ def test_one_ps_two_and_one_again_keeps_every_update() -> None:
 def test_while_parameters_move_it_is_told_how_far_they_are_and_who_leaves() -> None:
     world = migration(plan(2, 2), plan(2, 1, ps_cpu=0.5))
     assert "GB to ps-2: " in world.master.message
+    assert "GB to ps-1: " in migration(plan(2, 1), plan(2, 2)).master.message
     phases = {node.id: node.phase for node in world.master.nodes if node.role is Role.PS}
     assert phases == {"ps-0": NodePhase.DRAINING, "ps-1": NodePhase.DRAINING, "ps-2": NodePhase.READY}
     assert world.master.phase is JobPhase.RESCALING
     finish(world, plan(2, 1, ps_cpu=0.5))
     assert world.master.message == ""
+
+
+@pytest.mark.parametrize("name", ["ps-0", "ps-1"])
+def test_a_ps_that_connects_again_amid_a_move_goes_on_with_it(name: str) -> None:
+    world = migration(plan(2, 1), plan(2, 2))
+    move = world.master._state.move
+    world.hello(name)
+    world.hear(name)
+    assert not any(isinstance(order, MoveEnd | MoveCancel) for order in world.nodes[name].inbox)
+    assert world.master._state.move is move
+    finish(world, plan(2, 2))
+    world.run_to_end()
+    trained_every_row(world)
 
 
 def test_without_room_for_both_groups_the_change_goes_through_a_checkpoint() -> None:

@@ -139,6 +139,14 @@ def test_a_worker_that_dies_on_the_way_does_not_hold_it_up(stage: Stage) -> None
     finished(world, exactly_once=False)
 
 
+def test_a_plan_with_other_ps_ends_the_move_within_the_group() -> None:
+    world = moving()
+    within = world.master._state.move
+    world.do(world.master.set_target(plan(2, 3), world.at_s))
+    world.round()
+    assert world.master._state.move is not within
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("stage", [Stage.SERVING, Stage.PAUSING, Stage.SWITCHING])
 @pytest.mark.parametrize("target", [plan(2, 3), plan(2, 1), plan(2, 2, ps_cpu=0.5), plan(3, 2)])
