@@ -16,7 +16,7 @@ from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_s
 from dlrover_nb.core.planner.analysis import fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
-from dlrover_nb.core.planner.transitions import transitions_s
+from dlrover_nb.core.planner.transitions import HORIZON_S, gains, transitions_s
 from dlrover_nb.core.structs.job.job import JobSpec, Migration
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
@@ -218,6 +218,17 @@ def test_cluster_chooses_among_bids():
     chosen = [share.plan for share in shares.values()]
     assert sum(plan.total_cpu for plan in chosen) <= 48
     assert any(plan != NOW for plan in chosen)
+
+
+def test_an_offer_has_the_priority_of_its_job():
+    asked = situation(SMALL, spec=JobSpec("x", priority=3.0))
+    assert bid(asked, fitted(asked)).offer().priority == 3.0
+
+
+def test_a_pause_costs_what_is_not_trained_in_it_over_the_rest_of_the_run_and_over_an_hour_at_most():
+    left_s = np.array([0.0, 100.0, HORIZON_S, 10 * HORIZON_S])
+    gained = gains(np.full(4, 1500.0), 1000.0, np.full(4, 36.0), left_s)
+    assert gained == pytest.approx([500 - 36_000, 500 - 360, 500 - 10, 500 - 10])
 
 
 def test_job_without_an_allowed_plan_bids_nothing():

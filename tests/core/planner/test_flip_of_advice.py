@@ -7,7 +7,7 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
-from dlrover_nb.core.planner.sensitivity import break_even_of, break_even_of_staying, suppose
+from dlrover_nb.core.planner.sensitivity import _of_situation, break_even_of, break_even_of_staying, suppose
 from dlrover_nb.core.planner.transitions import transition_kind
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec, Migration
@@ -65,6 +65,7 @@ def asked_again(analysis, found, kind):
     return plan_at(before), plan_at(beyond)
 
 
+SAMPLES_LEFT, PRICE = "number of samples left to train", "price of a core"
 ONE_PS = PlanBounds(max_workers=4, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.5,))
 
 
@@ -141,9 +142,35 @@ def test_experiment_flips_only_with_what_it_rests_on():
     assert found is None or "throughput" not in found.quantity
 
 
+@for_each(
+    ("n_sample_left", "prices", "asked"),
+    [
+        (10_000_000, PriceTable(cpu_hour=0.03, gib_hour=0.004), {SAMPLES_LEFT, PRICE}),
+        (10_000_000, PriceTable(cpu_hour=0.03, gib_hour=None), {SAMPLES_LEFT}),
+        (0, PriceTable(cpu_hour=None), set()),
+    ],
+)
+def test_only_what_is_known_and_more_than_nothing_is_asked_for_its_flip(n_sample_left, prices, asked):
+    spec = JobSpec("x", prices=prices)
+    analysis = analyse(situation(seen(NOW, 10_000), n_sample_left=n_sample_left, spec=spec))
+    inputs = _of_situation(analysis, analysis.current, lambda _: NOW)
+    assert {each.name for each in inputs} == asked
+
+
 def test_supposing_nothing_changes_nothing():
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
     same = suppose(analysis)
     assert same.current == analysis.current
     assert same.cost.tolist() == analysis.cost.tolist()
     assert decide(same) == decide(analysis)
+
+
+def test_a_supposed_throughput_is_that_of_its_plan_alone():
+    analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
+    row = (NOW.worker.count, NOW.ps.count, NOW.worker.cpu, NOW.ps.cpu)
+    found = suppose(analysis, factors={row: 2.0})
+    assert found.current.prediction.samples_per_s == pytest.approx(
+        2 * analysis.current.prediction.samples_per_s
+    )
+    assert found.current.finish_s == pytest.approx(analysis.current.finish_s / 2)
+    assert found.candidate(TWO).prediction == analysis.candidate(TWO).prediction

@@ -12,7 +12,7 @@ from test_deadline import MODELS, PRICES, SPEED, base, chosen, plan
 
 from dlrover_nb.core.planner import Limits, advise, analyse
 from dlrover_nb.core.planner.advice import LEAST_IN_BUDGET
-from dlrover_nb.core.planner.budget import present_budget
+from dlrover_nb.core.planner.budget import budget_forecast, present_budget
 from dlrover_nb.core.planner.explain import binding
 from dlrover_nb.core.structs.job.job import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
@@ -53,6 +53,18 @@ def test_the_chance_of_both_limits_is_that_of_the_tighter_one(left, left_s, seed
     np.testing.assert_array_equal(both.chance, np.minimum(both.in_time, both.in_budget))
     now = both.current
     assert now.chance == min(now.in_time, now.in_budget)
+
+
+def test_of_the_plans_for_which_the_rest_is_enough_the_cheapest_is_named():
+    found, asked = within(0.04), []
+    chance, end_cost = np.array([0.2, 0.95, 0.99, 0.92]), np.array([1.0, 5.0, 3.0, 4.0])
+
+    def at_row(row):
+        asked.append(row)
+        return found.current
+
+    assert budget_forecast(found.situation, found.current, chance, end_cost, at_row).best is not None
+    assert asked == [2]
 
 
 @settings(deadline=None, max_examples=30)
