@@ -82,6 +82,14 @@ def test_at_four_fifths_the_story_says_once_what_the_rest_buys_and_what_can_be_d
     assert job.view.budget.share >= NEAR_SHARE
 
 
+def test_in_auto_mode_too_it_is_said_once_that_most_is_spent_and_the_job_is_stopped_at_its_limit(make_job):
+    job = spending(make_job, mode=Mode.AUTO, budget_total=40.0)
+    (order,) = ends(train(job, 90))
+    near, spent = (line for line in job.view.story if "the budget" in line)
+    assert "of 40 USD spent (8" in near
+    assert order.why in spent
+
+
 def test_the_outlook_counts_every_second_between_two_analyses(make_job):
     job = spending(make_job, mode=Mode.MANUAL, budget_total=1e6)
     train(job, 40)

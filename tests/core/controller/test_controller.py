@@ -264,6 +264,12 @@ def test_end_of_the_job_expires_and_refuses(job):
         job.decide(Verdict.ACCEPT, proposal="p1")
 
 
+@pytest.mark.parametrize(("message", "told"), [("", ""), ("out of memory", ": out of memory")])
+def test_the_story_has_each_phase_with_its_reason_if_there_is_one(job, message, told):
+    job.tell(PhaseChanged(job.at_s, JobPhase.FAILED, message))
+    assert any(line.endswith(f"the job has failed{told}") for line in job.view.story)
+
+
 def test_plan_changed_by_somebody_else_expires_the_open_proposal(job):
     job.train(30)
     job.apply(bigger(job.plan))

@@ -113,6 +113,12 @@ def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job):
     assert "5 in a row that agree are needed, or 12 in all" in why(job)
 
 
+def test_near_the_end_it_is_said_that_no_change_would_pay_off(make_job):
+    job = make_job(n_sample_total=42_667 * 30)
+    job.train(29)
+    assert why(job) == "The job is done in 3 s: no change would pay off any more."
+
+
 def test_what_stands_against_any_proposal_is_told(job):
     job.train(20)
     job.decide(Verdict.MODE, mode=Mode.MANUAL)

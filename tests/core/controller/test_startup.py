@@ -14,6 +14,8 @@ from dlrover_nb.core.controller.plans.rollouts import Rollout, Rollouts
 from dlrover_nb.core.controller.snapshot import PACKAGES
 from dlrover_nb.core.controller.state.story import Story
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
+from dlrover_nb.core.planner import axes_key
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit
@@ -94,6 +96,17 @@ def test_an_outcome_is_that_of_the_started_nodes():
     (remembered,) = rollouts.score(60.0, least=5)
     assert abs(remembered.record.measured_samples_per_s / SPEED - 1) < 0.01
     assert remembered.record.n_sample < measured.n_seen
+
+
+@for_each(
+    ("kind", "counted"), [(None, "left"), (ProposalKind.IMPROVE, "replaced"), (ProposalKind.EXPLORE, "")]
+)
+def test_the_plan_that_a_change_leaves_is_counted_unless_the_change_is_a_try(kind, counted):
+    rollouts = Rollouts(TWO, Story())
+    rollouts.start(Rollout("d1", TWO, ONE, None, None, SPEED, kind), 0.0)
+    rollouts.applied(0.0, 0.0)
+    assert dict(rollouts.left) == ({axes_key(TWO): 1} if counted == "left" else {})
+    assert dict(rollouts.replaced) == ({axes_key(TWO): 1} if counted == "replaced" else {})
 
 
 def test_a_run_after_a_pause_of_the_same_plan_has_no_other_beginning():
