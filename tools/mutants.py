@@ -28,17 +28,6 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "mutants"
 RESULTS = ROOT / "build" / "mutants.json"
 TESTS = "tests/core"
-MASTER = (  # tests of the job master in virtual time
-    *("fencing", "master_checkpoints", "copies_in_pods", "quarantine", "skipped_batches", "master_laws"),
-    *(
-        "master_scenarios",
-        "master_moves",
-        "master_troubles",
-        "master_origin",
-        "waiting_moves",
-        "absent_master",
-    ),
-)
 COORDINATION = (
     *("nodes/fencing", "checkpoints/checkpoint_coordinator", "checkpoints/copy_coordinator"),
     "servers/migration_coordinator",
@@ -53,12 +42,19 @@ def say(text: str) -> None:
 
 def whole(folder: str) -> tuple[str, ...]:
     """Return the modules of a room."""
-    return tuple(str(path.relative_to(ROOT)) for path in sorted((ROOT / "dlrover_nb" / folder).glob("*.py")))
+    return tuple(str(path.relative_to(ROOT)) for path in sorted((ROOT / "dlrover_nb" / folder).rglob("*.py")))
 
 
 def runtime_tests(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return files of tests of the runtime."""
     return tuple(f"{TESTS}/runtime/test_{name}.py" for name in names)
+
+
+def master_tests() -> tuple[str, ...]:
+    """Return files of tests of the job master in virtual time."""
+    paths = sorted((ROOT / TESTS / "runtime").glob("test_*.py"))
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+    return tuple(path for path, text in texts.items() if "from master_world import" in text)
 
 
 ROOMS = {  # each with its modules, and the tests that may reach them
@@ -71,7 +67,7 @@ ROOMS = {  # each with its modules, and the tests that may reach them
     ),
     "core/master": (
         tuple(f"dlrover_nb/core/master/own/{name}.py" for name in COORDINATION),
-        runtime_tests(MASTER),
+        master_tests(),
     ),
     "core/memory": (
         whole("core/memory"),
