@@ -67,8 +67,8 @@ costs: install  ## what each test costs, anew in tests/suite/costs.tsv; TESTS_OF
 	-@$(TESTS) --record-costs=build/costs.jsonl $(TESTS_OF)
 	@PYTHONPATH=tests $(BIN)/python -m suite.costs build/costs.jsonl
 
-mutants: install  ## how many small faults in core code the cheap tests notice; ONLY=core/sharding for one room
-	@$(BIN)/python tools/mutants.py --sample $(or $(SAMPLE),300) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY))
+mutants: install  ## how many small faults in core code the cheap tests notice; ONLY=core/sharding for one room, MORE=1 for more tests
+	@$(BIN)/python tools/mutants.py --sample $(or $(SAMPLE),300) --seed $(or $(SEED),0) $(if $(ONLY),--only $(ONLY)) $(if $(MORE),--more)
 
 # SEED=17 ONLY=0,3 replays one with some of its events, as the line of a failure says.
 .PHONY: simulate

@@ -91,9 +91,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     functions = loaded_functions()
     gc.collect()
     gc.freeze()
-    reach = reached(session, job["modules"])
+    reach = reached(session, job["modules"], job["marks"])
     texts = (path.read_text() for folder in ("dlrover_nb", "tests") for path in sources(ROOT / folder))
-    results = Results(Path(job["results"]), digest(*texts))
+    results = Results(Path(job["results"]), digest(*texts, job["marks"]))
     waiting = [each for each in job["mutants"] if not results.has(each["id"])]
     for at, mutant in enumerate(waiting, 1):
         result = tried(session, mutant, functions, reach, results.killer(mutant["id"]))
@@ -154,9 +154,9 @@ class Results:
         new.replace(self._path)
 
 
-def reached(session: pytest.Session, modules: list[str]) -> dict[str, dict[str, Any]]:
+def reached(session: pytest.Session, modules: list[str], marks: str) -> dict[str, dict[str, Any]]:
     """Return the tests that pass and start no process, with their seconds and the lines that each reaches."""
-    code = digest(*(path.read_text() for path in sources(ROOT / "dlrover_nb")), *modules)
+    code = digest(*(path.read_text() for path in sources(ROOT / "dlrover_nb")), *modules, marks)
     worlds = digest(
         *(path.read_text() for path in sources(ROOT / "tests") if not path.name.startswith("test_"))
     )

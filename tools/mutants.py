@@ -1,13 +1,14 @@
 """Sample mutants of core code, run the cheap tests on each, and say how many of them the tests notice.
 
-``python tools/mutants.py [--sample 300] [--seed 0] [--only core/sharding] [--least 0.9]`` goes through the
-rooms below. For each it collects the tests once and notes which lines each of them reaches. Then it forks a
-process per mutant, puts the changed code into the functions that are loaded, and runs the tests that reach
-the line, the quickest first, until one fails. A mutant that hangs or runs out of memory is killed too. The
-checkout is not written to. Each result is stored at once, so that an interrupted run goes on where it
-stopped; build/mutants.json has those of the last run.
+``python tools/mutants.py [--sample 300] [--seed 0] [--only core/sharding] [--more] [--least 0.9]`` goes
+through the rooms below. For each it collects the tests once and notes which lines each of them reaches. Then
+it forks a process per mutant, puts the changed code into the functions that are loaded, and runs the tests
+that reach the line, the quickest first, until one fails. A mutant that hangs or runs out of memory is killed
+too. The checkout is not written to. Each result is stored at once, so that an interrupted run goes on where
+it stopped; build/mutants.json has those of the last run.
 
 Only tests count that start no process: one that tries to fails, and is left out with those that fail anyway.
+Those marked `more` cost five times as much as all others together, and `--more` runs them too.
 Laws draw the same few examples each time. When code or tests have changed, the test that killed a mutant last
 comes first, so that only survivors cost time.
 """
@@ -85,6 +86,8 @@ ROOMS = {  # each with its modules, and the tests that may reach them
         (f"{TESTS}/controller", f"{TESTS}/test_proposals.py", f"{TESTS}/simulator"),
     ),
 }
+MORE = "not (release or pods or kube or ray or browser)"
+CHEAP = f"not more and {MORE}"
 KILLED, SURVIVED = "killed", "survived"
 
 
@@ -97,7 +100,7 @@ def main() -> int:
             drawn = [
                 each for each in draw(room, options) if each.path.startswith(f"dlrover_nb/{options.only}")
             ]
-            run_room(room, drawn)
+            run_room(room, drawn, MORE if options.more else CHEAP)
             mutants += drawn
     return report(mutants, options.least)
 
@@ -108,6 +111,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=300, help="mutants to draw")
     parser.add_argument("--seed", type=int, default=0, help="another one draws other lines")
     parser.add_argument("--only", default="", help="a room or module, such as core/sharding")
+    parser.add_argument("--more", action="store_true", help="run tests that are marked `more` too")
     parser.add_argument("--least", type=float, default=0.9, help="share that must be killed")
     return parser.parse_args()
 
@@ -128,14 +132,13 @@ def draw(room: str, options: argparse.Namespace) -> list[Mutant]:
     return [Mutant(**each) for each in json.loads(stored.read_text())]
 
 
-def run_room(room: str, mutants: list[Mutant]) -> None:
+def run_room(room: str, mutants: list[Mutant], marks: str) -> None:
     """Run pytest on the tests of a room, with the plugin that forks a process for each mutant."""
-    modules, tests = ROOMS[room]
+    modules = [path for paths, _ in ROOMS.values() for path in paths]  # reach is noted once for all
     job = BUILD / f"{room.replace('/', '-')}.json"
     documents = [{**each.document(), "id": each.id} for each in mutants]
-    job.write_text(
-        json.dumps({"room": room, "modules": modules, "mutants": documents, "results": str(results_of(room))})
-    )
+    what = {"room": room, "modules": modules, "marks": marks, "mutants": documents}
+    job.write_text(json.dumps({**what, "results": str(results_of(room))}))
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tools"), os.environ.get("PYTHONPATH", ""))),
@@ -144,8 +147,7 @@ def run_room(room: str, mutants: list[Mutant]) -> None:
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     quiet = ("-q", "-s", *(f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "progress")))
-    pure = ("-m", "not (pods or kube or ray or browser)")
-    command = [sys.executable, "-m", "pytest", "-p", "mutant_runs", *quiet, *pure, *tests]
+    command = [sys.executable, "-m", "pytest", "-p", "mutant_runs", *quiet, "-m", marks, *ROOMS[room][1]]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
