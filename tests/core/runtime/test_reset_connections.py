@@ -130,6 +130,20 @@ def test_what_a_worker_did_in_a_shard_that_it_let_go_is_heard_with_its_next_mess
     assert n_done < 40
 
 
+@pytest.mark.parametrize("n_row_done", [0, 10])
+def test_a_worker_has_worked_only_once_rows_of_a_shard_that_it_let_go_are_done(n_row_done: int) -> None:
+    world = World(spec(plan(1, 1)), features(395))
+    world.run_until(lambda: bool(world.granted))
+    name, shard = world.granted[0]
+    node = world.master._state.roster.get(name)
+    assert node is not None
+    assert not node.has_worked
+    released = (ShardProgress(shard.lease, n_row_done),)
+    hear(world, name, m.Hello(name, Role.WORKER, 1, "host", "", False, released=released))
+    assert world.master.train_counts.returned == 1
+    assert node.has_worked == (n_row_done > 0)
+
+
 def test_rows_of_a_shard_that_was_given_back_count_though_that_was_not_heard() -> None:
     world, name = started()
     lease, n_done = position(world, name)

@@ -153,7 +153,8 @@ def _note_released(state: JobState, node: Node, released: Sequence[ShardProgress
     for each in released:
         if state.train.holds(node.id, each.lease):
             _note_skipped(state, node, each, at_s)
-            node.has_worked |= state.train.let_go(node.id, each.lease, each.n_row_done)
+            is_let_go = state.train.let_go(node.id, each.lease, each.n_row_done)
+            node.has_worked |= is_let_go and each.n_row_done > 0
 
 
 def _note_skipped(state: JobState, node: Node, progress: ShardProgress, at_s: float) -> None:
