@@ -2,9 +2,9 @@
 
 Jobs of the queue come first: what is free goes to them, in their order, before running jobs may grow.
 
-A master that does not answer, or of a release without these calls, takes no part: what it holds is not free,
-and it goes on as it is. An offer whose numbers cannot be is left out in the same way. Allotments are handed
-out in every round, changed or not, since they hold for a time only.
+A master that does not answer, or of a release without these calls, takes no part: what it holds is not free
+(`holdings`), and it goes on as it is. An offer whose numbers cannot be is left out in the same way.
+Allotments are handed out in every round, changed or not, since they hold for a time only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.brain.admission import AdmissionPlan, admit
 from dlrover_nb.core.brain.cluster_plan import before_queue, plan_cluster
+from dlrover_nb.core.brain.holdings import Holdings
 from dlrover_nb.core.brain.make_room import make_room
 from dlrover_nb.core.brain.offer_columns import check
 from dlrover_nb.core.brain.shares import unchanged
@@ -27,10 +28,10 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.capacity import plan_needs
 from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
-from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
+from dlrover_nb.core.structs.views.brain import BrainRound, Holding, JobShare, QueuedJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
     from dlrover_nb.core.brain.shares import ClusterPlan
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 N_AT_ONCE = 32  # masters that are asked at the same time
+AWAY = "its master does not answer; what it holds is not free"
 _COMING = frozenset({JobPhase.STARTING, JobPhase.RESCALING})
 _ASKED = frozenset({JobPhase.TRAINING, JobPhase.STARTING})  # a job in the queue is starting
 
@@ -89,6 +91,11 @@ class Rounds:
         self._before: Mapping[str, ResourcePlan] = {}
         self._in_queue: frozenset[tuple[str, float]] = frozenset()  # who waited after the last round
         self._number = 0
+        self._holdings = Holdings(lasts_s)
+
+    def adopt(self, held: Iterable[Holding]) -> None:
+        """Note what jobs held by the last round of another brain."""
+        self._holdings.adopt(held)
 
     def run(self, term: Term) -> BrainRound:
         """Ask, choose, hand out; return what was decided.
@@ -99,17 +106,23 @@ class Rounds:
             When the cluster does not answer.
         """
         began_s = time.monotonic()
-        live = [job for job in self._cluster.live_jobs() if not job.phase.is_final]
+        answered = self._cluster.live_jobs()
+        live = [job for job in answered if not job.phase.is_final]
+        away = self._holdings.away(answered, self._cluster.jobs, began_s)
         offers, waiting, apart = self._offers(live)
         others = [job for job in live if job.name not in offers and job.name not in waiting]
         capacity = self._cluster.capacity()
+        apart |= {each.job: AWAY for each in away}
         held = {job.name: self._held(job) for job in others}
+        held |= {each.job: plan_needs(each.plan) for each in away}
         room = free_of(capacity, [need for needs in held.values() for need in needs])
         holders = [_holder(offer) for offer in offers.values()]
         holders += [Holder(job.name, job.owner, *_sums(held[job.name]), job.left_s) for job in others]
+        holders += [Holder(each.job, each.owner, *_sums(held[each.job]), None) for each in away]
         queue = self._admission(waiting, offers, holders, capacity, room)
         plan = self._planned(tuple(offers.values()), room, queue)
-        self._remember(plan, {job.name for job in live})
+        self._remember(plan, {job.name for job in live} | {each.job for each in away})
+        self._holdings.remember((*away, *self._holding(live, plan, queue, held)))
         self._in_queue = frozenset(_key(job) for job in live if job.name in queue.places)
         refused = self._hand_out(self._allotments(plan, queue, term), term)
         self._number += 1
@@ -131,6 +144,7 @@ class Rounds:
             plan.is_kept,
             round(took_s, 4),
             _queued(waiting, queue, refused),
+            self._holdings.all,
         )
 
     def _admission(
@@ -155,16 +169,39 @@ class Rounds:
         )
 
     def _held(self, job: JobSummary) -> list[Need]:
-        """Return what a job holds, or will hold at once: who starts or changes gets its whole plan first.
+        """Return what a job holds, or takes at once: the plan that it runs, though nodes of it are missing.
 
-        One that waited in the queue holds nothing, though its master may not answer at the moment.
+        Those that were lost come again, and those of a restarted master connect again. One that changes its
+        plan takes what it was given. One that waited in the queue holds nothing, though its master may not
+        answer at the moment.
         """
         if job.phase is JobPhase.STARTING and _key(job) in self._in_queue:
             return []
-        held = needs_of(job)
-        if job.phase not in _COMING or job.plan is None or sum(cpu for cpu, _ in held) > job.plan.total_cpu:
-            return held
-        return plan_needs(job.plan)
+        plan = self._plan_of(job)
+        return max(needs_of(job), [] if plan is None else plan_needs(plan), key=_sums)
+
+    def _plan_of(self, job: JobSummary) -> ResourcePlan | None:
+        """Return the plan that a job runs, or the larger one that it changes to."""
+        given = self._holdings.plan_of(job) if job.phase in _COMING else None
+        plans = [plan for plan in (job.plan, given) if plan is not None]
+        return max(plans, key=_size, default=None)
+
+    def _holding(
+        self,
+        live: Iterable[JobSummary],
+        plan: ClusterPlan,
+        queue: AdmissionPlan,
+        held: Mapping[str, Sequence[Need]],
+    ) -> Iterator[Holding]:
+        """Yield what each of the jobs holds, or may take by this round."""
+        for job in live:
+            given = queue.admitted.get(job.name)
+            if (share := plan.shares.get(job.name)) is not None:
+                given = max(share.plan, job.plan or share.plan, key=_size)
+            elif held.get(job.name):
+                given = self._plan_of(job)
+            if given is not None:
+                yield Holding(job.name, job.owner, job.started_at_s, given)
 
     def _planned(self, offers: tuple[JobOffer, ...], room: Capacity, queue: AdmissionPlan) -> ClusterPlan:
         """Plan for the running jobs beside the queue: who waits in it comes before their growth.
@@ -279,6 +316,10 @@ def room_beside(offers: Sequence[JobOffer], some: Sequence[JobOffer], room: Capa
 
 def _sums(held: Sequence[Need]) -> tuple[float, int]:
     return sum(cpu for cpu, _ in held), sum(mib for _, mib in held)
+
+
+def _size(plan: ResourcePlan) -> tuple[float, int]:
+    return plan.total_cpu, plan.total_memory_mib
 
 
 def _holder(offer: JobOffer) -> Holder:

@@ -89,6 +89,8 @@ class Brain:
         )
         self._on_round = on_round
         self._term, self._held_until_s = 0, 0.0  # by the monotonic clock of this process
+        self._sole_since = 0  # the term since when no other brain held the lease
+        self._planned_in = 0  # the term of the last round
         self._lock = threading.Lock()  # the masters of a round are told by many threads
         self._told: BrainRound | None = None  # the last round that said something new
         self._newest: BrainRound | None = None  # kept after it
@@ -129,6 +131,8 @@ class Brain:
             return False
         if lease.term != self._term:
             logger.info("%s plans for %s, term %d", self._by, self._name, lease.term)
+        if lease.term > self._term + 1 or not self._term:
+            self._sole_since = lease.term  # another had it meanwhile
         self._term, self._held_until_s = lease.term, asked_s + self._rhythm.lease_s
         return True
 
@@ -151,18 +155,21 @@ class Brain:
         BackendError
             When the cluster does not answer.
         """
-        found = self._rounds.run(Term(self._by, self._term, self._may_act))
+        if self._planned_in < self._sole_since:
+            self._rounds.adopt(each for last in self._kept.newest(self._name) for each in last.holding)
+        self._planned_in = term = self._term
+        found = self._rounds.run(Term(self._by, term, lambda: self._may_act(term)))
         self._trouble = ""
         self._keep(found)
         self._on_round(found)
         return found
 
-    def _may_act(self) -> bool:
-        """Whether it leads; a long round renews the lease on its way, unless another has it."""
+    def _may_act(self, term: int) -> bool:
+        """Whether it leads since a term; a long round renews the lease, unless another had it meanwhile."""
         with self._lock:
             if 0.0 < self._held_until_s < time.monotonic() + self._rhythm.lease_s / N_RENEWED:
                 self.renew()
-        return self.leads
+        return self.leads and self._sole_since <= term
 
     @property
     def holder(self) -> str:

@@ -70,6 +70,16 @@ class QueuedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """The plan that a job held, or was given, in a round: not free while its master is away."""
+
+    job: str
+    owner: str
+    started_at_s: float
+    plan: ResourcePlan
+
+
+@dataclass(frozen=True, slots=True)
 class BrainRound:
     """One round.
 
@@ -91,6 +101,8 @@ class BrainRound:
         Seconds that asking, deciding and handing out took.
     queue
         Jobs that waited to be admitted: those that start now, and the others in their order.
+    holding
+        What each job holds after it.
     """
 
     cluster: str
@@ -104,6 +116,7 @@ class BrainRound:
     is_kept: bool = False
     took_s: float = 0.0
     queue: tuple[QueuedJob, ...] = ()
+    holding: tuple[Holding, ...] = ()
 
     def says_more_than(self, last: BrainRound | None) -> bool:
         """Whether it is worth keeping: jobs, plans or the queue are others, or `KEEP_S` passed."""
