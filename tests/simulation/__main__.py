@@ -9,8 +9,7 @@ import sys
 import time
 from collections import Counter
 
-from simulation.schedule import scenario
-from simulation.search import failures, kept, run
+from simulation.search import SCENARIOS, failures, kept, run, scenario
 
 
 def _arguments() -> argparse.Namespace:
@@ -19,15 +18,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--minutes", type=float, default=math.inf, help="at most")
     parser.add_argument("--seed", type=int, help="replay this one, and say what happens in it")
+    parser.add_argument(
+        "--kind", default="", choices=("", *SCENARIOS), help="of all seeds; without it they take turns"
+    )
     parser.add_argument("--only", help="with these of its events, as 0,3; none: without any")
     return parser.parse_args()
 
 
-def _replay(seed: int, only: str | None) -> int:
-    case = scenario(seed)
+def _replay(seed: int, kind: str, only: str | None) -> int:
+    case = scenario(seed, kind)
     if only is not None:
         case = kept(case, [] if only == "none" else map(int, only.split(",")))
-    print(f"seed {seed}: {case.n_train} rows, {case.backend.__name__}, {case.job}")
+    print(f"seed {seed}: {case.words}")
     for event in case.events:
         print(f"  {event}")
     verdict = run(case)
@@ -39,10 +41,10 @@ def main() -> int:
     """Run what is asked for; return 1 where a seed failed."""
     arguments = _arguments()
     if arguments.seed is not None:
-        return _replay(arguments.seed, arguments.only)
+        return _replay(arguments.seed, arguments.kind, arguments.only)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     ends, simulated_s, n_failed, began_s = Counter[str](), 0.0, 0, time.process_time()
-    for verdict, command in failures(seeds, limit_s=60 * arguments.minutes):
+    for verdict, command in failures(seeds, limit_s=60 * arguments.minutes, kind=arguments.kind):
         ends[verdict.end] += 1
         simulated_s += verdict.simulated_s
         if verdict.kind:

@@ -21,6 +21,13 @@ Row = tuple[int, int]  # epoch, row
 class RowAccount:
     """Pushes of all workers.
 
+    Parameters
+    ----------
+    is_lost
+        Whether the master cannot be told any more what a worker did.
+    is_excused
+        Whether the master may have given up a worker that lives, and trains on.
+
     Attributes
     ----------
     wrong
@@ -30,6 +37,7 @@ class RowAccount:
     """
 
     is_lost: Callable[[str], bool]
+    is_excused: Callable[[str], bool] = lambda _: False
     wrong: list[str] = field(default_factory=list)
     n_excused: int = 0
     _n_pushed: Counter[str] = field(default_factory=Counter)
@@ -64,7 +72,9 @@ class RowAccount:
     def _judge(self, worker: str, row: Row) -> None:
         before, n_push = self._by[row]
         told = n_push <= self._heard.get(before, 0)
-        if told:
+        if self.is_excused(worker) or self.is_excused(before):
+            self.n_excused += 1
+        elif told:
             self.wrong.append(f"row {row} was trained again by {worker}, though {before} had told the master")
         elif before == worker:
             self.wrong.append(f"row {row} was trained twice by {worker}")

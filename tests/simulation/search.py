@@ -6,45 +6,42 @@ import logging
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driver_world import DriverWorld, features
 
-from simulation.audit import Audit, PromiseBrokenError, RefusedError
-from simulation.schedule import Scenario, scenario
-from simulation.world import SimulatedWorld
+from simulation.brain import schedule as brain
+from simulation.brain.audit import BrainAudit
+from simulation.brain.world import BrainWorld
+from simulation.external import schedule as external
+from simulation.external.audit import ExternalAudit
+from simulation.external.world import ExternalWorld
+from simulation.own import schedule as own
+from simulation.own.audit import OwnAudit
+from simulation.own.world import OwnWorld
+from simulation.promises import PromiseBrokenError, RefusedError, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from simulation.schedule import Scenario
 
 MEMORY = Path("/dev/shm")  # a disk in memory, where there is one
 
+SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {
+    "own": own.scenario,
+    "external": external.scenario,
+    "brain": brain.scenario,
+}
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a simulation ended.
 
-    Parameters
-    ----------
-    end
-        The phase in which the job ended, or "refused".
-    simulated_s
-        Time that passed in it.
-    kind, words
-        What was wrong; empty: nothing.
-    n_repeated
-        Rows that were trained again since the master could not know of the first time.
-    """
-
-    seed: int
-    end: str
-    simulated_s: float
-    kind: str = ""
-    words: str = ""
-    n_repeated: int = 0
+def scenario(seed: int, kind: str = "") -> Scenario:
+    """Return what a seed stands for; without a kind the seeds take turns."""
+    kinds = tuple(SCENARIOS)
+    return SCENARIOS[kind or kinds[seed % len(kinds)]](seed)
 
 
 @cache
@@ -70,34 +67,47 @@ def run(case: Scenario) -> Verdict:
         shutil.rmtree(folder)
 
 
-def _played(case: Scenario, folder: Path) -> Verdict:
-    world = SimulatedWorld(
+def _composed(case: Scenario, folder: Path) -> tuple[Any, Any]:
+    """Return the world of a scenario and its auditor."""
+    if isinstance(case, external.ExternalScenario):
+        world = ExternalWorld(folder, case)
+        return world, ExternalAudit(world, case.poison)
+    if isinstance(case, brain.BrainScenario):
+        cluster = BrainWorld(folder, case)
+        cluster.audit = BrainAudit(cluster)
+        return cluster, cluster.audit
+    assert isinstance(case, own.OwnScenario)
+    made = OwnWorld(
         folder, features(case.n_train, 40), order_seed=case.seed, backend=case.backend, **case.job
     )
-    world.poison, world.broken = set(case.poison), set(case.broken)
-    audit = Audit(world, case)
+    made.poison, made.broken = set(case.poison), set(case.broken)
+    return made, OwnAudit(made, case.poison)
+
+
+def _played(case: Scenario, folder: Path) -> Verdict:
+    world, audit = _composed(case, folder)
     kind = words = ""
     try:
         _play(case, world, audit)
-        end = str(world.now.phase)
+        end = world.end_phase
     except RefusedError:
         end = "refused"
     except PromiseBrokenError as violation:
-        end, kind, words = str(world.now.phase), violation.kind, str(violation)
+        end, kind, words = world.end_phase, violation.kind, str(violation)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a find
-        end, kind, words = str(world.now.phase), type(error).__name__, f"{type(error).__name__}: {error}"
+        end, kind, words = world.end_phase, type(error).__name__, f"{type(error).__name__}: {error}"
     finally:
         world.abandon()
-    return Verdict(case.seed, end, world.elapsed_s, kind, words, world.account.n_excused)
+    return Verdict(case.seed, end, world.elapsed_s, kind, words, world.n_excused)
 
 
-def _play(case: Scenario, world: SimulatedWorld, audit: Audit) -> None:
+def _play(case: Scenario, world: Any, audit: Any) -> None:
     events = list(case.events)
     world.start()
     goes_on = True
     while goes_on:
         audit.after_turn()
-        while events and events[0].at_s <= world.elapsed_s and not world.now.phase.is_final:
+        while events and events[0].at_s <= world.elapsed_s and not world.is_over:
             events.pop(0).happen(world, audit)
         goes_on = world.turn_loop()
     audit.at_end()
@@ -121,19 +131,19 @@ def shrunk(case: Scenario, kind: str) -> tuple[int, ...]:
     return places
 
 
-def failures(seeds: Iterable[int], *, limit_s: float) -> Iterator[tuple[Verdict, str]]:
+def failures(seeds: Iterable[int], *, limit_s: float, kind: str = "") -> Iterator[tuple[Verdict, str]]:
     """Run seeds for at most so long; yield each verdict and, of one that fails, the command that replays it."""
     logging.disable(logging.CRITICAL)
     end_s = time.monotonic() + limit_s
     for seed in seeds:
         if time.monotonic() > end_s:
             return
-        case = scenario(seed)
+        case = scenario(seed, kind)
         verdict = run(case)
-        yield verdict, replay(case, verdict.kind) if verdict.kind else ""
+        yield verdict, replay(case, verdict.kind, kind) if verdict.kind else ""
 
 
-def replay(case: Scenario, kind: str) -> str:
+def replay(case: Scenario, failure: str, kind: str = "") -> str:
     """Return the command that replays a failure with the fewest events."""
-    only = ",".join(map(str, shrunk(case, kind))) or "none"
-    return f"make simulate SEED={case.seed} ONLY={only}"
+    only = ",".join(map(str, shrunk(case, failure))) or "none"
+    return f"make simulate {kind and f'KIND={kind} '}SEED={case.seed} ONLY={only}"

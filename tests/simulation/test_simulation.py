@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 import pytest
 from driver_world import PlayedBackend, plan
 
-from dlrover_nb.core.master.own.nodes import fencing
+from dlrover_nb.core.brain.service import Brain
+from dlrover_nb.core.controller.plans.allotted import Allotted
+from dlrover_nb.core.master.external.state import ExternalState
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.log_frames import LogContent, read_log
-from simulation.schedule import BusyMachine, Event, Scenario, scenario
-from simulation.search import Verdict, failures, run
+from dlrover_nb.core.master.own.nodes import fencing
+from simulation.events import BusyMachine, Event
+from simulation.own.schedule import OwnScenario
+from simulation.search import SCENARIOS, failures, run, scenario
+
+KINDS = tuple(SCENARIOS)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from simulation.promises import Verdict
 
 N_SEED, AT_ONCE = 40, 5
 HOUR_PARTS, PART_S = 18, 600.0
@@ -33,9 +41,15 @@ def told(verdicts: Iterator[tuple[Verdict, str]]) -> list[str]:
     return [f"seed {verdict.seed}: {verdict.words}; {command}" for verdict, command in verdicts if command]
 
 
-def job(*events: Event, n_train: int = 188, **fields: object) -> Scenario:
+def job(*events: Event, n_train: int = 188, **fields: object) -> OwnScenario:
     given = {"plan": plan(2, 3, worker_cpu=0.25, ps_cpu=0.2), "n_epoch": 2, "shard_batches": 4} | fields
-    return Scenario(0, n_train, given, PlayedBackend, frozenset(), frozenset(), events)
+    return OwnScenario(0, events, n_train, given, PlayedBackend)
+
+
+def first_failure(kind: str, first: int) -> str:
+    """Return what is wrong with the first of some seeds that fails."""
+    verdicts = (run(scenario(seed, kind)) for seed in range(first, first + 30))
+    return next((verdict.kind for verdict in verdicts if verdict.kind), "nothing")
 
 
 @pytest.mark.parametrize("first", range(0, N_SEED, AT_ONCE))
@@ -50,14 +64,14 @@ def test_hours_of_seeds_keep_every_promise(part: int) -> None:
     assert not told(failures(range(first, first + 1_000_000), limit_s=PART_S))
 
 
-def test_a_seed_is_a_reproduction() -> None:
-    assert run(scenario(14)) == run(scenario(14))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_is_a_reproduction(kind: str) -> None:
+    assert run(scenario(14, kind)) == run(scenario(14, kind))
 
 
 def test_a_damaged_log_that_is_taken_for_a_torn_tail_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_file, "read_log", lambda data, start: LogContent(read_log(data, start).entries))
-    found = (verdict for verdict, _ in failures(range(30, 60), limit_s=600.0) if verdict.kind)
-    assert next(found).kind == "rows were trained twice"
+    assert first_failure("own", 30) == "rows were trained twice"
 
 
 def test_a_time_out_that_counts_against_rows_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +82,24 @@ def test_a_time_out_that_counts_against_rows_is_noticed(monkeypatch: pytest.Monk
         fencing, "_open", lambda state, fences, at_s, **_: take_back(state, fences, at_s, crashed=True)
     )
     assert run(busy).kind == "healthy rows are in quarantine"
+
+
+def test_rows_for_a_node_that_was_ended_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExternalState, "serves", lambda _self, _node: True)
+    assert first_failure("external", 8) == "a dead generation takes part"
+
+
+def test_a_brain_that_acts_without_its_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Brain, "_may_act", lambda _self, _term: True)
+    assert first_failure("brain", 0) == "a brain decides without its lease"
+
+
+def test_a_brain_of_an_earlier_term_that_is_obeyed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = Allotted.changed
+
+    def forgetful(self: Allotted, event: object) -> object:
+        self._term = 0
+        return changed(self, event)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Allotted, "changed", forgetful)
+    assert first_failure("brain", 6) == "an old brain has effect"

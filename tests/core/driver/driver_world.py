@@ -214,13 +214,14 @@ class DriverWorld(PlayedNodes):
         **changes: Any,
     ) -> None:
         fields = {
+            "name": "real",
             "plan": plan(),
             "mode": Mode.MANUAL,
             "batch_size": 10,
             "shard_batches": 4,
             "checkpoint_every_s": 0.0,
         }
-        super().__init__(JobSpec("real", **(fields | changes)), rows or features())
+        super().__init__(JobSpec(**(fields | changes)), rows or features())
         self.spec, self.features, self.folder = self.job, self.rows, folder / "run"
         self.history = history or f"sqlite:///{folder / 'history.db'}"
         self.machine, self.capacity = ManualMachine(), Capacity((NodeShape(3.0, 8192),))

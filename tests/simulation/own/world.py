@@ -8,24 +8,26 @@ is doubled, and only messages of different nodes change places.
 from __future__ import annotations
 
 import random
-import resource
 from collections import deque
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from damaged_world import FilesWorld
+from damaged_world import Case, FilesWorld, damage
 from driver_world import STEP_S, PlayedBackend
+from simulation.disk import full_disk
+from simulation.rows import Row, RowAccount
 
 from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
 from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.runtime.process.output import STREAMS
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import Purpose
 from dlrover_nb.core.structs.wire import messages as m
-from simulation.rows import Row, RowAccount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from played_nodes import FakeNode
@@ -43,7 +45,7 @@ SAY_ROWS = (
 )  # each acknowledges all that was pushed before it
 
 
-class SimulatedWorld(FilesWorld):
+class OwnWorld(FilesWorld):
     """One job; whatever befalls it is carried out by `schedule`.
 
     Parameters
@@ -90,6 +92,18 @@ class SimulatedWorld(FilesWorld):
     @property
     def elapsed_s(self) -> float:
         return self.machine.passed_s
+
+    @property
+    def is_over(self) -> bool:
+        return self.now.phase.is_final
+
+    @property
+    def n_excused(self) -> int:
+        return self.account.n_excused
+
+    @property
+    def end_phase(self) -> str:
+        return str(self.now.phase)
 
     def host_of(self, name: str) -> int:
         return int(name.rpartition("-")[2]) % 2
@@ -138,18 +152,8 @@ class SimulatedWorld(FilesWorld):
         if self.elapsed_s > since_s + GONE_AFTER_HEARTBEATS * self.job.heartbeat_timeout_s:
             self.lose_node(name, 1)
 
-    @contextmanager
-    def _disk(self) -> Iterator[None]:
-        """Let no file grow while the disk is full."""
-        if self.full_until_s <= self.elapsed_s:
-            yield
-            return
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    def _disk(self) -> AbstractContextManager[None]:
+        return full_disk() if self.full_until_s > self.elapsed_s else nullcontext()
 
     def abandon(self) -> None:
         """Close what is open of a job, however far it came."""
@@ -304,6 +308,10 @@ class SimulatedWorld(FilesWorld):
         return {row: n for part in taught for row, n in part.items()}
 
     # the master
+
+    def damage(self, seed: int) -> tuple[Case, ...]:
+        """Damage files of the run folder, where there are any; return what was done."""
+        return (damage(self.folder, seed),) if (self.folder / WRITE_AHEAD_LOG).exists() else ()
 
     def crash(self) -> None:
         self._late_orders.clear()

@@ -1,67 +1,62 @@
-"""The auditor: what must hold of a job after each of its turns, and at its end.
+"""The auditor of a job: what must hold after each of its turns, whoever trains its rows.
 
-It reads what users read (snapshots, answers to decisions, the story) and what parameter servers were taught, and keeps an
-account of its own of both. None of it is computed as the product does.
+It reads what users read: snapshots, answers to decisions, the story. None of it is computed as the product does.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from damaged_world import WAY_OUT, Case
+from damaged_world import WAY_OUT
 
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
+from simulation.promises import PromiseBrokenError, RefusedError
 
 if TYPE_CHECKING:
+    from damaged_world import Case
+
     from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.training.shards import QuarantinedShard
-    from simulation.schedule import Scenario
-    from simulation.world import SimulatedWorld
+    from simulation.events import JobWorld
 
-LEAST_LOSSES = 6  # of nodes, before a job may give up
 LEAST_CRASHES = 3  # of workers, before rows may be suspected
 STUCK_S = 700.0  # without any change: beyond all limits of time of the product
 ANSWERS_AFTER_S = 4.0  # a person whom the job waits for
-CHECK_STORES_S = 2.0
 OF_PLANS = (Verdict.SCALE, Verdict.OVERRIDE, Verdict.ACCEPT)
 
 
-class PromiseBrokenError(Exception):
-    """Something that a job had promised and did not keep."""
+class JobAudit:
+    """Follows one job.
 
-    def __init__(self, kind: str, words: str) -> None:
-        super().__init__(f"{kind}: {words}")
-        self.kind = kind
+    Parameters
+    ----------
+    world
+        The job among its surroundings.
+    poison
+        Rows that end their workers.
+    """
 
-
-class RefusedError(Exception):
-    """The job does not go on, and says what to do: its files are damaged."""
-
-
-class Audit:
-    """Follows one job."""
-
-    def __init__(self, world: SimulatedWorld, scenario: Scenario) -> None:
-        self._world, self._scenario = world, scenario
+    def __init__(self, world: JobWorld, poison: frozenset[int] = frozenset()) -> None:
+        self._world, self._poison = world, poison
         self.decisions: dict[str, Decision] = {}
         self.damages: list[Case] = []
         self.stopped_by = ""
         self.disk_was_full = self.may_forget = False
         self._mark: object = None
-        self._changed_at_s = self._blocked_since_s = self._stores_at_s = 0.0
+        self._changed_at_s = self._blocked_since_s = 0.0
 
     # what the surroundings tell
 
     def note_full_disk(self) -> None:
         self.disk_was_full = True
 
-    def note_damage(self, case: Case) -> None:
-        self.damages.append(case)
-        self.may_forget |= any("journal" in name for name, _ in case.damages)
+    def note_damage(self, cases: tuple[Case, ...]) -> None:
+        self.damages += cases
+        self.may_forget |= any("journal" in name for case in cases for name, _ in case.damages)
 
     # what clients do
 
@@ -110,18 +105,7 @@ class Audit:
         self._attend()
 
     def _check_rows(self) -> None:
-        world, now = self._world, self._world.now
-        if world.account.wrong:
-            raise PromiseBrokenError("rows were trained twice", world.account.wrong[0])
-        n_learnt = len(world.learnt.keys() | world.untrained)
-        if (
-            now is self._world.seen[-1]
-            and now.running
-            and now.at_s == world.at_s
-            and now.train.n_sample_done > n_learnt
-        ):
-            words = f"{now.train.n_sample_done} rows count as trained, the servers were taught {n_learnt}"
-            raise PromiseBrokenError("rows count that were not trained", words)
+        raise NotImplementedError
 
     def _check_decisions(self) -> None:
         now = self._world.now
@@ -176,7 +160,7 @@ class Audit:
             world.driver.choose(ShardChoice(shard.shard, action, "ada"))
 
     def _holds_poison(self, shard: QuarantinedShard) -> bool:
-        return not self._scenario.poison.isdisjoint(range(shard.start, shard.stop))
+        return not self._poison.isdisjoint(range(shard.start, shard.stop))
 
     def _check_quarantine(self, shard: QuarantinedShard) -> None:
         if not self._holds_poison(shard) and self._world.n_crash < LEAST_CRASHES:
@@ -187,33 +171,4 @@ class Audit:
 
     def at_end(self) -> None:
         """Check what holds of a job that has ended."""
-        world, end = self._world, self._world.now
-        self._check_rows()
-        if any(node.is_alive and name not in world.unreachable for name, node in world.nodes.items()):
-            raise PromiseBrokenError("nodes are left", str(world.living))
-        match end.phase:
-            case JobPhase.SUCCEEDED:
-                self._check_success()
-            case JobPhase.STOPPED if self.stopped_by:
-                pass
-            case JobPhase.FAILED if WAY_OUT.search(end.message) and self.damages:
-                pass
-            case JobPhase.FAILED if "keep failing" in end.message and world.n_loss >= LEAST_LOSSES:
-                pass
-            case _:
-                raise PromiseBrokenError(f"the job {end.phase}", end.message)
-
-    def _check_success(self) -> None:
-        world, end = self._world, self._world.now
-        rows = {(epoch, row) for epoch in range(world.job.n_epoch) for row in range(world.rows.n_train)}
-        missing = rows - world.learnt.keys() - world.untrained - world.skipped
-        if missing:
-            raise PromiseBrokenError("rows are missing", f"{len(missing)} rows, as {min(missing)}")
-        n_skipped = end.train.n_sample_skipped
-        if end.train.n_sample_done + n_skipped != len(rows) or (n_skipped and not world.skipped):
-            raise PromiseBrokenError("the count is wrong", f"{end.train} of {len(rows)} rows")
-        held = world.held()
-        if held != {e * world.rows.n_train + row: n for (e, row), n in world.learnt.items()}:
-            raise PromiseBrokenError(
-                "servers hold other rows", f"{len(held)} rows held, {len(world.learnt)} taught"
-            )
+        raise NotImplementedError

@@ -1,0 +1,133 @@
+"""What a seed of an own job stands for: the job, and what its clients and its surroundings do to it.
+
+Many faults come in bursts and about the time of another one: alone, each is survived by construction.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driver_world import PlayedBackend, ResizingPlayedBackend, plan
+from simulation.events import (
+    Answer,
+    BusyMachine,
+    CutLink,
+    End,
+    Evict,
+    FullDisk,
+    KillMaster,
+    LoseHost,
+    OutOfMemory,
+    ResetLink,
+    Scale,
+    SetClock,
+    SetMode,
+    Slow,
+    StallMaster,
+    Stop,
+    StopJob,
+    Undo,
+)
+from simulation.schedule import Scenario, drawn
+
+from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import Migration, Mode
+from dlrover_nb.core.structs.plan.resources import Role
+
+if TYPE_CHECKING:
+    from simulation.schedule import Draw
+
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+
+SPAN_S = 10.0  # in which things happen
+
+
+@dataclass(frozen=True, slots=True)
+class OwnScenario(Scenario):
+    """A job, and what happens to it."""
+
+    n_train: int
+    job: dict[str, object]
+    backend: type[PlayedBackend]
+    poison: frozenset[int] = frozenset()
+    broken: frozenset[int] = frozenset()
+
+    @property
+    def words(self) -> str:
+        return f"own, {self.n_train} rows, {self.backend.__name__}, {self.job}"
+
+
+def scenario(seed: int) -> OwnScenario:
+    """Return what a seed stands for."""
+    rng = random.Random(seed)
+    fields = {
+        "plan": _plan(rng),
+        "n_epoch": rng.choice([1, 2, 2, 3]),
+        "shard_batches": rng.choice([1, 2, 4]),
+        "checkpoint_every_s": rng.choice([0.0, 0.5, 1.0, 3.0]),
+        "heartbeat_timeout_s": rng.choice([3.0, 3.0, 10.0]),
+        "migration": rng.choice([Migration.SEAMLESS, Migration.SEAMLESS, Migration.RESTART]),
+        "mode": rng.choice([Mode.MANUAL, Mode.MANUAL, Mode.SUGGEST, Mode.AUTO]),
+        "seed": rng.randrange(100),
+    }
+    n_train = rng.randrange(100, 500)
+    rows = range(n_train)
+    poison = frozenset(rng.sample(rows, 1)) if rng.random() < 0.06 else frozenset()
+    broken = frozenset(rng.sample(rows, 2)) if rng.random() < 0.06 else frozenset()
+    events = drawn(rng, KINDS, limit_s=fields["heartbeat_timeout_s"], span_s=SPAN_S)
+    backend = ResizingPlayedBackend if rng.random() < 0.25 else PlayedBackend
+    return OwnScenario(seed, events, n_train, fields, backend, poison, broken)
+
+
+def _plan(rng: random.Random) -> ResourcePlan:
+    cpu = rng.choice([0.25, 0.25, 0.5])
+    return plan(rng.randrange(1, 4), rng.randrange(1, 4), worker_cpu=cpu, ps_cpu=rng.choice([0.2, 0.2, 0.4]))
+
+
+def _role(rng: random.Random) -> Role:
+    return rng.choice([Role.WORKER, Role.WORKER, Role.PS])
+
+
+def _for_s(rng: random.Random, heartbeat_s: float) -> float:
+    return rng.choice([0.3, 0.8, 1.5, 3.0, 6.0]) * heartbeat_s
+
+
+def _dead_s(rng: random.Random, heartbeat_s: float) -> float:
+    """Return for how long a dead connection is not noticed: for less than a heartbeat, else its node is given up."""
+    return rng.choice([0.0, 0.1, 0.3, 0.6]) * heartbeat_s
+
+
+def _kill_master(rng: random.Random, at_s: float, heartbeat_s: float) -> KillMaster:
+    damage_seed = rng.randrange(10**6) if rng.random() < 0.4 else None
+    away_s = rng.choice([0.0, 0.25, 1.0, heartbeat_s, 5 * heartbeat_s])
+    return KillMaster(at_s, away_s, damage_seed, rng.random() < 0.15, rng.choice([0.0, 0.25, 1.0]))
+
+
+def _client(rng: random.Random) -> tuple[str, float]:
+    return rng.choice(["ada", "bob"]), rng.choice([0.0, 0.0, 0.5, 2.0])
+
+
+KINDS: dict[Draw, float] = {
+    lambda rng, at_s, _: End(at_s, _role(rng), rng.randrange(4), rng.choice([-9, -9, -11, 1, -15])): 4,
+    lambda rng, at_s, _: OutOfMemory(at_s, _role(rng), rng.randrange(4)): 1,
+    lambda rng, at_s, hb: Stop(at_s, _role(rng), rng.randrange(4), _for_s(rng, hb)): 4,
+    lambda rng, at_s, hb: BusyMachine(at_s, rng.choice([2.0, 4.0]) * hb): 1,
+    lambda rng, at_s, _: Slow(at_s, rng.randrange(4), rng.choice([3.0, 10.0])): 1,
+    lambda rng, at_s, hb: CutLink(at_s, _role(rng), rng.randrange(4), _for_s(rng, hb), rng.random() < 0.5): 3,
+    lambda rng, at_s, hb: ResetLink(at_s, _role(rng), rng.randrange(4), _dead_s(rng, hb)): 4,
+    lambda rng, at_s, _: Evict(at_s, _role(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
+    lambda rng, at_s, _: LoseHost(at_s, rng.randrange(2)): 1,
+    lambda rng, at_s, _: FullDisk(at_s, rng.choice([0.5, 2.0, 8.0])): 1,
+    lambda rng, at_s, _: SetClock(at_s, rng.choice([-86400.0, -5.0, 5.0, 86400.0])): 0.5,
+    lambda rng, at_s, hb: StallMaster(at_s, _for_s(rng, hb)): 1,
+    _kill_master: 5,
+    lambda rng, at_s, _: Scale(at_s, *_client(rng), _plan(rng)): 5,
+    lambda rng, at_s, _: Undo(at_s, *_client(rng)): 2,
+    lambda rng, at_s, _: Answer(
+        at_s, *_client(rng), rng.choice([Verdict.ACCEPT, Verdict.OVERRIDE]), _plan(rng)
+    ): 1,
+    lambda rng, at_s, _: SetMode(at_s, *_client(rng), rng.choice(list(Mode))): 0.5,
+    lambda rng, at_s, _: StopJob(at_s, "ada"): 0.3,
+}
