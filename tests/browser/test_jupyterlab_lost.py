@@ -63,7 +63,7 @@ SLOW = """ms => {
     }
   }
 }"""
-SLOW_MS, SLOW_S = 2_000, 60  # of a message, three of which are a drawing; until the job ends
+SLOW_MS, SLOW_S = 5_000, 60  # of a message, three of which are a drawing; until the job ends
 UNEQUAL = """() => Bokeh.documents.flatMap(doc => [...doc._all_models.values()])
   .filter(model => model.type === 'ColumnDataSource').map(source => Object.values(source.data).map(each => each.length))
   .filter(lengths => new Set(lengths).size > 1)"""
@@ -163,6 +163,6 @@ def test_a_browser_that_sleeps_for_two_minutes_wakes_to_no_wrong_picture(page, l
 def test_a_page_that_takes_in_less_than_is_sent_does_not_fall_further_behind(page, lab):
     notebook, live = begin(page, lab)
     page.evaluate(SLOW, SLOW_MS)
-    time.sleep(SLOW_S)  # some five minutes of messages
+    time.sleep(SLOW_S)  # a quarter of an hour of messages
     notebook.run("stop")
     until(lambda: "stopped" in live.head(), "the end in the view")

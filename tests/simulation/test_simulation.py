@@ -11,9 +11,9 @@ from driver_world import PlayedBackend, plan
 from dlrover_nb.core.brain.service import Brain
 from dlrover_nb.core.controller.plans.allotted import Allotted
 from dlrover_nb.core.master.external.state import ExternalState
+from dlrover_nb.core.master.own.nodes import fencing
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.log_frames import LogContent, read_log
-from dlrover_nb.core.master.own.nodes import fencing
 from simulation.events import BusyMachine, Event
 from simulation.own.schedule import OwnScenario
 from simulation.search import SCENARIOS, failures, run, scenario

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from dlrover_nb.core.structs.views.brain import Holding
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.brain import Holding
     from dlrover_nb.core.structs.views.summary import JobSummary
 
 Key = tuple[str, float]  # a job and its start

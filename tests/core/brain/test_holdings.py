@@ -14,10 +14,10 @@ from dlrover_nb.core.brain.shares import ClusterPlan
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.history.leases import LeaseStore
-from dlrover_nb.core.structs.plan.admission import Admission
-from dlrover_nb.core.structs.views.brain import Holding
-from dlrover_nb.core.structs.plan.capacity import plan_needs
 from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.plan.capacity import plan_needs
+from dlrover_nb.core.structs.views.brain import Holding
 from dlrover_nb.core.structs.views.summary import JobSummary
 
 LASTS_S = 100.0

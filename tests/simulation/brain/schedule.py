@@ -11,8 +11,8 @@ from simulation.events import End, KillMaster, StallMaster
 from simulation.schedule import Scenario, drawn
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
-from dlrover_nb.core.structs.plan.admission import Admission
 from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.plan.admission import Admission
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import Lease, LeaseStore
 from dlrover_nb.core.planner.waiting import free_of
-from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs
 from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs
 from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.calls import Answer, Call
     from dlrover_nb.core.driver.own import own_job
-    from dlrover_nb.core.structs.views.brain import BrainRound
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.views.brain import BrainRound
 
 STEP_S = 0.25
 CALL_LIMIT_S = 5.0  # after which a master does not answer

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from simulation.external.world import ExternalWorld
     from simulation.tasks import Task
 
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
     from dlrover_nb.core.structs.job.external import Written
-    from dlrover_nb.core.structs.wire.node_config import NodeConfig
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
     from dlrover_nb.core.structs.plan.resources import Role
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
 @dataclass(eq=False)

@@ -24,17 +24,17 @@ from simulation.tasks import Task, Tasks
 from dlrover_nb.client.link import ServiceError
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import Tagged
-from dlrover_nb.core.driver.external import external_job
 from dlrover_nb.core.driver.backend import NodeExited
+from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
+from dlrover_nb.core.driver.external import external_job
 from dlrover_nb.core.driver.external.external_inputs import ExternalInputs
 from dlrover_nb.core.driver.external.external_logs import ExternalLogs
-from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
 from dlrover_nb.core.master.external import ExternalMaster
 from dlrover_nb.core.master.external.program import LINGER_S
 from dlrover_nb.core.master.external.shard_account import SILENT_S
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
-from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.job.external import StepsDone
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.services import (
     ANSWER_NAMES,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from simulation.external.pods import Pod
     from simulation.external.schedule import ExternalScenario
 
-    from dlrover_nb.core.structs.wire.services import Caller
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.wire.services import Caller
 
 CALLS, ANSWERS = Tagged(ServiceCall, written=CALL_NAMES), Tagged(ServiceAnswer, written=ANSWER_NAMES)
 MASTER_LIMIT_S = 30.0  # that the master's HTTP waits for the loop
