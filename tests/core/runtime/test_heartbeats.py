@@ -157,10 +157,10 @@ def test_a_node_that_is_silent_while_it_loads_is_replaced_after_the_usual_limit(
 def test_a_busy_node_sends_heartbeats_with_what_it_does_and_its_progress(monkeypatch) -> None:
     goes_on, load = threading.Event(), ParameterStore.load
 
-    def slow(store, part, owned, between):
+    def slow(store, part, owned, between, **others):
         between()
         assert goes_on.wait(LIMIT_S)
-        load(store, part, owned, between)
+        load(store, part, owned, between, **others)
 
     monkeypatch.setattr(ParameterStore, "load", slow)
     with Nodes() as nodes:
