@@ -18,6 +18,7 @@ pytestmark = [
 
 FROZEN_S = 120  # JupyterLab's server gives a silent page up after 90 s
 ACCEPTED_AFTER_S = 30
+SLOW_MS, SLOW_S = 2_000, 60  # of a message, three of which are a drawing; until the job ends
 CELLS = {
     "load": "%load_ext dlrover_nb",
     "connect": "%dlrover connect sim --machines 4 --speed 60",
@@ -32,6 +33,9 @@ bounds: {max_workers: 4}""",
     "accept later": f"""import threading
 job = %dlrover attach ads
 threading.Timer({ACCEPTED_AFTER_S}, job.accept, ["p1"]).start()""",
+    "stop later": f"""import threading
+job = %dlrover attach ads
+threading.Timer({SLOW_S}, job.stop).start()""",
     "stop": "%dlrover stop ads",
     "afresh": "%dlrover watch ads",
 }
@@ -63,7 +67,6 @@ SLOW = """ms => {
     }
   }
 }"""
-SLOW_MS, SLOW_S = 5_000, 60  # of a message, three of which are a drawing; until the job ends
 UNEQUAL = """() => Bokeh.documents.flatMap(doc => [...doc._all_models.values()])
   .filter(model => model.type === 'ColumnDataSource').map(source => Object.values(source.data).map(each => each.length))
   .filter(lengths => new Set(lengths).size > 1)"""
@@ -162,7 +165,7 @@ def test_a_browser_that_sleeps_for_two_minutes_wakes_to_no_wrong_picture(page, l
 
 def test_a_page_that_takes_in_less_than_is_sent_does_not_fall_further_behind(page, lab):
     notebook, live = begin(page, lab)
+    notebook.run("stop later")
     page.evaluate(SLOW, SLOW_MS)
-    time.sleep(SLOW_S)  # a quarter of an hour of messages
-    notebook.run("stop")
+    time.sleep(SLOW_S)  # six minutes of messages
     until(lambda: "stopped" in live.head(), "the end in the view")
