@@ -41,11 +41,11 @@ INSTALLED = Path(
 KUBERNETES = "dlrover_nb.core.backends.kubernetes"
 PATIENT_S = 60.0
 PATIENT = {  # limits for somebody who waits at a keyboard
-    "link": ("FIND_LIMIT_S", "AWAY_S"),
+    "jobs.link": ("FIND_LIMIT_S", "AWAY_S"),
     "cluster": ("CONNECT_LIMIT_S", "ANSWER_LIMIT_S"),
-    "connection": ("CONNECT_LIMIT_S",),
-    "capacity_informer": ("FIRST_LIMIT_S",),
-    "submission": ("TOKEN_LIMIT_S",),
+    "client.connection": ("CONNECT_LIMIT_S",),
+    "room.capacity_informer": ("FIRST_LIMIT_S",),
+    "jobs.submission": ("TOKEN_LIMIT_S",),
 }
 IMAGE = "docker.io/local/host:1"  # empty: pods mount this machine's own files
 

@@ -135,10 +135,18 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     handle.scale(plan(2))
     world(handle, 2)
 
+    def is_there_without(pids):
+        there = {each.pid for each in programs_of(handle).values()}
+        return len(there) == 2 and not there & pids
+
     until(lambda: list(tmp_path.glob("*.dlnb")), what="a checkpoint")
-    for each in programs_of(handle).values():
+    killed = programs_of(handle)
+    for each in killed.values():
         with contextlib.suppress(psutil.NoSuchProcess):  # of the worker that has left
             each.kill()
+    dead = {each.pid for each in killed.values()}
+    until(lambda: is_there_without(dead), what="the successors of both")
+    world(handle, 2)
     (tmp_path / "go").touch()
     until(lambda: handle.snapshot().phase.is_final, what="the end")
     now = handle.snapshot()
