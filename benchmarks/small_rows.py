@@ -52,7 +52,7 @@ CATEGORICAL = tuple(
 N_WARM = 50
 APART = """
 import sys
-from dlrover_nb.core.runtime import wire
+from dlrover_nb.core.runtime.exchange import wire
 from dlrover_nb.core.runtime.node.node import main
 wire.INLINE_BYTES = -1
 sys.exit(main(sys.argv[1:]))

@@ -4,4 +4,5 @@ import sys
 
 from dlrover_nb.core.runtime.pod.pod import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
