@@ -56,7 +56,7 @@ def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(
 def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(
     start: Callable[..., Job],
 ) -> None:
-    job = start(plan=plan(worker_cpu=1.0, ps_cpu=0.5))
+    job = start(plan=plan(worker_cpu=0.3, ps_cpu=0.3))  # long enough for a sample on a fast machine too
     job.until(lambda now: now.running == job.spec.plan)
     began_s = job.driver.snapshot().started_at_s
     late = Decision(Verdict.MODE, "ada", began_s - 18_000, mode=Mode.SUGGEST, why="to see")
