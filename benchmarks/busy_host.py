@@ -54,11 +54,8 @@ WALK = ((1, 1), (2, 1), (3, 1), (3, 2), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1), 
 BEST = (3, 1)  # of a quiet host, as the walk finds
 ON_S = OFF_S = 15.0  # of the alternating load; no multiple of a plan's time
 LONG_S = 600.0
-BLOCKS, BLOCK_S, SETTLE_S = (
-    6,
-    12.0,
-    3.0,
-)  # each of a quiet and a loaded one; what is left out of a block's begin
+BLOCKS = 6  # pairs of a quiet and a loaded one
+BLOCK_S, SETTLE_S = 12.0, 3.0  # what is measured of each, and left out before
 SPIN = "import os,sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
@@ -72,16 +69,11 @@ def job(name: str, begin: tuple[int, int], mode: Mode) -> JobSpec:
     return JobSpec(name=name, plan=plan_of(*begin), bounds=bounds, mode=mode, n_epoch=10_000)
 
 
-def busy_loops() -> list[subprocess.Popen[bytes]]:
-    """Start one on each of two processors."""
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    return [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for core in cores]
-
-
 @contextlib.contextmanager
 def load(condition: str) -> Iterator[None]:
     """Keep each processor busy with one loop, always or every other `ON_S` seconds."""
-    loops = busy_loops() if condition != "quiet" else []
+    cores = sorted(os.sched_getaffinity(0))[:2] if condition != "quiet" else []
+    loops = [subprocess.Popen([sys.executable, "-c", SPIN, str(core)]) for core in cores]
     over = threading.Event()
 
     def alternate() -> None:
@@ -176,11 +168,11 @@ def beside_load(cluster: Cluster) -> dict[str, Any]:
 
 def block(handle: JobHandle) -> tuple[float, float]:
     """Return a job's rows a second and the cores that it uses, for the length of a block."""
-    time.sleep(SETTLE_S)  # measured from then on
+    time.sleep(SETTLE_S)  # workers go on with what they had begun
     first, begin_s = handle.snapshot(), time.monotonic()
     nodes = [psutil.Process(node.pid) for node in first.nodes if node.pid]
     used_s = -sum(sum(node.cpu_times()[:2]) for node in nodes)
-    time.sleep(BLOCK_S)
+    time.sleep(BLOCK_S)  # while it is measured
     used_s += sum(sum(node.cpu_times()[:2]) for node in nodes)
     span_s = time.monotonic() - begin_s
     return (handle.snapshot().train.n_sample_done - first.train.n_sample_done) / span_s, used_s / span_s
