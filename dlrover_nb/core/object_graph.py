@@ -242,11 +242,11 @@ def _class(name: str, least: Any) -> Any:  # noqa: ANN401 - as above
     module, _, path = name.partition(":")
     for place in _places(module):
         try:
-            found = getattr(importlib.import_module(place), path)
+            kind = getattr(importlib.import_module(place), path)
         except (ImportError, AttributeError):
             continue
-        if isinstance(found, type) and issubclass(found, least) and found.__module__ == place:
-            return found
+        if isinstance(kind, type) and issubclass(kind, least) and kind.__module__ == place:
+            return kind
     raise ValueError(f"{name} is no {least.__name__} of this package")
 
 

@@ -1,4 +1,4 @@
-"""What jobs hold whose masters do not answer: the brain remembers it, as nobody tells.
+"""What jobs hold whose masters do not answer: remembered from the last round that they took part in.
 
 A master that is away for a while, as one that is restarted, is not among the jobs that answer, but its nodes
 train on. To take what they hold for free would promise it twice. So what a job held, or was given, in the
@@ -32,22 +32,22 @@ class Holdings:
 
     def __init__(self, lasts_s: float) -> None:
         self._lasts_s = lasts_s
-        self._held: dict[Key, Holding] = {}
+        self._by_job: dict[Key, Holding] = {}
         self._silent_since_s: dict[Key, float] = {}
 
     @property
     def all(self) -> tuple[Holding, ...]:
         """What each job held in the last round."""
-        return tuple(self._held.values())
+        return tuple(self._by_job.values())
 
-    def adopt(self, held: Iterable[Holding]) -> None:
-        """Add what another brain knew; what is known here counts."""
-        self._held = {_key(each): each for each in held} | self._held
+    def adopt(self, holdings: Iterable[Holding]) -> None:
+        """Add what another brain remembered, of jobs of which this one remembers nothing."""
+        self._by_job = {_key(each): each for each in holdings} | self._by_job
 
     def plan_of(self, job: JobSummary) -> ResourcePlan | None:
-        """Return the plan that a job held, or was given, in the last round; None: nothing is known."""
-        held = self._held.get((job.name, job.started_at_s))
-        return None if held is None else held.plan
+        """Return the plan that a job held, or was given, in the last round; None: nothing."""
+        holding = self._by_job.get((job.name, job.started_at_s))
+        return None if holding is None else holding.plan
 
     def away(
         self, answered: Collection[JobSummary], all_jobs: Callable[[], Iterable[JobSummary]], now_s: float
@@ -61,19 +61,19 @@ class Holdings:
             missing.
         """
         names = {job.name for job in answered}
-        silent = {key: held for key, held in self._held.items() if held.job not in names}
+        silent = {key: each for key, each in self._by_job.items() if each.job not in names}
         if silent:
             there = {job.name for job in all_jobs() if not job.phase.is_final}
-            silent = {key: held for key, held in silent.items() if held.job in there}
+            silent = {key: each for key, each in silent.items() if each.job in there}
         self._silent_since_s = {key: self._silent_since_s.get(key, now_s) for key in silent}
         return tuple(
-            held for key, held in silent.items() if now_s <= self._silent_since_s[key] + self._lasts_s
+            each for key, each in silent.items() if now_s <= self._silent_since_s[key] + self._lasts_s
         )
 
-    def remember(self, held: Iterable[Holding]) -> None:
+    def remember(self, holdings: Iterable[Holding]) -> None:
         """Remember what jobs hold from now on."""
-        self._held = {_key(each): each for each in held}
+        self._by_job = {_key(each): each for each in holdings}
 
 
-def _key(held: Holding) -> Key:
-    return held.job, held.started_at_s
+def _key(holding: Holding) -> Key:
+    return holding.job, holding.started_at_s

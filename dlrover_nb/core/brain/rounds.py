@@ -93,9 +93,9 @@ class Rounds:
         self._number = 0
         self._holdings = Holdings(lasts_s)
 
-    def adopt(self, held: Iterable[Holding]) -> None:
+    def adopt(self, holdings: Iterable[Holding]) -> None:
         """Note what jobs held by the last round of another brain."""
-        self._holdings.adopt(held)
+        self._holdings.adopt(holdings)
 
     def run(self, term: Term) -> BrainRound:
         """Ask, choose, hand out; return what was decided.

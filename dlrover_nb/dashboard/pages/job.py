@@ -271,8 +271,8 @@ def confirm_body(visit: Visit) -> str:
     form = act_form(f"{action} {name}", seen_fields(visit, snapshot), row, root=visit.root)
     share = share_done(snapshot.train)
     trained = "" if share is None else f" It has trained {units.percent(share)}."
-    told = f"{_STOPS[action]}{trained}"
-    return head_html(visit) + block_html(Paragraph(told, Tone.WARNING)) + form + _back_html(visit, name)
+    warning = Paragraph(f"{_STOPS[action]}{trained}", Tone.WARNING)
+    return head_html(visit) + block_html(warning) + form + _back_html(visit, name)
 
 
 def _back_html(visit: Visit, name: str) -> str:

@@ -2,7 +2,7 @@
 
 A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.past.finished_job`). The last lines of the
 nodes are beside it: their pods are deleted at the end, and the run folder is where no client reads it. More
-people may read ConfigMaps than Secrets, so it holds no secret; whoever reads them may read logs too
+people may read ConfigMaps than Secrets, so it holds no secret; all who may read them may read logs too
 (`rights`).
 """
 
