@@ -57,7 +57,7 @@ test: install $(INSTALLS)  ## what every change must pass: checks, the cheap tes
 
 .PHONY: test-more test-all costs mutants
 test-more: install $(INSTALLS)  ## what a submission must pass besides: the other unit tests, and real clusters and browsers
-	@$(TESTS) -m "more and not release"
+	@$(TESTS) -m "more and not release" --hypothesis-profile fixed
 
 test-all: install $(INSTALLS)  ## everything; takes hours, and goes on where it was stopped
 	@$(TESTS) --note-passes --resume

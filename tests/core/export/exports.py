@@ -299,7 +299,6 @@ _jobs = st.builds(
     start_from=st.none()
     | st.builds(StartFrom, st.sampled_from(["daily", "s3://bucket/daily/4"]), st.booleans()),
     kubernetes=st.just(KubernetesSpec()) | pods,
-    foreign=st.none() | foreigners,
     early_stopping=st.none()
     | st.builds(
         EarlyStopping,
@@ -326,11 +325,10 @@ _dated = st.builds(
     _jobs,
     _moments,
 )
-jobs = st.builds(
-    lambda job, admission: _external(job) if job.foreign else replace(job, admission=admission),
-    _dated,
-    st.sampled_from(list(Admission)),
-)
+_admissions = st.sampled_from(list(Admission))
+_own = st.builds(lambda job, admission: replace(job, admission=admission), _dated, _admissions)
+_external_jobs = st.builds(lambda job, spec: _external(replace(job, foreign=spec)), _dated, foreigners)
+jobs = _own | _external_jobs
 
 
 WRITTEN = tuple(kind for kind in EXPORTERS if kind != "rayjob")  # which is only read
@@ -366,8 +364,36 @@ def _roles_of(kind: str, *, torch: bool) -> set[str]:
     return some.get(kind, beside if kind == "jobset" and torch else beside | {"chief"})
 
 
+def _fitted(kind: str, job: JobSpec) -> JobSpec:
+    """Return the job, without what a kind of export cannot say: made to fit, as filtering would discard most."""
+    if fits(kind, job):
+        return job
+    job = replace(job, name=job.name[:43].rstrip("-"))
+    if job.foreign is None:
+        return job
+    spec = replace(
+        job.foreign,
+        framework=Framework.TORCH if kind == "pytorchjob" else Framework.TENSORFLOW,
+        worker=replace(job.foreign.worker, apart_from=()),
+        roles=(),
+        dynamic_workers=False,
+    )
+    return replace(job, foreign=spec, kubernetes=replace(job.kubernetes, priority_class=""))
+
+
 def jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:
-    return jobs.filter(lambda job: fits(kind, job))
+    return jobs.map(lambda job: _fitted(kind, job))
+
+
+def own_jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:
+    """Return jobs of our own programs."""
+    return _own.map(lambda job: _fitted(kind, job))
+
+
+def external_jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:
+    """Return jobs of others' TensorFlow that have workers and PS alone."""
+    specs = _foreigners.map(lambda spec: replace(spec, framework=Framework.TENSORFLOW))
+    return st.builds(lambda job, spec: _fitted(kind, _external(replace(job, foreign=spec))), _dated, specs)
 
 
 TRAIN = ("python", "/app/train.py", "--step", "$(STEP)")

@@ -15,9 +15,9 @@ from exports import (
     PLAN,
     TOLD,
     WRITTEN,
-    fits,
-    jobs,
+    external_jobs_of,
     jobs_of,
+    own_jobs_of,
     provenances,
     real_schemas,
     small_plans,
@@ -74,7 +74,7 @@ def _never_there(kind: str, job: JobSpec, plan: ResourcePlan) -> tuple[str, ...]
 def test_the_plan_comes_back_without_annotations_too(
     kind: str, data: st.DataObject, plan: ResourcePlan
 ) -> None:
-    job = data.draw(jobs_of(kind).filter(lambda job: job.foreign is None))
+    job = data.draw(own_jobs_of(kind))
     documents: Any = EXPORTERS[kind](job, plan, TOLD, Options())
     for document in documents:
         document["metadata"].pop("annotations", None)
@@ -85,19 +85,15 @@ def test_the_plan_comes_back_without_annotations_too(
     assert found.job == (None if kind == "scaleplan" else fixed(job, plan))
 
 
-def _has_two_roles(job: JobSpec) -> bool:
-    """Whether it has programs of workers and PS alone: without annotations a chief is the first worker."""
-    return job.foreign is not None and not job.foreign.roles
-
-
 @pytest.mark.more
 @pytest.mark.parametrize("kind", ["elasticjob", "tfjob", "jobset"])
 @settings(deadline=None, max_examples=6)
-@given(
-    jobs.filter(lambda job: fits("tfjob", job) and fits("elasticjob", job) and _has_two_roles(job)),
-    small_plans,
-)
-def test_the_plan_of_programs_of_others_comes_back_too(kind: str, job: JobSpec, plan: ResourcePlan) -> None:
+@given(st.data(), small_plans)
+def test_the_plan_of_programs_of_others_comes_back_too(
+    kind: str, data: st.DataObject, plan: ResourcePlan
+) -> None:
+    """Of workers and PS alone: without annotations a chief is the first worker."""
+    job = data.draw(external_jobs_of(kind))
     (document,) = EXPORTERS[kind](job, plan, TOLD, Options())
     del document["metadata"]["annotations"]  # type: ignore[attr-defined]
     found = read_export(to_yaml(document))
