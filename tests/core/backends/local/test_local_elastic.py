@@ -93,10 +93,8 @@ def programs_of(handle):
     """Return the processes of the workers' programs by node."""
     found = {}
     for path in (handle.link.folder / "nodes").glob("worker-*.pid"):
-        left = json.loads(path.read_bytes())
-        if psutil.pid_exists(left["pid"]):
-            shell = psutil.Process(left["pid"])
-            for each in shell.children(recursive=True):
+        with contextlib.suppress(FileNotFoundError, psutil.NoSuchProcess):  # it has just ended
+            for each in psutil.Process(json.loads(path.read_bytes())["pid"]).children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):  # a tool of the shell
                     if "python" in each.name():
                         found[path.stem] = each
