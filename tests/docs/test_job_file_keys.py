@@ -1,4 +1,4 @@
-"""The table of job file keys in README names what the code reads, with the code's defaults."""
+"""The table of job file keys names what the code reads, with the code's defaults."""
 
 import re
 from pathlib import Path
@@ -8,25 +8,25 @@ import yaml
 from dlrover_nb.core.jobfile import dump_job, known_keys
 from dlrover_nb.core.structs.job.job import JobSpec
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/job-file.md"
 NAME = re.compile(r"`([^`]+)`")
 
 
 def rows():
     """Return the second cell of each row of the table by its key."""
-    section = README.read_text().split("\n## Job file keys\n")[1].split("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").split("\n## Job file keys\n")[1].split("\n## ")[0]
     lines = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
     return {cells[0].strip("| `"): cells[1] for cells in lines}
 
 
-def test_readme_names_every_key_and_no_other():
+def test_the_table_names_every_key_and_no_other():
     found = rows()
     assert set(found) == set(known_keys())
     groups = {key: set(known_keys(key)) for key in known_keys() if known_keys(key)}
     assert {key: set(NAME.findall(found[key])) for key in groups} == groups
 
 
-def test_readme_gives_the_defaults_of_the_code():
+def test_the_table_gives_the_defaults_of_the_code():
     defaults = yaml.safe_load(dump_job(JobSpec("unnamed")))
     for key, cell in rows().items():
         if key == "name":
