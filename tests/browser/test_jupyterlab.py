@@ -139,14 +139,16 @@ def n_shown(live, name):
 
 
 def slide(live, name, value):
-    """Move a slider from the keyboard until it says the value."""
+    """Move a slider from the keyboard until it says the value; while the page is late, a press does nothing."""
     slider = live.output.get_by_role("slider", name=name, exact=True)
 
-    while (before := n_shown(live, name)) != value:
-        slider.press("ArrowRight" if before < value else "ArrowLeft")
-        until(
-            lambda at=before: n_shown(live, name) != at, what=f"another value than {before} of slider {name}"
-        )
+    def is_there():
+        before = n_shown(live, name)
+        if before != value:
+            slider.press("ArrowRight" if before < value else "ArrowLeft")
+        return before == value
+
+    until(is_there, what=lambda: f"{value} on slider {name}, now {n_shown(live, name)}")
 
 
 def trained(live):
