@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.decisions.goals import VALUES
 from dlrover_nb.widgets.mitigations import deciders
 from dlrover_nb.widgets.rows import columns as c
-from dlrover_nb.widgets.rows import load_columns
-from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, listed, one
+from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, fields, listed, one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,103 +33,53 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.core.why import Answer
 
-_NAMED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_proposal": lambda n: n[1]})
-_ACTED: Columns[tuple[str, str | None]] = Columns({"job": lambda n: n[0], "open_mitigation": lambda n: n[1]})
+_NAMED: Columns[tuple[str, str | None]] = Columns(fields("job=0 open_proposal=1"))
+_ACTED: Columns[tuple[str, str | None]] = Columns(fields("job=0 open_mitigation=1"))
 _JOB: Columns[str] = Columns({"job": lambda name: name})
-_DECIDED: Columns[tuple[str, Decision]] = Columns(
-    {"job": lambda d: d[0], **c.through(lambda d: d[1], c.DECISIONS.getters)}
-)
+_DECIDED: Columns[tuple[str, Decision]] = Columns({**fields("job=0"), **c.through("1", c.DECISIONS.getters)})
 _IMPORTED: Columns[tuple[str, Imported]] = Columns(
     {
-        "path": lambda i: i[0],
-        "job": lambda i: i[1].name,
-        "kind": lambda i: i[1].kind,
-        "version": lambda i: i[1].version,
-        "auto_scale": lambda i: i[1].auto_scale,
-        **c.through(lambda i: i[1].plan, c.PLAN),
-        "changed": lambda i: i[1].differs,
-        "unknown": lambda i: i[1].unknown,
+        **fields("path=0 job=1.name kind=1.kind version=1.version auto_scale=1.auto_scale"),
+        **c.through("1.plan", c.PLAN),
+        **fields("changed=1.differs unknown=1.unknown"),
     }
 )
-_ROUND: Columns[BrainRound] = Columns(
-    {
-        "cluster": lambda r: r.cluster,
-        "by": lambda r: r.by,
-        "term": lambda r: r.term,
-        "number": lambda r: r.number,
-        "at_s": lambda r: r.at_s,
-        "took_s": lambda r: r.took_s,
-        "is_kept": lambda r: r.is_kept,
-        "note": lambda r: r.note,
-    }
-)
+_ROUND: Columns[BrainRound] = Columns(fields("cluster by term number at_s took_s is_kept note"))
 _SHARES: Columns[JobShare] = Columns(
     {
-        "job": lambda s: s.job,
-        "owner": lambda s: s.owner,
-        **c.through(lambda s: s.now, c.PLAN),
-        "meant": lambda s: s.meant.short,
-        "added_cores": lambda s: s.added_cores,
-        "quota_cpu": lambda s: s.quota.cpu,
-        "quota_memory_mib": lambda s: s.quota.memory_mib,
-        "why": lambda s: s.why,
-        "refused": lambda s: s.refused,
+        **fields("job owner"),
+        **c.through("now", c.PLAN),
+        **fields(
+            "meant=meant.short added_cores quota_cpu=quota.cpu quota_memory_mib=quota.memory_mib why refused"
+        ),
     }
 )
-_APART: Columns[tuple[str, str]] = Columns({"job": lambda a: a[0], "why": lambda a: a[1]})
+_APART: Columns[tuple[str, str]] = Columns(fields("job=0 why=1"))
 _QUEUE: Columns[QueuedJob] = Columns(
     {
-        "job": lambda q: q.job,
-        "owner": lambda q: q.owner,
+        **fields("job owner"),
         "place": lambda q: None if q.admitted else q.place.place,
-        "asked": lambda q: q.asked.short,
-        "admitted": lambda q: None if q.admitted is None else q.admitted.short,
-        "starts_in_s": lambda q: q.place.starts_in_s,
-        "why": lambda q: q.place.why,
-        "refused": lambda q: q.refused,
+        **fields(
+            "asked=asked.short admitted=admitted.short starts_in_s=place.starts_in_s why=place.why refused"
+        ),
     }
 )
 _MET: Columns[tuple[str, GoalAnswer]] = Columns(
     {
-        "job": lambda m: m[0],
+        **fields("job=0"),
         "is_met": lambda m: m[1].plan is not None,
-        "is_sure": lambda m: m[1].is_sure,
-        "plan": lambda m: None if m[1].plan is None else m[1].plan.plan.short,
+        **fields("is_sure=1.is_sure plan=1.plan.plan.short"),
     }
 )
 _GOALS: Columns[tuple[Goal, float | None, float | None]] = Columns(
-    {
-        "goal": lambda g: g[0].text,
-        "kind": lambda g: g[0].kind,
-        "limit": lambda g: g[0].limit,
-        "value": lambda g: g[1],
-        "nearest": lambda g: g[2],
-    }
+    fields("goal=0.text kind=0.kind limit=0.limit value=1 nearest=2")
 )
-_DIFFERENCES: Columns[tuple[str, str, str]] = Columns(
-    {"what": lambda d: d[0], "in_file": lambda d: d[1], "now": lambda d: d[2]}
-)
+_DIFFERENCES: Columns[tuple[str, str, str]] = Columns(fields("what=0 in_file=1 now=2"))
 _UNMANAGED: Columns[UnmanagedJob] = Columns(
-    {
-        "job": lambda u: u.name,
-        "kind": lambda u: u.kind,
-        "state": lambda u: u.state,
-        "ended": lambda u: u.is_final,
-        "entrypoint": lambda u: u.entrypoint,
-        "started_at_s": lambda u: u.started_at_s,
-        "ended_at_s": lambda u: u.ended_at_s,
-        "message": lambda u: u.message,
-        "ended_by": lambda u: u.ended_by,
-    }
+    fields("job=name kind state ended=is_final entrypoint started_at_s ended_at_s message ended_by")
 )
 _CLUSTER: Columns[tuple[str, Capacity | None, str, str]] = Columns(
-    {
-        "cluster": lambda k: k[0],
-        "total_cpu": lambda k: k[1].total_cpu if k[1] else None,
-        "total_memory_mib": lambda k: k[1].total_memory_mib if k[1] else None,
-        "message": lambda k: k[2],
-        "ask": lambda k: k[3],
-    }
+    fields("cluster=0 total_cpu=1.total_cpu total_memory_mib=1.total_memory_mib message=2 ask=3")
 )
 
 
@@ -287,7 +236,7 @@ def scores(board: Scoreboard) -> Tables:
 def cluster(description: str, capacity: Capacity | None, why_unknown: str, access: ClusterAccess) -> Tables:
     """Return a cluster: its machines, and the user's rights there."""
     tables = {
-        "machines": load_columns.MACHINES.table(capacity.shapes if capacity else ()),
+        "machines": c.MACHINES.table(capacity.shapes if capacity else ()),
         "rights": c.RIGHTS.table(access.allowed),
     }
     return Tables(one(_CLUSTER, (description, capacity, why_unknown, access.ask)), tables)
@@ -296,13 +245,11 @@ def cluster(description: str, capacity: Capacity | None, why_unknown: str, acces
 def load(description: str, told: ClusterLoad, points: Iterable[LoadPoint]) -> Tables:
     """Return the load of a cluster: all machines together (the head), each of them, and the recent past."""
     tables = {
-        "machines": load_columns.MACHINE_LOADS.table(told.machines),
-        "jobs": load_columns.HOLDERS.table(
-            (m.name, job, amount) for m in told.machines for job, amount in m.jobs
-        ),
-        "series": load_columns.LOAD_POINTS.table(points),
+        "machines": c.MACHINE_LOADS.table(told.machines),
+        "jobs": c.HOLDERS.table((m.name, job, amount) for m in told.machines for job, amount in m.jobs),
+        "series": c.LOAD_POINTS.table(points),
     }
-    return Tables(one(load_columns.LOAD, (description, told)), tables, "machines")
+    return Tables(one(c.LOAD, (description, told)), tables, "machines")
 
 
 def facts(**values: object) -> Tables:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import NotFoundError
@@ -43,6 +43,29 @@ class Columns(Generic[R]):
     def table(self, records: Iterable[R]) -> Table:
         """Return the rows of records, which may be none."""
         return Table(self.names, tuple(map(self.row, records)))
+
+
+def fields(names: str) -> dict[str, Callable[[Any], object]]:
+    """Return columns that are attributes of their record: ``fields("phase job=name auc=evaluation.auc")``.
+
+    The column of a part's attribute is None where there is no such part; a number is a place in a tuple.
+    """
+    pairs = (name.partition("=") for name in names.split())
+    return {column: reader(path or column) for column, _, path in pairs}
+
+
+def reader(path: str) -> Callable[[Any], object]:
+    """Return what reads a dotted path of attributes and places; None where a part of it is None."""
+    parts = [int(part) if part.isdigit() else part for part in path.split(".")]
+
+    def read(record: Any) -> object:  # noqa: ANN401 - of any kind of record
+        for part in parts:
+            if record is None:
+                return None
+            record = record[part] if isinstance(part, int) else getattr(record, part)
+        return record
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
