@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import builders
+import pytest
 from masters import Master
 from rich.console import Console
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.training.shards import ShardCounts
-from dlrover_nb.core.structs.views.snapshot import NodePhase
+from dlrover_nb.core.structs.views.snapshot import Evaluation, NodePhase
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.jobs.status import evaluation_words, fit_words, status_view
 from dlrover_nb.widgets.live.live import LiveView
@@ -71,3 +73,25 @@ def test_a_job_that_ended_without_an_evaluation_does_not_promise_one() -> None:
     bare = replace(TRAINED, evaluation=None, rounds=())
     assert evaluation_words(bare) == "not yet"
     assert evaluation_words(replace(bare, phase=JobPhase.FAILED)) == "none"
+
+
+@pytest.mark.parametrize(
+    ("auc", "optimizer", "words"),
+    [
+        (
+            0.51,
+            "adagrad",
+            "hardly better than guessing (AUC 0.5); more epochs or --optimizer adam may help",
+        ),
+        (0.51, "adam", "hardly better than guessing (AUC 0.5); more epochs may help"),
+        (0.48, "adam", "hardly better than guessing"),
+        (0.62, "adagrad", None),
+        (0.3, "adagrad", None),
+        (math.nan, "adagrad", None),
+    ],
+)
+def test_a_model_that_guesses_is_said_to(auc: float, optimizer: str, words: str | None) -> None:
+    spec = replace(TRAINED.spec, model=replace(TRAINED.spec.model, optimizer=optimizer))
+    told = evaluation_words(replace(TRAINED, spec=spec, evaluation=Evaluation(auc, 0.69, 2700)))
+    assert told.startswith("AUC ")
+    assert words in told if words else "guessing" not in told

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
-from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase, Optimizer
 from dlrover_nb.core.structs.plan.deadline import margin_words
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.training.reported import TrainerStatus
     from dlrover_nb.core.structs.training.shards import ShardCounts
     from dlrover_nb.core.structs.views.snapshot import (
+        Evaluation,
         FitReport,
         JobSnapshot,
         MemoryLine,
@@ -256,11 +257,25 @@ def fit_words(fit: FitReport | None) -> str:
     )
 
 
+GUESSING = 0.5  # AUC of scores that say nothing of the label
+HARDLY_BETTER = 0.05  # than guessing
+
+
 def evaluation_words(snapshot: JobSnapshot) -> str:
     """Describe the model's quality on held-out rows."""
-    told = [f"after pass {each.n_pass}: {each.evaluation}" for each in snapshot.rounds[-1:]]
-    nothing = "none" if snapshot.phase.is_final else "not yet"
-    return str(snapshot.evaluation) if snapshot.evaluation is not None else "".join(told) or nothing
+    evaluation, nothing = snapshot.evaluation, "none" if snapshot.phase.is_final else "not yet"
+    if evaluation is not None:
+        return f"{evaluation}{_doubt(snapshot, evaluation)}"
+    return "".join(f"after pass {each.n_pass}: {each.evaluation}" for each in snapshot.rounds[-1:]) or nothing
+
+
+def _doubt(snapshot: JobSnapshot, evaluation: Evaluation) -> str:
+    """Return a warning of a trained model that says next to nothing of the label; empty: none is due."""
+    if not abs(evaluation.auc - GUESSING) < HARDLY_BETTER:
+        return ""
+    own = snapshot.spec.foreign is None and snapshot.spec.model.optimizer == Optimizer.ADAGRAD
+    what = "more epochs or --optimizer adam" if own else "more epochs"
+    return f": hardly better than guessing (AUC 0.5); {what} may help, unless no column tells the label"
 
 
 def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
