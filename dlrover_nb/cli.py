@@ -37,7 +37,16 @@ from dlrover_nb.magics.commands import ADDRESS, Commands
 from dlrover_nb.magics.ray_messages import RAY_MESSAGES
 from dlrover_nb.magics.verb import CLUSTER_OF_CALL, DetachedError, Verb, argument
 from dlrover_nb.magics.verbs import VERBS, programs
-from dlrover_nb.output import CLI, in_shell_words, printed, view_in_shell_words, width_of, write_what_can_be
+from dlrover_nb.output import (
+    CLI,
+    CLUSTER_OF_HINTS,
+    WITHOUT_CLUSTER,
+    in_shell_words,
+    printed,
+    view_in_shell_words,
+    width_of,
+    write_what_can_be,
+)
 from dlrover_nb.serve import SERVE, USERS
 from dlrover_nb.widgets.jobs.wait_lines import stream_line
 
@@ -67,6 +76,7 @@ def main(words: Sequence[str] | None = None, *, commands: Commands | None = None
     """Run one verb and return the exit code."""
     words = sys.argv[1:] if words is None else words
     RAY_MESSAGES.forget()
+    CLUSTER_OF_HINTS.set("")
     for stream in (sys.stdout, sys.stderr):
         write_what_can_be(stream)
     if list(words) == ["--version"]:
@@ -122,6 +132,7 @@ def _told(error: DlroverError | KeyboardInterrupt) -> tuple[ExitCode, str]:
 
 def _run(words: Sequence[str], commands: Commands) -> ExitCode:
     call = GRAMMAR.parse(words)
+    CLUSTER_OF_HINTS.set(call.cluster or "")
     shown = commands.run(call)
     if shown is None:  # it has spoken a protocol of its own
         return ExitCode.DONE
@@ -216,7 +227,6 @@ CLUSTER = argument(
     f"default: as {ADDRESS} says, else as `connect` chose, else the Ray of this machine",
 )
 FORGET = argument("--forget", action="store_true", help="go back to the Ray of this machine")
-WITHOUT_CLUSTER = {"connect", "serve", "tokens", "users", "demo"}  # or with flags of their own for it
 
 
 def _verbs() -> dict[str, Verb]:

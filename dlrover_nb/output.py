@@ -1,8 +1,9 @@
 """How the command line prints a result: as text of the terminal's width, as rows for a pipe, or as JSON.
 
-A hint is written once, for the notebook (`%dlrover status`); here it is said in the shell's words. That is
-done to the blocks of a view and not to the printed text, since verbatim lines (logs, an exported document)
-belong to others and stay as they are.
+A hint is written once, for the notebook (`%dlrover status`); here it is said in the shell's words, with the
+cluster that the call named, as the next call would go elsewhere without it. That is done to the blocks of a
+view and not to the printed text, since verbatim lines (logs, an exported document) belong to others and stay
+as they are.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import codecs
 import io
 import re
+import shlex
 import shutil
 import sys
 import unicodedata
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
 
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
 CLI = "dlrover-nb"
 LEAST_WIDTH = 60  # of text; a narrower terminal breaks the lines itself
 UNBROKEN = sys.maxsize  # width of text that goes to a file or a program: a row of a table is one line
-_HINT = re.compile(r"%%?dlrover (?=[a-z])")
+CLUSTER_OF_HINTS = ContextVar("what --cluster of this call says; empty: it has none", default="")
+WITHOUT_CLUSTER = ("connect", "serve", "tokens", "users", "demo")  # verbs that do not take it so
+_HINT = re.compile(r"%%?dlrover ([a-z][a-z-]*)")
 
 
 def write_what_can_be(stream: TextIO) -> None:
@@ -105,7 +110,9 @@ def width_of(stream: TextIO) -> int:
 
 def in_shell_words(text: str) -> str:
     """Return a text with its hints as they are typed in a shell."""
-    return _HINT.sub(f"{CLI} ", text)
+    word = CLUSTER_OF_HINTS.get()
+    option = f" --cluster {shlex.quote(word)}" if word else ""
+    return _HINT.sub(lambda hint: f"{CLI} {hint[1]}{'' if hint[1] in WITHOUT_CLUSTER else option}", text)
 
 
 def view_in_shell_words(view: View) -> View:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dlrover_nb.cli import CLI, GRAMMAR, ExitCode
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.magics.commands import Commands
+from dlrover_nb.output import WITHOUT_CLUSTER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +113,23 @@ def test_every_verb_says_that_it_takes_json() -> None:
 def test_hints_are_commands_of_the_shell(run, line: str) -> None:
     for shown in run(line)[1:] + run(f"{line} --json")[1:]:
         assert "%dlrover" not in shown
+
+
+HINT = re.compile(rf"{CLI} ([a-z][a-z-]*)( --cluster ray)?")
+
+
+@for_each("line", ["status ctr", "plans ctr"])
+def test_hints_go_where_the_call_went(run, line: str) -> None:
+    """A user who copies one would else be told that there is no such job."""
+    said = "".join(map(str, run(f"{line} --cluster ray")[1:])).replace(f"{CLI}: ", "")
+    hints = HINT.findall(said)
+    assert hints
+    assert all(option for verb, option in hints if verb not in WITHOUT_CLUSTER), said
+
+
+def test_the_next_command_after_a_submit_finds_the_job(run) -> None:
+    shown = run("submit new --cluster ray")
+    assert f"{CLI} watch --cluster ray new follows it" in shown[1], shown
 
 
 def test_a_log_line_is_printed_as_it_was_written(run, memory: MemoryCluster, monkeypatch) -> None:

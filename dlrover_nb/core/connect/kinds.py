@@ -20,6 +20,7 @@ from dlrover_nb.core.backends.kubernetes.client.contexts import IN_CLUSTER, SCHE
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.nearest import did_you_mean
+from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
@@ -115,11 +116,25 @@ def _ray(place: Place) -> Cluster:
     from dlrover_nb.core.backends.ray.head import running_head  # noqa: PLC0415 - asked before Ray is imported
 
     if place.address is None and not place.start and running_head() is None:
-        raise NotFoundError("no local Ray is running here, and therefore no job; `connect ray` starts one")
+        raise NotFoundError(
+            f"no local Ray is running here, and therefore no job of one; `connect ray` starts one{_others()}"
+        )
     tell("Ray to load")
     from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import
 
     return connect_ray(place.address, cpus=place.options.get("cpus"))
+
+
+def _others() -> str:
+    """Name the newest jobs that run here without Ray, for a user who has forgotten to say so."""
+    from dlrover_nb.core.backends.local.record import SUBMISSION  # noqa: PLC0415 - for this alone
+    from dlrover_nb.core.rundir.locate import newest_runs  # noqa: PLC0415 - as above
+
+    names = tuple(newest_runs(jobs_folder(), SUBMISSION))[-3:]
+    if not names:
+        return ""
+    runs = f"job{'s' * (len(names) > 1)} {', '.join(names)} {'run' if len(names) > 1 else 'runs'} without it"
+    return f"; {runs}: --cluster local goes there, and after `connect local` every call does"
 
 
 def _local(place: Place) -> Cluster:

@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.job.job import DataFormat, Embedding, Migration, Mo
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
 from dlrover_nb.magics.parser import columns, number, one_of, sequences, setting, whole, widths, yes_no
-from dlrover_nb.magics.verb import Verb, argument
+from dlrover_nb.magics.verb import MAGIC, Verb, argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -272,7 +272,7 @@ def submit(
     with contextlib.nullcontext() if wait or not commands.is_shown else _guesses_in_view():
         job = commands.cluster(start=True).submit(spec, **own_code(spec, commands.namespace))
     commands.session.note_submitted(spec.name)
-    follow = f"{commands.command} watch {spec.name} follows it"
+    follow = f"{MAGIC} watch {spec.name} follows it"
     handle = job.handle
     first = SubmittedView(spec, follow, job.schema, handle.bounds, handle.deadline)
     if wait:

@@ -3,8 +3,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.backends.kubernetes.client.contexts import IN_CLUSTER, kubernetes_address
+from dlrover_nb.core.backends.local.record import SUBMISSION
+from dlrover_nb.core.backends.ray import head
+from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import kind_of, read_address
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.paths import jobs_folder
 
 NAMES = st.text(min_size=1).filter(lambda name: name.isprintable() and name != IN_CLUSTER)
 
@@ -32,3 +36,15 @@ def test_the_nearest_kind_is_named():
 def test_the_word_kubernetes_alone_is_where_the_kubeconfig_points():
     assert read_address("kubernetes") == read_address("kubernetes://")
     assert read_address("kubernetes")[0] == "kubernetes"
+
+
+def test_who_forgot_that_jobs_run_without_ray_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(head, "running_head", lambda: None)
+    with pytest.raises(NotFoundError, match=r"`connect ray` starts one$"):
+        connect("ray", start=False)
+    folder = jobs_folder() / "ctr-20261129T201809-334"
+    folder.mkdir(parents=True)
+    (folder / SUBMISSION).touch()
+    with pytest.raises(NotFoundError, match=r"job ctr runs without it: --cluster local goes there"):
+        connect("ray", start=False)
