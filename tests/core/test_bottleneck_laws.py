@@ -348,8 +348,8 @@ def test_no_cores_move_within_a_role_that_is_pinned_or_has_a_node_that_keeps_its
     has = [2.0] * len(wants)
     pins = Pins(worker_cpu=2.0) if role is Role.WORKER else Pins(ps_cpu=2.0)
     assert not node_moves(role_use(role, 2.0, wants, has), BOUNDS, pins)
-    kept = frozenset({f"{role}-{len(wants) - 1}"})
-    assert not node_moves(role_use(role, 2.0, wants, has, kept=kept), BOUNDS, Pins())
+    pinned = frozenset({f"{role}-{len(wants) - 1}"})
+    assert not node_moves(role_use(role, 2.0, wants, has, pinned=pinned), BOUNDS, Pins())
 
 
 def test_a_move_says_who_uses_how_much():

@@ -47,11 +47,11 @@ def balanced(nodes: Sequence[NodeUse], thresholds: Thresholds = PAPER) -> Cores:
     nodes use, so that all have the same efficiency. A role with a node that uses nothing stays, as that node
     would get nothing.
     """
-    kept: dict[int, float] = {}
+    cores: dict[int, float] = {}
     for role in Role:
         own = [i for i, node in enumerate(nodes) if node.role is role]
-        kept |= zip(own, _balanced_role([nodes[i] for i in own], thresholds), strict=True)
-    return tuple(kept[i] for i in range(len(nodes)))
+        cores |= zip(own, _balanced_role([nodes[i] for i in own], thresholds), strict=True)
+    return tuple(cores[i] for i in range(len(nodes)))
 
 
 def _balanced_role(own: Sequence[NodeUse], t: Thresholds) -> Cores:

@@ -95,11 +95,11 @@ def diagnose(
     judged, job = efficiency(use.of(free), t), efficiency(use.nodes, t)
     full = _fullest(use, t)
     if judged >= t.job:
-        found = Bottleneck.NONE
+        bottleneck = Bottleneck.NONE
     else:
-        found = Bottleneck.MAXIMUM_UTILIZATION if full is None else Bottleneck.PS_NETWORK
+        bottleneck = Bottleneck.MAXIMUM_UTILIZATION if full is None else Bottleneck.PS_NETWORK
     return Diagnosis(
-        found,
+        bottleneck,
         judged,
         job,
         efficiency(use.of({Role.WORKER}), t),

@@ -8,7 +8,7 @@ that gave cores away would ask for them as its use scatters.
 
 The paper divides cores in proportion to what nodes use (`assignment.balanced`). In a real job that made nodes
 which were short alike keep an unequal size for ever, as both use all that they have, and moved cores where
-nobody was short of any.
+no node was short of any.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def node_moves(
     """
     pinned = {Role.WORKER: pins.worker_cpu, Role.PS: pins.ps_cpu}
     least = {Role.WORKER: bounds.worker_cpus, Role.PS: bounds.ps_cpus}
-    found: list[Proposed] = []
+    moves: list[Proposed] = []
     for role in Role:
         own = use.of({role})
-        if pinned[role] is None and not any(node.node in use.kept for node in own):
+        if pinned[role] is None and not any(node.node in use.pinned for node in own):
             smallest = min(least[role], default=CPU_STEP)
-            found += _within(own, use.plan.role(role).total_cpu, smallest, thresholds)
-    return tuple(found)
+            moves += _within(own, use.plan.role(role).total_cpu, smallest, thresholds)
+    return tuple(moves)
 
 
 def _within(own: Sequence[NodeUse], total: float, least: float, t: Thresholds) -> list[Proposed]:
@@ -55,17 +55,17 @@ def _within(own: Sequence[NodeUse], total: float, least: float, t: Thresholds) -
     short = [each >= t.job for each in used]
     if not any(short) or min(used) <= 0:
         return []
-    kept = [
+    reduced = [
         min(max(_rounded_up(node.cores(t) / t.assignment), least), cores) if share < t.assignment else cores
         for node, cores, share in zip(own, now, used, strict=True)
     ]
-    level = _level([c for c, is_short in zip(kept, short, strict=True) if is_short], total - sum(kept))
-    if not any(is_short and level > (1 + MATERIAL) * c for c, is_short in zip(kept, short, strict=True)):
-        return []  # nobody would get enough of it
+    level = _level([c for c, is_short in zip(reduced, short, strict=True) if is_short], total - sum(reduced))
+    if not any(is_short and level > (1 + MATERIAL) * c for c, is_short in zip(reduced, short, strict=True)):
+        return []  # no node would get enough of it
     free = max(total - sum(now), 0.0)
     wanted = [
         min(max(_rounded(level), cores), _rounded(cores + free)) if is_short else cores
-        for cores, is_short in zip(kept, short, strict=True)
+        for cores, is_short in zip(reduced, short, strict=True)
     ]
     moves = zip(own, wanted, strict=True)
     material = [(n, cpu) for n, cpu in moves if abs(cpu - n.allocated_cores) > MATERIAL * n.allocated_cores]

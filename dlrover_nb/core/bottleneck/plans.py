@@ -84,8 +84,8 @@ def with_remedy(
         case Remedy.ADD_PS:
             plans = _one_more(use.plan, Role.PS, bounds)
     most_workers, most_ps = bounds.counts
-    kept = (pins.applied(plan) for plan in plans)
-    within = (p for p in kept if p.worker.count <= most_workers and p.ps.count <= most_ps)
+    pinned = (pins.applied(plan) for plan in plans)
+    within = (p for p in pinned if p.worker.count <= most_workers and p.ps.count <= most_ps)
     return next((plan for plan in within if plan != use.plan and holds(plan)), None)
 
 

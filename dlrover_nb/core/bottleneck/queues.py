@@ -63,11 +63,11 @@ class JobQueues:
         NotFoundError
             When none of that name runs.
         """
-        found = next((job for job in self.running if job.name == name), None)
-        if found is None:
-            known = ", ".join(job.name for job in self.running) or "none"
-            raise NotFoundError(f"job {shown(name)} must be running to change it (running: {known})")
-        return found
+        match = next((job for job in self.running if job.name == name), None)
+        if match is None:
+            running = ", ".join(job.name for job in self.running) or "none"
+            raise NotFoundError(f"job {shown(name)} must be running to change it (running: {running})")
+        return match
 
     def submit(self, job: WaitingJob) -> JobQueues:
         """Return the queues with one more job at the end of the waiting queue.

@@ -86,15 +86,15 @@ class JobUse:
         The plans that ran before, oldest first.
     link_bytes_per_s
         Capacity of each node's link, one direction; None: unknown.
-    kept
-        Nodes whose size stays as it is: somebody decided so, or their cluster could not change it.
+    pinned
+        Nodes whose size stays as it is: a user decided so, or their cluster could not change it.
     """
 
     plan: ResourcePlan
     nodes: tuple[NodeUse, ...]
     earlier: tuple[PlanUse, ...] = ()
     link_bytes_per_s: float | None = None
-    kept: frozenset[str] = frozenset()
+    pinned: frozenset[str] = frozenset()
 
     def of(self, roles: Collection[Role]) -> tuple[NodeUse, ...]:
         """Return the nodes of these roles."""
@@ -132,5 +132,5 @@ def is_stable(use: JobUse, t: Thresholds = PAPER) -> bool:
 
 def varies_less(values: Iterable[float], t: Thresholds = PAPER) -> bool:
     """Whether the coefficient of variation of some samples is below the threshold."""
-    seen = tuple(values)
-    return len(seen) >= t.n_stable and pstdev(seen) < t.stable_cv * fmean(seen)
+    samples = tuple(values)
+    return len(samples) >= t.n_stable and pstdev(samples) < t.stable_cv * fmean(samples)

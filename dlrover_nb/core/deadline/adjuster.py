@@ -126,9 +126,9 @@ def sensitivity(
     unit
         Cores of one of its workers.
     """
-    speed, held = now
-    more, less = cores > held + 1e-9, cores < held - 1e-9
-    steps = np.maximum(np.abs(cores - held), unit) / unit
+    speed, own_cores = now
+    more, less = cores > own_cores + 1e-9, cores < own_cores - 1e-9
+    steps = np.maximum(np.abs(cores - own_cores), unit) / unit
     change = (samples_per_s / speed - 1) / steps
     gain = float(change[more].max(initial=0.0))
     loss = float((-change[less]).min(initial=math.inf))
@@ -162,10 +162,10 @@ def changed(size: Size, change: Change, *, grows: bool) -> Size | None:
     """
     sign = 1 if grows else -1
     if change.is_horizontal:
-        found = horizontal(size, sign * min(change.cpu, change.memory))
+        sizes = horizontal(size, sign * min(change.cpu, change.memory))
     else:
-        found = vertical(size, sign * change.cpu, sign * change.memory)
-    return found[0] if found else None
+        sizes = vertical(size, sign * change.cpu, sign * change.memory)
+    return sizes[0] if sizes else None
 
 
 def fitness(timeout: float, resources: float, *, grows: bool) -> float:

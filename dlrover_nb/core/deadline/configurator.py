@@ -152,10 +152,10 @@ class Configurator:
                 f"the range of PS per worker needs {LEAST_RATIO_JOBS} jobs that ran with two of them, "
                 "got fewer; give ratio"
             )
-        asked = setting or Setting()
+        base = setting or Setting()
         earliest_s = math.inf
         for n_worker in range(1, goal.max_worker + 1):
-            counts = replace(asked, n_worker=n_worker, n_ps=ratio.n_ps(n_worker))
+            counts = replace(base, n_worker=n_worker, n_ps=ratio.n_ps(n_worker))
             iter_s = self.learnt["iter_s"].predict(features, counts)
             finish_s = _times(iter_s, math.ceil(goal.n_iteration / n_worker))
             at_s = finish_s.high if cautious else finish_s.value
@@ -230,7 +230,8 @@ def _times_by_counts(rows: Sequence[TrainingRow]) -> dict[tuple[str, int], dict[
         if n_worker is not None and n_ps is not None and iter_s is not None:
             times[row.job, n_worker][n_ps].append(iter_s)
     return {
-        key: {n_ps: statistics.fmean(each) for n_ps, each in found.items()} for key, found in times.items()
+        key: {n_ps: statistics.fmean(each) for n_ps, each in by_n_ps.items()}
+        for key, by_n_ps in times.items()
     }
 
 

@@ -1,7 +1,7 @@
-"""Which hosts new nodes of a job are wished on: the scheduler of Qore-DL, over measured loads.
+"""Chooses preferred hosts for the new nodes of a job: the scheduler of Qore-DL, over measured loads.
 
 Each host that can hold a node is scored by its load with that node on it: U_l of `utilisation`, of what is
-held there or used there, whichever is more. Held cores may be used at any moment, and what is used beyond
+allocated or used there, whichever is more. Allocated cores may be used at any moment, and what is used beyond
 them is of processes that no scheduler knows. Use counts where it is measured on all hosts: else one that is
 measured would look worse than one that is not. For a parameter server memory counts as cores do for workers,
 since its rows grow and its cores do not. Parameter servers of one job keep apart: a host that is lost, or
@@ -48,7 +48,7 @@ class Host:
         By which the cluster's scheduler knows it.
     name
         For people.
-    has, held
+    has, allocated
         What it offers to nodes, and what nodes hold of it.
     used
         What all its processes use; None: not measured.
@@ -59,14 +59,14 @@ class Host:
     key: str
     name: str
     has: Amount
-    held: Amount
+    allocated: Amount
     used: Amount | None = None
     n_ps: int = 0
 
     @property
     def free(self) -> Amount:
-        """What nobody holds."""
-        return self.has.beyond(self.held)
+        """What no node holds."""
+        return self.has.beyond(self.allocated)
 
     def holds(self, node: NewNode) -> bool:
         """Whether a node fits into what is free."""
@@ -76,13 +76,15 @@ class Host:
     def with_node(self, node: NewNode) -> Host:
         """Return the host with a node on it."""
         n_ps = self.n_ps + (node.role is Role.PS)
-        return replace(self, held=total((self.held, Amount(node.cpu, node.memory_mib))), n_ps=n_ps)
+        return replace(self, allocated=total((self.allocated, Amount(node.cpu, node.memory_mib))), n_ps=n_ps)
 
     def load_with(self, node: NewNode) -> float:
         """Return U_l of the host with a node on it; memory first for a parameter server."""
-        used = self.used or self.held
-        cpu = _share(max(self.held.cpu, used.cpu) + node.cpu, self.has.cpu)
-        memory = _share(max(self.held.memory_mib, used.memory_mib) + node.memory_mib, self.has.memory_mib)
+        used = self.used or self.allocated
+        cpu = _share(max(self.allocated.cpu, used.cpu) + node.cpu, self.has.cpu)
+        memory = _share(
+            max(self.allocated.memory_mib, used.memory_mib) + node.memory_mib, self.has.memory_mib
+        )
         return host_load(memory, cpu) if node.role is Role.PS else host_load(cpu, memory)
 
 
@@ -133,7 +135,7 @@ def wishes(hosts: Iterable[Host], nodes: Sequence[NewNode]) -> dict[str, Wish]:
     if len(room) < 2 or not _fit(room, nodes):
         return {}
     n_ps = sum(node.role is Role.PS for node in nodes)
-    found: dict[str, Wish] = {}
+    by_node: dict[str, Wish] = {}
     anywhere: list[NewNode] = []  # without a wish: those behind them must leave room for them
     left = sorted(nodes, key=lambda n: (-_size(n, room.values()), n.node))
     while left:
@@ -149,10 +151,10 @@ def wishes(hosts: Iterable[Host], nodes: Sequence[NewNode]) -> dict[str, Wish]:
         if n_full == len(ranked):
             anywhere.append(node)
             continue
-        kept = ranked[n_full:]
-        found[node.node] = _wish(node, [room[key] for key in kept], [scores[key] for key in kept])
-        room[kept[0]] = room[kept[0]].with_node(node)
-    return found
+        roomy = ranked[n_full:]
+        by_node[node.node] = _wish(node, [room[key] for key in roomy], [scores[key] for key in roomy])
+        room[roomy[0]] = room[roomy[0]].with_node(node)
+    return by_node
 
 
 def is_stale(read_s: float, now_s: float, every_s: float) -> bool:

@@ -101,18 +101,18 @@ class LearntTarget:
                 f"{self.target} was learnt by {', '.join(self.columns)}, got no {', '.join(missing)}; "
                 "give it, or learn from rows without it"
             )
-        known = np.array([[float(value or 0.0) for value in inputs.values()]])
-        middle = float(self.trees.predict(known)[0])
+        row = np.array([[float(value or 0.0) for value in inputs.values()]])
+        middle = float(self.trees.predict(row)[0])
         low, value, high = np.exp([middle - self.margin, middle, middle + self.margin]).tolist()
-        return Estimate(value, low, high, self._outside(known[0]))
+        return Estimate(value, low, high, self._outside(row[0]))
 
-    def _outside(self, known: Floats) -> tuple[str, ...]:
-        told = []
-        for name, value in zip(self.columns, known.tolist(), strict=True):
+    def _outside(self, row: Floats) -> tuple[str, ...]:
+        outside = []
+        for name, value in zip(self.columns, row.tolist(), strict=True):
             low, high = self.ranges[name]
             if not low <= value <= high:
-                told.append(f"{name} {value:g} is outside of {low:g} to {high:g}")
-        return tuple(told)
+                outside.append(f"{name} {value:g} is outside of {low:g} to {high:g}")
+        return tuple(outside)
 
 
 def learn(target: str, rows: Sequence[TrainingRow], *, level: float = 0.9, seed: int = SEED) -> LearntTarget:
@@ -121,8 +121,8 @@ def learn(target: str, rows: Sequence[TrainingRow], *, level: float = 0.9, seed:
     Parameters
     ----------
     target
-        A field of `Measured`. Peaks are learnt by the features of a job, the iteration time by its setting
-        too. Inputs that are unknown in any of the rows are left out, those that never vary too.
+        A field of `Measurements`. Peaks are learnt by the features of a job, the iteration time by its
+        setting too. Inputs that are unknown in any of the rows are left out, those that never vary too.
     level
         Wanted coverage of the interval.
 
@@ -241,9 +241,9 @@ def _require_jobs(target: str, n_job: int, level: float) -> None:
 
 
 def _columns(target: str, rows: Sequence[TrainingRow]) -> tuple[str, ...]:
-    asked = (*FEATURES, *SETTINGS) if target == "iter_s" else FEATURES
+    names = (*FEATURES, *SETTINGS) if target == "iter_s" else FEATURES
     columns = []
-    for name in asked:
+    for name in names:
         values = {_input(row.features, row.setting, name) for row in rows}
         if None not in values and len(values) > 1:
             columns.append(name)
@@ -256,8 +256,8 @@ def _columns(target: str, rows: Sequence[TrainingRow]) -> tuple[str, ...]:
 
 
 def _input(features: ModelFeatures, setting: Setting, name: str) -> float | None:
-    found: float | None = getattr(features if name in FEATURES else setting, name)
-    return found
+    value: float | None = getattr(features if name in FEATURES else setting, name)
+    return value
 
 
 def _maker(target: str, seed: int) -> Callable[[], Any]:

@@ -88,9 +88,9 @@ def fit_curve(n_sample: Array, values: Array) -> Curve:
         for shift in SHIFTS:
             fall = (k + shift) ** -power
             rows = np.column_stack((fall / fall[0], np.ones_like(k), -np.ones_like(k)))
-            found, error = nnls(weight[:, None] * rows, target)
+            coefficients, error = nnls(weight[:, None] * rows, target)
             if best is None or error < best[0]:
-                best = float(error), power, float(shift), found / np.array([fall[0], 1.0, 1.0])
+                best = float(error), power, float(shift), coefficients / np.array([fall[0], 1.0, 1.0])
     assert best is not None
     _, power, shift, (a, up, down) = best
     return Curve(unit, power, shift, float(a) * scale, base + float(up - down) * scale)
@@ -166,23 +166,23 @@ def _ends(at: Array, values: Array, rule: EarlyStopping, extent: Extent, rng: np
     chosen = rng.integers(len(drifts), size=(N_PATH, 1))
     own = drifts[chosen] * np.log(ahead / at[-1])
     paths = curve.at(ahead) + own + noise[rng.integers(len(noise), size=(N_PATH, len(ahead)))]
-    known = np.broadcast_to(values, (N_PATH, len(values)))
+    past = np.broadcast_to(values, (N_PATH, len(values)))
     sign = -1.0 if rule.metric == Metric.AUC else 1.0
-    found = stops_at(np.concatenate((known, sign * paths), axis=1), rule)
+    end = stops_at(np.concatenate((past, sign * paths), axis=1), rule)
     moments = np.concatenate((at, ahead, [float(extent.n_total)]))
-    return np.asarray(moments[found])
+    return np.asarray(moments[end])
 
 
 def _drifts(k: Array, y: Array) -> Array:
     """Return how far earlier curves were off per logarithm of the samples ahead, to both sides alike."""
     least = LEAST_DRIFT * float(np.ptp(y[len(y) // 2 - 1 :])) / np.log(2)
-    found = [least]
+    sizes = [least]
     for cut in sorted({max(int(len(k) * share), LEAST_POINTS) for share in CUTS}):
         if cut < len(k):
             off = y[cut:] - fit_curve(k[:cut], y[:cut]).at(k[cut:])
             horizon = np.log(k[cut:] / k[cut - 1])
-            found.append(max(abs(float(off.mean())) / float(horizon.mean()), least))
-    spread = np.array(sorted(found))
+            sizes.append(max(abs(float(off.mean())) / float(horizon.mean()), least))
+    spread = np.array(sorted(sizes))
     return np.concatenate((-spread[::-1], spread))
 
 

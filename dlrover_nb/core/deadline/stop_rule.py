@@ -38,8 +38,8 @@ def evaluation_step(rule: EarlyStopping, n_train: int, n_epoch: int) -> int:
 
 def merits(values: Array | Sequence[float] | float, metric: Metric) -> Array:
     """Return values of a metric as numbers of which more is better."""
-    found = np.asarray(values, dtype=np.float64)
-    return found if metric == Metric.AUC else -found
+    numbers = np.asarray(values, dtype=np.float64)
+    return numbers if metric == Metric.AUC else -numbers
 
 
 def stops_at(values: Array, rule: EarlyStopping) -> NDArray[np.intp]:
@@ -64,8 +64,8 @@ def stop_reason(passes: Sequence[float], values: Sequence[float], rule: EarlySto
     if not values:
         return ""
     merit = merits(values, rule.metric)[None, :]
-    found, best = _followed(merit, rule)
-    if found[0] == len(values):
+    end, best = _followed(merit, rule)
+    if end[0] == len(values):
         return ""
     name, at, last = NAMES[Metric(rule.metric)], f"stopped early after {_pass(passes[-1])}", values[-1]
     if rule.target is not None and merit[0, -1] >= merits(rule.target, rule.metric):

@@ -60,7 +60,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """What was measured: peaks of one node (cores, MiB), seconds of an iteration; None: it was not."""
 
     worker_cpu: float | None = None
@@ -82,7 +82,7 @@ class TrainingRow:
     job: str
     features: ModelFeatures
     setting: Setting
-    measured: Measured
+    measured: Measurements
 
 
 def rows_of_history(jobs: Iterable[tuple[PastJob, Sequence[SeriesRow]]]) -> tuple[TrainingRow, ...]:
@@ -136,10 +136,10 @@ def _setting(job: PastJob, n_worker: int, n_ps: int) -> Setting:
     return Setting(n_worker, n_ps, worker_cores, ps_cores)
 
 
-def _measured(pieces: Sequence[SeriesRow], batch_size: int) -> Measured:
+def _measured(pieces: Sequence[SeriesRow], batch_size: int) -> Measurements:
     n_sample = sum(piece.samples_per_s * piece.span_s for piece in pieces)
     n_iter_s = sum(piece.workers * batch_size * piece.span_s for piece in pieces)
-    return Measured(
+    return Measurements(
         worker_memory_mib=max(piece.worker_memory_mib for piece in pieces) or None,
         ps_memory_mib=max(piece.ps_memory_mib for piece in pieces) or None,
         iter_s=n_iter_s / n_sample,  # T = w m / throughput

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dlrover_nb.core.deadline.features import ModelFeatures
-from dlrover_nb.core.deadline.training_rows import Measured, Setting, TrainingRow
+from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 
 
 def jobs(n_job, *, seed, n_row=6, prefix="job", sd_job=0.1, sd_row=0.03):
@@ -16,7 +16,7 @@ def jobs(n_job, *, seed, n_row=6, prefix="job", sd_job=0.1, sd_row=0.03):
         for _ in range(n_row):
             share = float(rng.uniform(0.3, 1.5))
             noise = np.exp(own + rng.normal(0, sd_row))
-            measured = Measured(
+            measured = Measurements(
                 worker_cpu=0.05 * batch**0.6 * noise,
                 worker_memory_mib=(500 + 16 * params / 2**20) * noise,
                 iter_s=1e-9 * batch * params * (0.4 / min(share, 1.0) + 0.6) * noise,

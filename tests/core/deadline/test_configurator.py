@@ -14,7 +14,7 @@ from dlrover_nb.core.deadline.configurator import (
     learn_ratio,
 )
 from dlrover_nb.core.deadline.features import ModelFeatures
-from dlrover_nb.core.deadline.training_rows import Measured, Setting, TrainingRow
+from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 
 FEATURES = ModelFeatures(256, 10_000_000, 2 * 256 * 10_000_000)
@@ -92,7 +92,7 @@ def test_nothing_to_learn_from_is_refused():
 
 def tried(job, n_worker, times):
     return [
-        TrainingRow(job, FEATURES, Setting(n_worker, n_ps), Measured(iter_s=iter_s))
+        TrainingRow(job, FEATURES, Setting(n_worker, n_ps), Measurements(iter_s=iter_s))
         for n_ps, iter_s in times.items()
     ]
 

@@ -77,8 +77,8 @@ def test_only_hosts_that_can_hold_a_node_are_wished_and_the_whole_batch_finds_ro
         assert all(each.holds(wish.node) for each, _ in wish.ranked)
     after, others = placed(hosts, nodes, found)
     for each in after:
-        assert each.held.cpu <= each.has.cpu + 1e-6
-        assert each.held.memory_mib <= each.has.memory_mib + 1e-6
+        assert each.allocated.cpu <= each.has.cpu + 1e-6
+        assert each.allocated.memory_mib <= each.has.memory_mib + 1e-6
     assert not found or have_room(after, others)
 
 
@@ -92,10 +92,10 @@ def test_nodes_that_do_not_all_fit_are_left_to_the_cluster(hosts, nodes):
 def test_a_worker_is_wished_on_hosts_of_one_size_in_the_order_of_their_load(loads):
     hosts = [host(f"h{i}", held=load) for i, load in enumerate(loads)]
     ranked = wishes(hosts, [worker()])["worker-0"].ranked
-    held = [each.held.cpu for each, _ in ranked]
+    held = [each.allocated.cpu for each, _ in ranked]
     weights = [weight for _, weight in ranked]
     assert held == sorted(held)
-    assert held[0] == min(each.held.cpu for each in hosts)
+    assert held[0] == min(each.allocated.cpu for each in hosts)
     assert weights == sorted(weights, reverse=True)
     assert weights[0] == MOST_WEIGHT
     assert weights[-1] >= 1
@@ -167,4 +167,4 @@ def test_a_node_that_stands_elsewhere_says_so():
 
 
 def test_a_host_without_anything_held_is_free():
-    assert replace(host("a"), held=NONE).free == host("a").has
+    assert replace(host("a"), allocated=NONE).free == host("a").has

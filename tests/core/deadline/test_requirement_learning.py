@@ -18,7 +18,7 @@ from dlrover_nb.core.deadline.regression import (
     least_jobs,
     r2_of,
 )
-from dlrover_nb.core.deadline.training_rows import Measured, Setting, TrainingRow
+from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 from dlrover_nb.core.errors import InvalidValueError
 
 NAMES = st.lists(st.integers(0, 30), min_size=5, max_size=80)
@@ -116,9 +116,9 @@ def test_too_few_jobs_are_refused_with_both_numbers(level, least):
 
 def test_input_that_some_rows_lack_is_not_used_and_rows_that_never_vary_are_refused():
     rows = jobs(20, seed=6, n_row=2)
-    bare = TrainingRow("bare", ModelFeatures(64, 10**7, None), Setting(), Measured(iter_s=1.0))
+    bare = TrainingRow("bare", ModelFeatures(64, 10**7, None), Setting(), Measurements(iter_s=1.0))
     assert learn("iter_s", [*rows, bare]).columns == ("batch_size", "n_param")
-    same = [TrainingRow(str(i), bare.features, Setting(), Measured(iter_s=1.0 + i)) for i in range(20)]
+    same = [TrainingRow(str(i), bare.features, Setting(), Measurements(iter_s=1.0 + i)) for i in range(20)]
     with pytest.raises(InvalidValueError, match="inputs that vary"):
         learn("iter_s", same)
 

@@ -108,23 +108,23 @@ class HostWishes:
         self,
         loads: RayLoads,
         on: Mapping[str, str],
-        asked: Mapping[str, Need],
+        pending: Mapping[str, Need],
         freed: Iterable[tuple[str, Amount]],
     ) -> list[Host]:
         """Return the machines that are known, with all that is requested on them, less what is freed."""
-        found = {}
+        by_key = {}
         for key, load in loads.machines.items():
             if load.has is not None and load.held is not None:
                 n_ps = sum(machine == key and _is_ps(node) for node, machine in on.items())
-                found[key] = Host(key, load.name, load.has, load.held, n_ps=n_ps)
+                by_key[key] = Host(key, load.name, load.has, load.held, n_ps=n_ps)
         for machine, amount in freed:
-            if machine in found:
-                found[machine] = replace(found[machine], held=found[machine].held.beyond(amount))
-        for node, need in asked.items():
-            if node in self._wishes and (host := found.get(self._wishes[node].first.key)) is not None:
-                held = total((host.held, _amount(need)))
-                found[host.key] = replace(host, held=held, n_ps=host.n_ps + _is_ps(node))
-        return list(found.values())
+            if machine in by_key:
+                by_key[machine] = replace(by_key[machine], allocated=by_key[machine].allocated.beyond(amount))
+        for node, need in pending.items():
+            if node in self._wishes and (host := by_key.get(self._wishes[node].first.key)) is not None:
+                allocated = total((host.allocated, _amount(need)))
+                by_key[host.key] = replace(host, allocated=allocated, n_ps=host.n_ps + _is_ps(node))
+        return list(by_key.values())
 
 
 def _machines() -> list[str]:

@@ -66,7 +66,7 @@ class NodeCores:
         for node in use.of({Role.PS}):
             size = SetSize(node.node, Role.PS, node.allocated_cores, node.memory_mib)
             sizes = (replace(size, cpu=cpu) for cpu in self._state.spec.bounds.ps_cpus if cpu > size.cpu)
-            may_grow = node.node not in use.kept
+            may_grow = node.node not in use.pinned
             larger = tuple(each for each in sizes if may_grow and room.allows(each))
             found.append(PsState(node.node, size, node.cores() if node.used_cores else None, larger))
         return tuple(found)

@@ -110,7 +110,7 @@ def test_hosts_are_the_machines_that_take_the_job_with_what_others_hold_and_what
     pods = (pod(cpu="2", at="a"), pod(cpu="1", at="a", phase="Succeeded"), mine(cpu="1", at="b"))
     usage = ({"metadata": {"name": "b"}, "usage": {"cpu": "500m", "memory": "1Gi"}},)
     found = hosts_of(Looked(nodes, (), pods, usage), ME)
-    assert [(h.key, h.name, h.held.cpu, h.used) for h in found] == [
+    assert [(h.key, h.name, h.allocated.cpu, h.used) for h in found] == [
         ("label-a", "a", 2.0, None),
         ("b", "b", 0.0, Amount(0.5, 1024.0)),
     ]

@@ -64,8 +64,8 @@ class HostWishes:
         keys = {host.name: host.key for host in hosts}
         slow = {c.node: [(on[o], o) for o in self._avoid.get(c.node, ()) if o in on] for c in creates}
         new = [_new(c, [(keys.get(at, at), o) for at, o in slow[c.node]]) for c in creates]
-        found = wishes(hosts, new)
-        pods_of = {c.node: with_wish(c.pod, found[c.node]) for c in creates if c.node in found}
+        wish_of = wishes(hosts, new)
+        pods_of = {c.node: with_wish(c.pod, wish_of[c.node]) for c in creates if c.node in wish_of}
         if not hosts:
             pods_of = {c.node: without_hosts(c.pod, slow[c.node]) for c in creates if slow[c.node]}
         return tuple(
@@ -84,13 +84,13 @@ class HostWishes:
 
 def _with_own(hosts: Iterable[Host], own: Iterable[Doc]) -> list[Host]:
     """Return hosts with the job's pods on them."""
-    found = {host.name: host for host in hosts}
+    by_name = {host.name: host for host in hosts}
     for pod in own:
-        if (host := found.get(pod["spec"]["nodeName"])) is not None:
+        if (host := by_name.get(pod["spec"]["nodeName"])) is not None:
             n_ps = host.n_ps + (pod["metadata"]["labels"].get(ROLE_LABEL) == Role.PS)
-            held = total((host.held, Amount(*requests_of(pod))))
-            found[host.name] = replace(host, held=held, n_ps=n_ps)
-    return list(found.values())
+            allocated = total((host.allocated, Amount(*requests_of(pod))))
+            by_name[host.name] = replace(host, allocated=allocated, n_ps=n_ps)
+    return list(by_name.values())
 
 
 def _new(order: Create, slow: Iterable[tuple[str, str]]) -> NewNode:
