@@ -175,15 +175,15 @@ class CheckpointFolder:
         except CheckpointError as error:  # it does no harm
             logger.warning("%s", error)
 
-    def sweep(self, kept: Collection[int], last: int) -> None:
-        """Delete the checkpoints up to number `last` but those of `kept`, and all that is left of others."""
+    def sweep(self, in_use: Collection[int], last: int) -> None:
+        """Delete the checkpoints up to number `last` except `in_use`, and all that is left of others."""
         try:
             numbers = self._numbers()
         except CheckpointError as error:  # swept after the next checkpoint
             logger.warning("%s", error)
             return
-        for number in sorted(n for n in numbers - set(kept) if n <= last):
-            logger.info("checkpoint %d in %s is swept: nobody knows it", number, self._root)
+        for number in sorted(n for n in numbers - set(in_use) if n <= last):
+            logger.info("checkpoint %d in %s is swept: the job does not use it", number, self._root)
             self.drop(number)
 
     def _numbers(self) -> set[int]:
@@ -224,7 +224,7 @@ def complete_manifests(
     with as_checkpoint_error(f"cannot list the checkpoints in {root}", "check the place"):
         fs, path, _ = place_of(root)
         fs.invalidate_cache()
-        names = [PurePosixPath(found).parent.name for found in fs.glob(f"{path}/*/{MANIFEST}")]
+        names = [PurePosixPath(file).parent.name for file in fs.glob(f"{path}/*/{MANIFEST}")]
     for number in sorted((int(name) for name in names if name.isdigit()), reverse=True):
         try:
             yield read_manifest(f"{root}/{number}")

@@ -73,7 +73,7 @@ def _in_runs(runs: list[Path], source: str) -> FoundCheckpoint:
         if (manifest := newest_manifest(root)) is not None:
             data = replace(job.spec.data, path=redact(job.spec.data.path))
             trained = manifest.trained or Trained(job.spec.model, data, job.features)
-            return _found(manifest, f"{root}/{manifest.number}", run.name, trained)
+            return _located(manifest, f"{root}/{manifest.number}", run.name, trained)
     raise NotFoundError(f"{redact(source)} has no checkpoint; {_ADVICE}")
 
 
@@ -102,9 +102,9 @@ def _at(url: str) -> FoundCheckpoint:
         is_one = fs.exists(f"{path}/{MANIFEST}")
         runs = sorted({PurePosixPath(each).parts[-3] for each in fs.glob(f"{path}/*/*/{MANIFEST}")})
     if is_one:
-        return _found(read_manifest(url), url, redact(url))
+        return _located(read_manifest(url), url, redact(url))
     if (manifest := newest_manifest(url)) is not None:
-        return _found(manifest, f"{url}/{manifest.number}", redact(url))
+        return _located(manifest, f"{url}/{manifest.number}", redact(url))
     if len(runs) > 1:
         named = ", ".join(runs[-3:])
         raise NotFoundError(f"{redact(url)} has checkpoints of {len(runs)} runs; add the run's name: {named}")
@@ -113,7 +113,7 @@ def _at(url: str) -> FoundCheckpoint:
     return _at(f"{url}/{runs[0]}")
 
 
-def _found(manifest: Manifest, url: str, run: str, trained: Trained | None = None) -> FoundCheckpoint:
+def _located(manifest: Manifest, url: str, run: str, trained: Trained | None = None) -> FoundCheckpoint:
     """Return a checkpoint with its files where its manifest is, however its folder got there."""
     trained = trained or manifest.trained
     if trained is None:
@@ -143,8 +143,8 @@ def _of_history(source: str) -> FoundCheckpoint:
                     f"the checkpoints of run {run.run} are at {run.spec.checkpoint_url}, whose secret is not "
                     "stored; give the URL"
                 )
-            if (found := _at_address(run)) is not None:
-                return found
+            if (checkpoint := _at_address(run)) is not None:
+                return checkpoint
     names = {run.job for run in runs} | {job for each in jobs_folder().glob("*") if (job := job_of(each))}
     near = difflib.get_close_matches(source, sorted(names), n=1)
     hint = f"did you mean {near[0]}?" if near else "give a run folder, or the URL of a checkpoint"
@@ -158,9 +158,9 @@ def _at_address(run: JobRun) -> FoundCheckpoint | None:
         fs, path, _ = place_of(address)
         names = {PurePosixPath(each).parts[-3] for each in fs.glob(f"{path}/{run.job}-*/*/{MANIFEST}")}
     end_s = float("inf") if run.ended_at_s is None else run.ended_at_s + CLOCK_S
-    found = [(f"{address}/{name}", newest_manifest(f"{address}/{name}")) for name in sorted(names)]
-    mine = [(url, m) for url, m in found if m is not None and run.started_at_s <= m.at_s <= end_s]
+    manifests = [(f"{address}/{name}", newest_manifest(f"{address}/{name}")) for name in sorted(names)]
+    mine = [(url, m) for url, m in manifests if m is not None and run.started_at_s <= m.at_s <= end_s]
     if not mine:
         return None
     url, manifest = max(mine, key=lambda each: each[1].at_s)
-    return _found(manifest, f"{url}/{manifest.number}", run.run)
+    return _located(manifest, f"{url}/{manifest.number}", run.run)

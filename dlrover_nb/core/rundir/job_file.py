@@ -164,11 +164,11 @@ class MasterLock:
         os.close(self._file)
 
 
-def hold_folder(folder: Path, held: contextlib.ExitStack) -> None:
-    """Make a run folder, closed to other users, and hold its `MasterLock` until `held` is closed."""
+def hold_folder(folder: Path, resources: contextlib.ExitStack) -> None:
+    """Make a run folder, closed to other users, and hold its `MasterLock` until `resources` is closed."""
     with writing_to(folder):
         make_folder(folder)
-        held.callback(MasterLock(folder).release)
+        resources.callback(MasterLock(folder).release)
 
 
 class WriteAheadLogFile:

@@ -117,8 +117,8 @@ class Journal:
         for unfinished in folder.glob("journal*.new"):  # of a master that was killed
             with contextlib.suppress(OSError):
                 unfinished.unlink()
-        known = segments(folder)
-        self._segment = known[-1] if known else Segment(folder, 0)
+        existing = segments(folder)
+        self._segment = existing[-1] if existing else Segment(folder, 0)
         self._base = self._segment.number  # a restart can begin with this one
         self._file: BinaryIO | None = None
         self._has_failed = False

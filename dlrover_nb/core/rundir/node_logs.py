@@ -8,7 +8,7 @@ behind that was written by a master that was killed before it could note the pos
 it again. A full disk affects only these files.
 
 A master writes them in a thread: a thousand nodes send a hundred messages a second, and a busy disk takes
-milliseconds for each, in which its loop would answer nobody.
+milliseconds for each, in which its loop would answer no client.
 """
 
 from __future__ import annotations
@@ -241,9 +241,9 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
         node = short[0]
     if node not in lines:
         near = difflib.get_close_matches(node, lines, n=3)
-        known = ", ".join(sorted(lines, key=lambda name: (len(name), name))[-_SHOWN:]) or "none yet"
-        told = f"did you mean {' or '.join(near)}?" if near else f"known: {known}"
-        raise NotFoundError(f"no node {shown(node)} in this job; {told}")
+        names = ", ".join(sorted(lines, key=lambda name: (len(name), name))[-_SHOWN:]) or "none yet"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {names}"
+        raise NotFoundError(f"no node {shown(node)} in this job; {hint}")
     return tuple(lines[node][-n_line:])
 
 
@@ -277,10 +277,10 @@ def left_lines(folder: Path) -> tuple[LogLine, ...]:
 
 def by_node(lines: Iterable[LogLine]) -> dict[str, list[LogLine]]:
     """Return lines by node, in their order."""
-    found: dict[str, list[LogLine]] = {}
+    lines_of: dict[str, list[LogLine]] = {}
     for line in lines:
-        found.setdefault(line.node, []).append(line)
-    return found
+        lines_of.setdefault(line.node, []).append(line)
+    return lines_of
 
 
 def _append(path: Path, lines: Iterable[LogLine], n_byte: tuple[int, int]) -> None:
@@ -315,8 +315,8 @@ def _texts(path: Path) -> list[str]:
 
 def _parsed(node: str, texts: Iterable[str]) -> list[LogLine]:
     """Return the lines of a file; one truncated by a crash has no header and is left out."""
-    found = (read_head(text) for text in texts)
-    return [LogLine(told[0], node, told[1], told[2]) for told in found if told is not None]
+    heads = (read_head(text) for text in texts)
+    return [LogLine(head[0], node, head[1], head[2]) for head in heads if head is not None]
 
 
 def _position(path: Path) -> tuple[int, int]:

@@ -68,18 +68,20 @@ def origin_of(spec: JobSpec, features: FeatureSpec, *, folder: Path | None = Non
     start = spec.start_from
     if start is None:
         return None
-    found = find_checkpoint(start.source, but=folder)
-    if differing := differences(found.trained, spec.model, features):
+    checkpoint = find_checkpoint(start.source, but=folder)
+    if differing := differences(checkpoint.trained, spec.model, features):
         raise InvalidValueError(
-            f"job {spec.name} cannot begin from {found.place}: {'; '.join(differing)}; "
+            f"job {spec.name} cannot begin from {checkpoint.place}: {'; '.join(differing)}; "
             "make them the same, or leave start_from out"
         )
-    features = encoded_as(found.trained, features)
-    account = _account(spec, features, found)
-    manifest = replace(found.manifest, number=ORIGIN, ledger=account, trained=None)
+    features = encoded_as(checkpoint.trained, features)
+    account = _account(spec, features, checkpoint)
+    manifest = replace(checkpoint.manifest, number=ORIGIN, ledger=account, trained=None)
     if folder is not None and not spec.checkpoint_url:
         manifest = replace(manifest, files=_named_here(manifest.files, folder))
-    began = BeganFrom(found.place, manifest.at_s, n_sample_of(account), manifest.spent if start.rows else 0.0)
+    began = BeganFrom(
+        checkpoint.place, manifest.at_s, n_sample_of(account), manifest.spent if start.rows else 0.0
+    )
     _check_budget(spec, began)
     none_in_memory = (None,) * len(manifest.files)
     return Origin(RestorableCheckpoint(manifest, none_in_memory, is_on_disk=True), features, began)
@@ -107,17 +109,17 @@ def _check_budget(spec: JobSpec, began: BeganFrom) -> None:
         )
 
 
-def _account(spec: JobSpec, features: FeatureSpec, found: FoundCheckpoint) -> LedgerCheckpoint:
+def _account(spec: JobSpec, features: FeatureSpec, checkpoint: FoundCheckpoint) -> LedgerCheckpoint:
     """Return the account of rows that the job begins with."""
     split = train_split(spec, features)
     assert spec.start_from is not None
     if not spec.start_from.rows:
         return untouched(split)
     try:
-        _check_same_data(found.trained.data, spec.data)
-        return continued(found.manifest.ledger, split)
+        _check_same_data(checkpoint.trained.data, spec.data)
+        return continued(checkpoint.manifest.ledger, split)
     except InvalidValueError as error:
-        raise InvalidValueError(f"job {spec.name} cannot go on from {found.place}: {error}") from error
+        raise InvalidValueError(f"job {spec.name} cannot go on from {checkpoint.place}: {error}") from error
 
 
 def _check_same_data(old: DataSpec, new: DataSpec) -> None:

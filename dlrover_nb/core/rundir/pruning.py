@@ -4,7 +4,7 @@ A folder is kept while any of these holds: its master is alive, it was written t
 among the 50 newest, or it has the last model of its job's name, which users may still load. Where the
 variable `DLROVER_NB_RUNS_GIB` limits what all folders may take, the oldest of the kept ones are deleted too
 until they fit, but for those with a last model or written to within a day: a job whose master was lost
-overnight can still be resumed. There is no limit by default, because models would be deleted that nobody
+overnight can still be resumed. There is no limit by default, because models would be deleted that no user
 agreed to lose. The history is kept in any case; a folder's checkpoints, logs and journal are deleted with it.
 
 A job's master does it when it begins: in pods too, where run folders are on a volume. Namespaces that share a
@@ -144,8 +144,8 @@ def remove(jobs: Path, job: str) -> int:
     BackendError
         When its master is still alive, or a folder cannot be deleted; earlier deletions stay.
     """
-    found = [folder.path for folder in _folders(jobs) if folder.job == job]
-    for path in found:
+    paths = [folder.path for folder in _folders(jobs) if folder.job == job]
+    for path in paths:
         try:
             lock = MasterLock(path)
             try:
@@ -156,7 +156,7 @@ def remove(jobs: Path, job: str) -> int:
             raise BackendError(
                 f"the run folder {path} cannot be deleted ({error.strerror}); delete it by hand"
             ) from error
-    return len(found)
+    return len(paths)
 
 
 def remove_released(jobs: Path, job: str, *, timeout_s: float = 10.0) -> int:
@@ -188,7 +188,7 @@ def job_of(run: Path) -> str | None:
 
 def _folders(jobs: Path, *, is_sized: bool = False) -> list[RunFolder]:
     """Return the run folders in a folder; other names are skipped."""
-    found = []
+    folders = []
     for path in sorted(jobs.glob("*")):
         job = job_of(path)
         if job is None or path.is_symlink() or not path.is_dir():
@@ -197,10 +197,10 @@ def _folders(jobs: Path, *, is_sized: bool = False) -> list[RunFolder]:
             folder = RunFolder(path, job, _used_s(path), _has_model(path))
             if is_sized:
                 folder = replace(folder, n_byte=_n_byte(path), is_held=is_held(path))
-            found.append(folder)
+            folders.append(folder)
         except OSError as error:
             logger.warning("the run folder %s cannot be read: %s", path, error)
-    return found
+    return folders
 
 
 def _used_s(path: Path) -> float:

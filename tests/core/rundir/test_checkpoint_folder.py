@@ -163,9 +163,9 @@ def test_what_nobody_knows_is_swept_and_all_else_stays(
         kept.write(manifest(number))
     write_url(f"{root}/1/.ps-0.part.7.tmp", [])
     write_url(f"{root}/mine/notes", [])
-    kept.sweep(kept=(2, 4), last=4)
+    kept.sweep(in_use=(2, 4), last=4)
     assert listed() == {f"2/{MANIFEST}", f"4/{MANIFEST}", f"9/{MANIFEST}", "mine/notes"}
-    kept.sweep(kept=(2, 4), last=4)
+    kept.sweep(in_use=(2, 4), last=4)
 
 
 def test_nothing_to_sweep_and_a_place_that_is_gone_are_no_error(tmp_path: Path) -> None:
