@@ -15,13 +15,13 @@ _RULE = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def beside_roles(
-    said: Mapping[str, Any], own: ExternalRole, labels: Mapping[str, str], role_label: str
+    affinity: Mapping[str, Any], own: ExternalRole, labels: Mapping[str, str], role_label: str
 ) -> dict[str, Any]:
     """Return the affinity of a pod's spec, and where its role says that it runs; a pod that cannot waits.
 
     Parameters
     ----------
-    said
+    affinity
         The affinity so far.
     own
         The program of the pod's role.
@@ -33,10 +33,10 @@ def beside_roles(
         there = {**labels, role_label: str(role)}
         return {"labelSelector": {"matchLabels": there}, "topologyKey": HOSTNAME}
 
-    asked = {"podAffinity": own.together_with, "podAntiAffinity": own.apart_from}
+    roles_of = {"podAffinity": own.together_with, "podAntiAffinity": own.apart_from}
     more = {
-        kind: said.get(kind, {}) | {_RULE: [of_role(name) for name in names]}
-        for kind, names in asked.items()
+        kind: affinity.get(kind, {}) | {_RULE: [of_role(name) for name in names]}
+        for kind, names in roles_of.items()
         if names
     }
-    return {**said, **more}
+    return {**affinity, **more}

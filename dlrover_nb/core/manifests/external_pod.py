@@ -92,13 +92,13 @@ def _env(env: list[Doc], job: PodJob, external: ExternalSpec, role: Role) -> lis
         TRUSTED_VAR: CERTIFICATE_FILE,
         HTTPS_PORT_VAR: str(HTTPS_PORT),
     }
-    told = theirs | ours
+    values = theirs | ours
     hidden = set() if job.spec.sync is Sync.ALLREDUCE else {FOLDER_VAR}
-    kept = [each for each in env if each["name"] not in {*told, *hidden}]
+    others = [each for each in env if each["name"] not in {*values, *hidden}]
     token = {"secretKeyRef": {"name": secret_name(job.spec.name), "key": REPORT_KEY}}
     return [
-        *kept,
-        *({"name": name, "value": value} for name, value in told.items()),
+        *others,
+        *({"name": name, "value": value} for name, value in values.items()),
         {"name": REPORT_TOKEN_VAR, "valueFrom": token},
     ]
 

@@ -3,7 +3,7 @@
 They are preferred, never required: a machine that has filled up must not make a pod wait. The scheduler adds
 the weights to what it finds itself. A machine is named by its label of the host name: until Kubernetes 1.20
 preferences for fields of a machine, such as its name, were ignored. The reason stands in annotations, so that
-another master, and whoever describes the pod, can read it.
+another master, and a user who describes the pod, can read it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def without_hosts(pod: Doc, slow: Iterable[tuple[str, str]]) -> Doc:
     slow
         The machine and the node that is too slow there, of each.
     """
-    found = tuple(slow)
-    terms = [_term("NotIn", machine, MOST_WEIGHT) for machine, _ in found]
-    hosts = " or ".join(machine for machine, _ in found)
-    why = "; ".join(f"{node} is too slow on {machine}" for machine, node in found)
+    pairs = tuple(slow)
+    terms = [_term("NotIn", machine, MOST_WEIGHT) for machine, _ in pairs]
+    hosts = " or ".join(machine for machine, _ in pairs)
+    why = "; ".join(f"{node} is too slow on {machine}" for machine, node in pairs)
     return _with_terms(pod, terms, HostWish(f"any but {hosts}", why))
 
 

@@ -140,8 +140,8 @@ def _merged(own: KubernetesSpec, given: KubernetesSpec) -> dict[str, Any]:
     for name in (field.name for field in fields(KubernetesSpec)):
         mine, theirs = getattr(own, name), getattr(given, name)
         if isinstance(mine, tuple):
-            taken = {_key(item) for item in mine}
-            merged[name] = (*(item for item in theirs if _key(item) not in taken), *mine)
+            own_keys = {_key(item) for item in mine}
+            merged[name] = (*(item for item in theirs if _key(item) not in own_keys), *mine)
         else:
             merged[name] = theirs if mine == getattr(initial, name) else mine
     return merged
@@ -196,7 +196,7 @@ HISTORY_SECRET = "dlrover-nb-history"  # noqa: S105 - a name; of a namespace: it
 def master_pod(job: PodJob) -> Doc:
     """Return the ``spec`` of the pod of a job's master."""
     kube = job.spec.kubernetes
-    found, mounts = volumes(job)
+    documents, mounts = volumes(job)
     container = container_frame(kube, MASTER_ROLE, MASTER_MODULE)
     shared = {"secretRef": {"name": HISTORY_SECRET, "optional": True}}  # before the job's own, which win
     container |= {
@@ -222,7 +222,7 @@ def master_pod(job: PodJob) -> Doc:
         "restartPolicy": "OnFailure",
         "terminationGracePeriodSeconds": END_GRACE_S,
         "containers": [container],
-        "volumes": found,
+        "volumes": documents,
     }
 
 

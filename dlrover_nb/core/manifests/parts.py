@@ -67,9 +67,9 @@ def report_token(job: PodJob) -> str:
 def view_token(job: PodJob) -> str:
     """Return the token with which the job's master shows itself; it allows nothing else.
 
-    It lies in an annotation of the object that owns the job, since a viewer may not read the Secret: whoever
-    may read Jobs learns the job's state, which RBAC already guards by ``pods/proxy``. A ConfigMap of its own
-    was rejected: the same people may read it, and it is one object more to write, to own and to lose.
+    It lies in an annotation of the object that owns the job, since a viewer may not read the Secret: a user
+    who may read Jobs learns the job's state, which RBAC already guards by ``pods/proxy``. A ConfigMap of its
+    own was rejected: the same people may read it, and it is one object more to write, to own and to lose.
     """
     return access_token(job.access, CallRight.VIEW)
 
@@ -116,12 +116,12 @@ def run_of(document: Mapping[str, Any]) -> str:
 
 def labels(job: str, run: str, role: str = "", node: str = "") -> dict[str, str]:
     """Return the labels of an object of a job; of an exported file, `run` is empty (`run_of`)."""
-    told = {RUN_LABEL: run, ROLE_LABEL: role, NODE_LABEL: node}
+    optional = {RUN_LABEL: run, ROLE_LABEL: role, NODE_LABEL: node}
     return {
         "app.kubernetes.io/managed-by": "dlrover-nb",
         "app.kubernetes.io/part-of": job,
         JOB_LABEL: job,
-        **{key: value for key, value in told.items() if value},
+        **{key: value for key, value in optional.items() if value},
     }
 
 
@@ -172,8 +172,8 @@ def container_frame(kube: KubernetesSpec, name: str, module: str) -> Doc:
 def variables(kube: KubernetesSpec, own: Mapping[str, str]) -> list[Doc]:
     """Return a container's variables: ours, the user's, and those that the kubelet fills in."""
     user = dict(_pair(item) for item in kube.env)
-    told = POD_ENV | user | dict(own)
-    given = [{"name": name, "value": value} for name, value in told.items()]
+    values = POD_ENV | user | dict(own)
+    given = [{"name": name, "value": value} for name, value in values.items()]
     filled = {"POD_IP": "status.podIP", MACHINE_VAR: "spec.nodeName"}
     fields = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in filled.items()]
     return [*given, *fields]
@@ -187,14 +187,14 @@ def volumes(job: PodJob) -> tuple[list[Doc], list[Doc]]:
     InvalidValueError
         When the user's collide with the job's own; they may replace scratch folders.
     """
-    kube, found, mounts = job.spec.kubernetes, [], []
+    kube, documents, mounts = job.spec.kubernetes, [], []
 
     def add(name: str, mount: str, *, read_only: bool, **source: object) -> None:
-        found.append({"name": name, **source})
+        documents.append({"name": name, **source})
         mounts.append({"name": name, "mountPath": mount, **({"readOnly": True} if read_only else {})})
 
-    taken = {volume.mount.rstrip("/") for volume in kube.volumes}
-    if clash := sorted(taken.intersection(_OURS)):
+    user_mounts = {volume.mount.rstrip("/") for volume in kube.volumes}
+    if clash := sorted(user_mounts.intersection(_OURS)):
         raise InvalidValueError(
             f"a volume may not be at {clash[0]}, where the job's own is; choose another path"
         )
@@ -202,11 +202,11 @@ def volumes(job: PodJob) -> tuple[list[Doc], list[Doc]]:
     if has_code(job):
         add("code", CODE_FOLDER, read_only=True, secret=_secret(code_name(job.spec.name)))
     for name, mount, medium in _SCRATCH:
-        if mount not in taken:
+        if mount not in user_mounts:
             add(name, mount, read_only=False, emptyDir=medium)
     for index, volume in enumerate(kube.volumes):
         add(f"user-{index}", volume.mount, read_only=volume.read_only, **_source(volume))
-    return found, mounts
+    return documents, mounts
 
 
 def has_code(job: PodJob) -> bool:

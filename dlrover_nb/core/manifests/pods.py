@@ -131,9 +131,9 @@ def check_pod(job: PodJob, *, mark: str, report_to: str) -> Doc:
 
 def _pod_spec(job: PodJob, node: PodNode) -> Doc:
     kube = job.spec.kubernetes
-    found, mounts = volumes(job)
+    shared, mounts = volumes(job)
     program = container_frame(kube, CONTAINER, NODE_MODULE) | {
-        "env": variables(kube, _told(job, node)),
+        "env": variables(kube, _node_variables(job, node)),
         "resources": resources(node.cpu, node.memory_mib),
         "volumeMounts": [*mounts, {"name": "pod", "mountPath": POD_FOLDER, "readOnly": True}],
         "terminationMessagePath": END_FILE,
@@ -143,7 +143,7 @@ def _pod_spec(job: PodJob, node: PodNode) -> Doc:
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": PS_END_S if node.role is Role.PS else SELF_END_S,
         "containers": [program],
-        "volumes": [*found, {"name": "pod", "downwardAPI": {"items": [_master_file()]}}],
+        "volumes": [*shared, {"name": "pod", "downwardAPI": {"items": [_master_file()]}}],
     }
     spec |= _apart(job, str(node.role)) if kube.spread else {}
     return spec if job.spec.foreign is None else as_external(spec, job, job.spec.foreign, node.role)
@@ -155,7 +155,7 @@ def resources(cpu: float, memory_mib: int) -> Doc:
     return {"requests": amounts, "limits": dict(amounts)}
 
 
-def _told(job: PodJob, node: PodNode) -> dict[str, str]:
+def _node_variables(job: PodJob, node: PodNode) -> dict[str, str]:
     return {
         NODE_VAR: node.id,
         ROLE_VAR: str(node.role),

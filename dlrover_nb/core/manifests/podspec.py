@@ -42,31 +42,31 @@ def pod_spec(job: JobSpec, main: Group, *, restart: str = "Never", beside: Itera
     beside
         Volumes besides those of the job.
     """
-    said = job.kubernetes
-    volumes = [*(_volume(i, volume) for i, volume in enumerate(said.volumes)), *beside]
+    kube = job.kubernetes
+    volumes = [*(_volume(i, volume) for i, volume in enumerate(kube.volumes)), *beside]
     fields: Group = {
         "restartPolicy": restart,
         "containers": [main],
         "volumes": volumes,
-        "nodeSelector": dict(_pairs(said.node_selector)),
-        "tolerations": [toleration(text) for text in said.tolerations],
-        "priorityClassName": said.priority_class,
-        "imagePullSecrets": [{"name": name} for name in said.pull_secrets],
+        "nodeSelector": dict(_pairs(kube.node_selector)),
+        "tolerations": [toleration(text) for text in kube.tolerations],
+        "priorityClassName": kube.priority_class,
+        "imagePullSecrets": [{"name": name} for name in kube.pull_secrets],
     }
-    return {key: value for key, value in fields.items() if value} | closed_pod(said)
+    return {key: value for key, value in fields.items() if value} | closed_pod(kube)
 
 
 def pod_template(job: JobSpec, pod: Group) -> Group:
     """Return the template of a pod of `job` with this spec."""
-    told = with_own({}, job.kubernetes)
-    return {**({"metadata": told} if told else {}), "spec": pod}
+    metadata = with_own({}, job.kubernetes)
+    return {**({"metadata": metadata} if metadata else {}), "spec": pod}
 
 
 def with_own(metadata: Mapping[str, Any], kube: KubernetesSpec) -> dict[str, Any]:
     """Return an object's metadata with the labels and annotations that the job says; those there win."""
     given = {"labels": dict(_pairs(kube.labels)), "annotations": dict(_pairs(kube.annotations))}
-    told = {key: own | metadata.get(key, {}) for key, own in given.items() if own}
-    return {**metadata, **told}
+    merged = {key: own | metadata.get(key, {}) for key, own in given.items() if own}
+    return {**metadata, **merged}
 
 
 def ttl(kube: KubernetesSpec) -> dict[str, object]:
@@ -95,16 +95,16 @@ def closed_container() -> Group:
 
 def container_of(job: JobSpec, fields: Group, *, mounts: Iterable[Group] = ()) -> Group:
     """Return a container with the job's settings for all containers; `env` of `fields` wins."""
-    said = job.kubernetes
+    kube = job.kubernetes
     own = fields.get("env")
     named = [variable for variable in own if isinstance(variable, dict)] if isinstance(own, list) else []
-    taken = {variable["name"] for variable in named}
-    env = [variable for variable in variables(said.env) if variable["name"] not in taken] + named
+    own_names = {variable["name"] for variable in named}
+    env = [variable for variable in variables(kube.env) if variable["name"] not in own_names] + named
     more: Group = {
-        "imagePullPolicy": said.pull_policy,
+        "imagePullPolicy": kube.pull_policy,
         "env": env,
-        "envFrom": [{"secretRef": {"name": name}} for name in said.env_secrets],
-        "volumeMounts": [*(_mount(i, volume) for i, volume in enumerate(said.volumes)), *mounts],
+        "envFrom": [{"secretRef": {"name": name}} for name in kube.env_secrets],
+        "volumeMounts": [*(_mount(i, volume) for i, volume in enumerate(kube.volumes)), *mounts],
         "securityContext": closed_container(),
     }
     return {key: value for key, value in {**fields, **more}.items() if value}

@@ -304,9 +304,9 @@ def role_text(rights: Iterable[Right], user: str, namespace: str) -> str:
     names contain user and rights, so that later requests, or those of another user, do not replace rights
     granted before.
     """
-    asked, documents = tuple(rights), []
+    wanted, documents = tuple(rights), []
     for cluster in (False, True):
-        if part := [right for right in asked if right.cluster is cluster]:
+        if part := [right for right in wanted if right.cluster is cluster]:
             given = role(_role_name(part, user or NOBODY), part, namespace=namespace)
             documents += [given, binding(given, user or NOBODY)]
     return to_yaml(*documents, inline=True)
@@ -314,8 +314,8 @@ def role_text(rights: Iterable[Right], user: str, namespace: str) -> str:
 
 def _role_name(rights: Iterable[Right], user: str) -> str:
     rules = json.dumps([user, *(right.rule for right in rights)])
-    told = re.sub("[^a-z0-9]+", "-", user.lower()).strip("-")[:40]
-    return f"dlrover-nb-{told}-{hashlib.sha256(rules.encode()).hexdigest()[:6]}"
+    slug = re.sub("[^a-z0-9]+", "-", user.lower()).strip("-")[:40]
+    return f"dlrover-nb-{slug}-{hashlib.sha256(rules.encode()).hexdigest()[:6]}"
 
 
 def granted(rights: Iterable[Right]) -> set[tuple[str, str, str]]:
@@ -325,10 +325,10 @@ def granted(rights: Iterable[Right]) -> set[tuple[str, str, str]]:
 
 def shipped_role(have: Collection[tuple[str, str, str]]) -> str:
     """Return the strongest shipped role all of whose needed rights are among these; empty: none."""
-    held = [
+    names = [
         name for name, rights in SHIPPED.items() if granted(r for r in rights if not r.optional) <= set(have)
     ]
-    return held[-1] if held else ""
+    return names[-1] if names else ""
 
 
 def right_to(resource: str, group: str, verb: str) -> Right:
