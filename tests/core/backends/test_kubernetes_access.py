@@ -10,7 +10,13 @@ from kubernetes import client, config, dynamic
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, NotThere, Status, error_of
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
+    Forbidden,
+    NotThere,
+    Operation,
+    Status,
+    error_of,
+)
 from dlrover_nb.core.backends.kubernetes.jobs import access
 from dlrover_nb.core.backends.kubernetes.jobs.access import (
     check_access,
@@ -69,17 +75,17 @@ def test_a_quota_is_told_by_what_is_used_of_it():
 )
 def test_who_may_make_no_account_for_a_master_is_told_to_name_one(kind, message):
     body = json.dumps({"kind": "Status", "message": message}).encode()
-    assert str(error_of(Asked("create", kind, "team"), 403, body)).endswith(
+    assert str(error_of(Operation("create", kind, "team"), 403, body)).endswith(
         "; or name an account that exists as kubernetes.service_account, and none is made"
     )
-    assert "service_account" not in str(error_of(Asked("create", POD, "team"), 403, body))
-    assert "service_account" not in str(error_of(Asked("delete", kind, "team"), 403, body))
+    assert "service_account" not in str(error_of(Operation("create", POD, "team"), 403, body))
+    assert "service_account" not in str(error_of(Operation("delete", kind, "team"), 403, body))
 
 
 @pytest.mark.parametrize(("verb", "right"), [("get", "view"), ("create", "steer"), ("delete", "end")])
 def test_a_refused_call_names_the_right_to_the_job(verb, right):
     body = json.dumps({"kind": "Status", "message": f'User "al" cannot {verb} resource'}).encode()
-    error = error_of(Asked(verb, POD, "team", "m-1", "proxy"), 403, body)
+    error = error_of(Operation(verb, POD, "team", "m-1", "proxy"), 403, body)
     assert f"al may not {verb} pods/proxy m-1 in namespace team, which is the right to {right} jobs" in str(
         error
     )
@@ -97,7 +103,7 @@ def test_rights_amount_to_the_strongest_shipped_role_that_they_cover(n_role):
 
 def test_a_refusal_brings_the_role_that_gives_the_right():
     message = 'secrets is forbidden: User "alice" cannot create resource "secrets" in API group ""'
-    error = Forbidden("no", Status(403, "Forbidden", message), Asked("create", SECRET, "team"))
+    error = Forbidden("no", Status(403, "Forbidden", message), Operation("create", SECRET, "team"))
     title, _, text = error.text.partition("ask an administrator for:\n")
     assert title.startswith("no\n")
     made, bound = yaml.safe_load_all(text)
@@ -147,7 +153,7 @@ class Reviews:
 
     def create(self, kind, _doc):
         if kind.version != self.version:
-            raise NotThere("no such kind", Status(404), Asked("create", kind))
+            raise NotThere("no such kind", Status(404), Operation("create", kind))
         return {"status": {"userInfo": {"username": "sue"}}} if self.names else {}
 
 

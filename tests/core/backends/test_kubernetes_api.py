@@ -12,9 +12,9 @@ from waiting import LIMIT_S, until
 from dlrover_nb.core.backends.kubernetes.client.api import (
     Conflict,
     Forbidden,
+    Inadmissible,
     NotThere,
     OverQuota,
-    Refused,
     connect_api,
 )
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, LIMIT_RANGE, NODE, POD, QUOTA
@@ -86,7 +86,7 @@ def test_a_name_that_is_taken_is_told(api):
 
 
 def test_an_object_that_is_not_valid_is_refused_with_the_field(api):
-    with pytest.raises(Refused, match=r"spec\.containers: Required value"):
+    with pytest.raises(Inadmissible, match=r"spec\.containers: Required value"):
         api.create(POD, {"metadata": {"name": "p"}})
 
 
@@ -102,7 +102,7 @@ def test_a_quota_that_is_used_up_is_no_missing_right(api):
 def test_a_limit_of_the_namespace_is_neither(api):
     item = {"type": "Container", "max": {"cpu": "500m"}}
     api.create(LIMIT_RANGE, {"metadata": {"name": "low"}, "spec": {"limits": [item]}})
-    with pytest.raises(Refused, match="maximum cpu usage per Container is 500m") as caught:
+    with pytest.raises(Inadmissible, match="maximum cpu usage per Container is 500m") as caught:
         api.create(POD, a_pod("p"))
     assert not isinstance(caught.value, OverQuota)
 

@@ -24,10 +24,10 @@ from dlrover_nb.core.backends.kubernetes.client import connection, login
 from dlrover_nb.core.backends.kubernetes.client.api import (
     Forbidden,
     Gone,
+    Inadmissible,
     NotThere,
     OverQuota,
     PodAnswered,
-    Refused,
     Unauthorized,
     Unreachable,
     connect_api,
@@ -247,14 +247,14 @@ def test_a_server_that_is_too_busy_for_long_is_not_waited_for(server):
         (status(503, "ServiceUnavailable"), Unreachable, "now (503): ServiceUnavailable; try again later"),
         ((502, {}, b"<html>bad gateway</html>"), Unreachable, "now (502): <html>bad gateway</html>"),
         ((200, {}, b"<html>hello</html>"), Unreachable, "is this the URL of an API server"),
-        (status(400, "BadRequest", "unable to parse"), Refused, "(400): unable to parse"),
+        (status(400, "BadRequest", "unable to parse"), Inadmissible, "(400): unable to parse"),
         (status(410, "Expired", "too old"), Gone, "too old; list again"),
         (status(403, "Forbidden", 'pods is forbidden: User "system:anonymous" cannot list resource'), Unauthorized, "no credentials"),
         (status(403, "Forbidden", r'pods is forbidden: User "AD\\ann" cannot list resource "pods"'), Forbidden, r"AD\\ann may not list pods"),
         (status(403, "Forbidden", 'pods "p" is forbidden: exceeded quota: q, requested: pods=1'), OverQuota, "has no room"),
         (status(403, "Forbidden", 'pods "p" is forbidden: status unknown for quota: q, resources: pods'), OverQuota, "has no room"),
-        (status(403, "Forbidden", "pods is forbidden: violates PodSecurity"), Refused, "a policy of the cluster does not allow to list pods"),
-        (status(422, "Invalid", "x" * 5000 + "\n"), Refused, "x" * 400),
+        (status(403, "Forbidden", "pods is forbidden: violates PodSecurity"), Inadmissible, "a policy of the cluster does not allow to list pods"),
+        (status(422, "Invalid", "x" * 5000 + "\n"), Inadmissible, "x" * 400),
     ],
 )  # fmt: skip
 def test_each_answer_means_one_thing(server, answer, error, why):
@@ -348,7 +348,7 @@ def test_nothing_secret_is_logged(server, caplog):
         api.proxy("p", 80, "/b", SECRET.encode(), {"X-Dlrover-Access": SECRET})
     assert "/proxy/b" in caplog.text, "urllib3 logs what it asks"
     assert SECRET not in caplog.text + repr(caught.value)
-    request = connection.Request("GET", "/", caught.value.asked, (), SECRET.encode(), (("X", SECRET),))
+    request = connection.Request("GET", "/", caught.value.operation, (), SECRET.encode(), (("X", SECRET),))
     assert SECRET not in repr(request)
 
 

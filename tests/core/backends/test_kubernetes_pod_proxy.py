@@ -5,9 +5,9 @@ from kube import host_files
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.client.api import (
+    Inadmissible,
     NotThere,
     PodAnswered,
-    Refused,
     Unreachable,
     connect_api,
 )
@@ -89,7 +89,7 @@ def echoed(api, body):
 def list_log(api):
     try:
         return list(api.log("echo"))
-    except (Refused, Unreachable):  # it has no container, or no machine, yet
+    except (Inadmissible, Unreachable):  # it has no container, or no machine, yet
         return []
 
 

@@ -9,7 +9,7 @@ from cases import for_each
 from restricted import VOLUMES, check_restricted
 from test_closed_pods import JOBS
 
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Refused, error_of
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Inadmissible, Operation, error_of
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.objects import master_job
@@ -40,8 +40,8 @@ def test_a_namespace_that_refuses_a_pod_by_the_standard_says_which_field_and_wha
         '(volume "volume-0" uses restricted volume type "hostPath")'
     )
     body = to_json({"kind": "Status", "code": 403, "reason": "Forbidden", "message": words})
-    error = error_of(Asked("create", POD, "ads", "clicks-ps-0"), 403, body)
-    assert type(error) is Refused, "no right is missing"
+    error = error_of(Operation("create", POD, "ads", "clicks-ps-0"), 403, body)
+    assert type(error) is Inadmissible, "no right is missing"
     assert "namespace ads takes only pods of the security standard restricted:latest" in str(error)
     assert 'restricted volume type "hostPath"' in str(error)
     assert "mount a claim" in str(error)

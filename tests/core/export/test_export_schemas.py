@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from suite.missing import shared
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation
 from dlrover_nb.core.backends.kubernetes.client.connection import Request
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
@@ -139,7 +139,7 @@ def test_the_schemas_that_ship_are_those_of_the_real_crds(kind: str) -> None:
 def test_the_schemas_of_kubernetes_own_kinds_are_those_of_a_real_api_server(control_plane: Any) -> None:
     api = connect_api(kubeconfig=control_plane.kubeconfig, namespace="default")
     openapi = json.loads(
-        api._connection.send(Request("GET", "/openapi/v2", Asked("get", None), (), None, (), 20)).body
+        api._connection.send(Request("GET", "/openapi/v2", Operation("get", None), (), None, (), 20)).body
     )
     tool = _tool()
     assert (tool.SCHEMAS / "core.schema.json").read_text("utf-8") == tool.made_core(openapi)

@@ -19,7 +19,7 @@ from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.client.contexts import kubernetes_address
 from dlrover_nb.core.backends.kubernetes.jobs.access import history_url, role_of_user, standing, user_of
-from dlrover_nb.core.backends.kubernetes.jobs.dryrun import Judged, judge
+from dlrover_nb.core.backends.kubernetes.jobs.dryrun import DryRunResult, judge
 from dlrover_nb.core.backends.kubernetes.jobs.found_job import FoundJob, name_of
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_of
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink, SecretGoneError, link_of
@@ -145,7 +145,7 @@ class KubernetesCluster(SeesRayJobs):
         BackendError
             When the user may read neither machines nor a quota.
         """
-        capacity = self._seen(KubernetesSpec())
+        capacity = self._read_capacity(KubernetesSpec())
         if capacity is None:
             raise BackendError(
                 f"neither machines nor a quota are visible from namespace {self.api.namespace}: jobs plan "
@@ -165,31 +165,31 @@ class KubernetesCluster(SeesRayJobs):
         """Return what the namespace's Secret names; fits `core.client.cluster.NamesHistory`."""
         return history_url(self.api)
 
-    def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
+    def judge(self, documents: Iterable[Doc]) -> tuple[DryRunResult, ...]:
         """Return the result of the API server's dry run of documents."""
         return judge(self.api, documents)
 
     def standing(self) -> ClusterAccess:
         """Return the place, the namespace's quota, and this user's rights there."""
-        told = standing(self.api)
-        return replace(told, facts=(*told.facts, *operator_facts(self.api)))
+        access = standing(self.api)
+        return replace(access, facts=(*access.facts, *operator_facts(self.api)))
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
         refuse_operator(spec)
-        if spec.owner in {"", user_name()}:  # nobody else was named
+        if spec.owner in {"", user_name()}:  # no other user was named
             spec = replace(spec, owner=self.user)
         spec = settled(namespaced(spec, self.api), self.api)
         spec, features, schema, packed = looked_at(spec, model=model, data=data)
-        capacity = self._seen(spec.kubernetes)
+        capacity = self._read_capacity(spec.kubernetes)
         if capacity is not None:
             check_job_fits(spec, capacity)
         make_room(self.api, spec.name)
-        known = capacity or assumed(spec)
-        job, code = new_pod_job(spec, features, packed, known)
+        capacity = capacity or assumed(spec)
+        job, code = new_pod_job(spec, features, packed, capacity)
         create(self.api, job, code)
         link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
-        bounds = completed(spec.bounds, known, spec.plan)
+        bounds = completed(spec.bounds, capacity, spec.plan)
         return JobHandle(
             spec.name, link, schema=schema, bounds=bounds, user=self.user, namespace=self.api.namespace
         )
@@ -198,8 +198,8 @@ class KubernetesCluster(SeesRayJobs):
         """Return all jobs, newest first; deleted ones too, where the environment names a team's history."""
         here = self._here()
         ends = {name_of(end): end for end in self._list(CONFIG_MAP)}
-        told = {summary.name: summary for summary in self._answers(here)}
-        all_jobs = [told.get(name) or self._without_answer(each, ends) for name, each in here.items()]
+        answers = {summary.name: summary for summary in self._answers(here)}
+        all_jobs = [answers.get(name) or self._without_answer(each, ends) for name, each in here.items()]
         past = past_jobs() if os.environ.get(HISTORY_VAR) else []
         gone = [summary for summary in past if summary.name not in here]
         return tuple(sorted([*all_jobs, *gone], key=lambda s: s.started_at_s, reverse=True))
@@ -287,7 +287,7 @@ class KubernetesCluster(SeesRayJobs):
             f"{capacity.total_memory_mib / 1024:.1f} GiB"
         )
 
-    def _seen(self, spec: KubernetesSpec) -> Capacity | None:
+    def _read_capacity(self, spec: KubernetesSpec) -> Capacity | None:
         try:
             return self._capacity(spec)
         except ApiError:
@@ -323,39 +323,39 @@ class KubernetesCluster(SeesRayJobs):
 
     def _answers(self, here: dict[str, FoundJob]) -> list[JobSummary]:
         """Query all masters in parallel; those that do not answer in time are left out."""
-        asked = [
-            self._pool.submit(self._summary, found, found.where.pod)
-            for found in here.values()
-            if isinstance(found.where, Answering)
+        futures = [
+            self._pool.submit(self._summary, job, job.where.pod)
+            for job in here.values()
+            if isinstance(job.where, Answering)
         ]
-        done, late = wait_for(asked, timeout=ANSWER_LIMIT_S)
+        done, late = wait_for(futures, timeout=ANSWER_LIMIT_S)
         for future in late:
             future.cancel()
-        return [summary for future in asked if future in done and (summary := future.result()) is not None]
+        return [summary for future in futures if future in done and (summary := future.result()) is not None]
 
-    def _summary(self, found: FoundJob, pod: str) -> JobSummary | None:
-        name = found.name
+    def _summary(self, job: FoundJob, pod: str) -> JobSummary | None:
+        name = job.name
         try:
-            return self._link(found.job).ask_summary(pod, timeout_s=ANSWER_LIMIT_S)
+            return self._link(job.job).ask_summary(pod, timeout_s=ANSWER_LIMIT_S)
         except SecretGoneError as error:
-            return found.summary(JobPhase.TRAINING, str(error))
+            return job.summary(JobPhase.TRAINING, str(error))
         except (BackendError, NotFoundError, WireError) as error:
             logger.info("job %s does not answer: %s", name, error)
             return None
 
-    def _without_answer(self, found: FoundJob, ends: dict[str, Doc]) -> JobSummary:
+    def _without_answer(self, job: FoundJob, ends: dict[str, Doc]) -> JobSummary:
         """Return the line of a job whose master does not answer: it starts, restarts, or is gone."""
-        name, where = found.name, found.where
+        name, where = job.name, job.where
         end = ends.get(end_name(name))
-        if end is not None and run_of(end) == found.run:
+        if end is not None and run_of(end) == job.run:
             try:
                 return FinishedJob(end_of(end)).summary()
             except WireError as error:
-                return found.summary(JobPhase.FAILED, str(error))
+                return job.summary(JobPhase.FAILED, str(error))
         if isinstance(where, Over):
-            return found.summary(JobPhase.FAILED, where.why or "its master recorded no reason for its end")
+            return job.summary(JobPhase.FAILED, where.why or "its master recorded no reason for its end")
         why = where.why if isinstance(where, Beginning) else "its master does not answer"
-        return found.summary(JobPhase.STARTING, why)
+        return job.summary(JobPhase.STARTING, why)
 
     def _link(self, document: Doc) -> KubernetesLink:
         name, run = name_of(document), run_of(document)

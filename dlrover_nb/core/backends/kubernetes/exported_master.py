@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Refused
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Inadmissible
 from dlrover_nb.core.backends.kubernetes.master import PodMaster, exit_code_of
 from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import plan_in
 from dlrover_nb.core.backends.kubernetes.room.capacity import assumed
@@ -56,9 +56,9 @@ def founded(api: Api, spec: JobSpec, kind: Kind = JOB) -> PodJob:
         When that object of the file's name, or the Secret, does not exist.
     """
     owner = api.get(kind, spec.name)
-    found = api.get(SECRET, secret_name(spec.name)).get("data") or {}
-    if KEY in found:
-        return from_json(base64.b64decode(found[KEY]), PodJob)
+    data = api.get(SECRET, secret_name(spec.name)).get("data") or {}
+    if KEY in data:
+        return from_json(base64.b64decode(data[KEY]), PodJob)
     template = owner["spec"]
     if kind is ELASTIC_JOB:
         spec = replace(spec, plan=plan_in(owner, spec.plan))
@@ -80,7 +80,7 @@ def _let_view(api: Api, kind: Kind, job: PodJob) -> None:
     """Note the token of viewers before the keys are written: a master that dies between notes another one."""
     try:
         api.patch(kind, job.spec.name, {"metadata": {"annotations": {VIEW_NOTE: view_token(job)}}})
-    except (Forbidden, Refused) as error:  # by an account of the user's own, it may not
+    except (Forbidden, Inadmissible) as error:  # by an account of the user's own, it may not
         logger.warning("job %s shows itself only to those who may read its Secret: %s", job.spec.name, error)
 
 

@@ -132,10 +132,10 @@ class LocalBackend:
 
     def room(self) -> Capacity:
         """Return the capacity less that held by nodes of other jobs beside this run folder."""
-        held = list(running_nodes(self._folder.parent.parent, besides=self._folder))
+        others = list(running_nodes(self._folder.parent.parent, besides=self._folder))
         (shape,) = self._capacity.shapes
-        cpu = shape.cpu - sum(config.cpu for config in held)
-        memory_mib = shape.memory_mib - sum(config.memory_mib for config in held)
+        cpu = shape.cpu - sum(config.cpu for config in others)
+        memory_mib = shape.memory_mib - sum(config.memory_mib for config in others)
         return Capacity((NodeShape(round(cpu, 2), memory_mib),) if cpu > 0 and memory_mib > 0 else ())
 
     def listen(self) -> str:
@@ -294,7 +294,7 @@ class LocalBackend:
             for pid in self._spares.pids:
                 _write_private(self._file(SPARE), replace(config, node=SPARE, cpu=0.0, memory_mib=SPARE_MIB))
                 _note(self._file(SPARE), pid)
-        except OSError:  # the disk is full: what nobody can see must not be held
+        except OSError:  # the disk is full: what no client can see must not be held
             self._release_spares()
 
     def _release_spares(self) -> None:

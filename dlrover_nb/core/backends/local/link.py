@@ -150,11 +150,11 @@ def start_master(job: str, folder: Path) -> MasterRecord:
 
 def _await_record(job: str, folder: Path, pid: int) -> MasterRecord:
     """Return the address of the master that a supervisor starts for the first time."""
-    started_at_s, told = start_time(pid), ""
+    started_at_s, progress = start_time(pid), ""
     end_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < end_s:
-        if (what := _progress(folder)) not in ("", told):  # it continues the job, and gets on
-            told, end_s = what, time.monotonic() + START_LIMIT_S
+        if (what := _progress(folder)) not in ("", progress):  # it continues the job, and gets on
+            progress, end_s = what, time.monotonic() + START_LIMIT_S
             tell(f"the master of job {job}, which {what}")
         record = read_master(folder)
         if record is not None and record.is_alive:
@@ -178,7 +178,7 @@ def _progress(folder: Path) -> str:
 
 def _why_not_started(job: str, folder: Path) -> errors.DlroverError:
     """Return the error that ended a master before it began: the last line of its log names it."""
-    if not (said := last_lines(folder / LOG)):
+    if not (log_end := last_lines(folder / LOG)):
         return BackendError(
             f"the master of job {job} ended before it began, and wrote nothing to {folder / LOG} "
             f"({disk_usage(folder).free >> 20} MiB are free there); make room on that disk, or in memory"
@@ -187,7 +187,7 @@ def _why_not_started(job: str, folder: Path) -> errors.DlroverError:
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, errors.DlroverError):
         return kind(text)
-    return BackendError(f"the master of job {job} ended before it began: {said}")
+    return BackendError(f"the master of job {job} ended before it began: {log_end}")
 
 
 @contextlib.contextmanager

@@ -29,6 +29,6 @@ def local_load(capacity: Capacity, jobs: Path) -> ClusterLoad:
         The folder of run folders.
     """
     has = Amount(capacity.total_cpu, float(capacity.total_memory_mib))
-    held = by_job((c.spec.name, Amount(c.cpu, float(c.memory_mib))) for c in running_nodes(jobs))
+    job_loads = by_job((c.spec.name, Amount(c.cpu, float(c.memory_mib))) for c in running_nodes(jobs))
     name = socket.gethostname()
-    return ClusterLoad((MachineLoad(name, has, held, used=host_use()),), place=f"local {name}")
+    return ClusterLoad((MachineLoad(name, has, job_loads, used=host_use()),), place=f"local {name}")

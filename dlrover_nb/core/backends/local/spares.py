@@ -86,8 +86,8 @@ class Spares:
 
     def keep(self, most: int) -> None:
         """End all beyond a number, and forget those that have ended."""
-        known, self._idle = self._idle, deque()
-        for spare in known:
+        idle, self._idle = self._idle, deque()
+        for spare in idle:
             if spare.process.poll() is None and len(self._idle) < most:
                 self._idle.append(spare)
             else:

@@ -73,8 +73,8 @@ def _why(code: int | None, log: Path) -> str:
         return "its process is gone"
     if code < 0:  # its log does not say what killed it
         return f"killed by signal {-code} ({_signal_name(-code)})"
-    told, error = f"exit code {code}", _last_error(log)
-    return f"{told}: {error}" if code and error else told
+    code_words, error = f"exit code {code}", _last_error(log)
+    return f"{code_words}: {error}" if code and error else code_words
 
 
 def _last_error(log: Path) -> ProgramError | None:

@@ -130,7 +130,7 @@ def variables(
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now, on any address: many programs listen on all of them."""
+    """Return a port that no program listens on now, on any address: many programs listen on all of them."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

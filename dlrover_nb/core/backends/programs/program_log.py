@@ -110,7 +110,7 @@ class ProgramLog:
         try:
             with self._path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self._n_byte:
-                    self._n_byte = 0  # somebody emptied it
+                    self._n_byte = 0  # another process emptied it
                 file.seek(self._n_byte)
                 return file.read(max(n_byte, 0))
         except OSError:

@@ -68,7 +68,7 @@ def _wakened() -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (*_ENDS, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started this may have blocked some
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the process that started this may have blocked some
     return woken
 
 
@@ -93,15 +93,15 @@ def _code(program: int) -> int | None:
 
 def _children() -> list[int]:
     """Return the processes whose parent this one is."""
-    found, own = [], str(os.getpid())
+    pids, own = [], str(os.getpid())
     for path in _PROC.glob("[0-9]*/stat"):
         try:
             parent = path.read_text(errors="replace").rpartition(")")[2].split()[1]
         except OSError:  # it has ended
             continue
         if parent == own:
-            found.append(int(path.parent.name))
-    return found
+            pids.append(int(path.parent.name))
+    return pids
 
 
 def main() -> int:

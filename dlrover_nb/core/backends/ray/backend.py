@@ -47,7 +47,7 @@ _ENDED = "ended by itself"
 _NODE_DIED = "its node has died"  # in Ray's words of an actor's end
 
 
-class Asked(NamedTuple):
+class UnplacedNode(NamedTuple):
     """A node requested from Ray."""
 
     actor: Any
@@ -120,7 +120,7 @@ class RayBackend:
         self._actors: dict[str, Any] = {}
         self._refs: dict[Any, str] = {}
         self._known: set[str] = set()
-        self._unplaced: dict[str, Asked] = {}
+        self._unplaced: dict[str, UnplacedNode] = {}
         self._needs: dict[str, Need] = {}
         self._closed = False
         self._gone: list[NodeExited] = []
@@ -177,7 +177,7 @@ class RayBackend:
 
     def _wish(self, configs: Iterable[NodeConfig]) -> None:
         """Choose machines for nodes that are about to be requested together."""
-        unplaced = {node: asked.need for node, asked in self._unplaced.items()}
+        unplaced = {node: each.need for node, each in self._unplaced.items()}
         self._wishes.make(configs, unplaced=unplaced, reserved=self._gang.held)
 
     def _request(self, config: NodeConfig) -> None:
@@ -192,7 +192,7 @@ class RayBackend:
             **self._wishes.options(config.node),
         }
         actor = self._actors[config.node] = self._begin(config, options)
-        self._unplaced[config.node] = Asked(actor, self._needs[config.node], time.monotonic())
+        self._unplaced[config.node] = UnplacedNode(actor, self._needs[config.node], time.monotonic())
 
     def _begin(self, config: NodeConfig, options: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
         """Create the actor of a node, and expect its end."""
@@ -227,9 +227,9 @@ class RayBackend:
             self._request(self._deferred[node].config)
             del self._deferred[node]
 
-    def _still_unplaced(self) -> dict[str, Asked]:
+    def _still_unplaced(self) -> dict[str, UnplacedNode]:
         """Return the nodes that Ray has not placed yet."""
-        for node in [node for node, asked in self._unplaced.items() if _is_placed(asked.actor)]:
+        for node in [node for node, each in self._unplaced.items() if _is_placed(each.actor)]:
             del self._unplaced[node]
         return self._unplaced
 
@@ -279,12 +279,12 @@ class RayBackend:
         together = self._deferred if self._gang.is_open else {}
         deferred = [node for node, each in together.items() if each.at_s < late_s]
         try:
-            asked = {n: each.need for n, each in self._still_unplaced().items() if each.at_s < late_s}
-            room = _room() if asked else []
+            needs = {n: each.need for n, each in self._still_unplaced().items() if each.at_s < late_s}
+            room = _room() if needs else []
         except (RayError, ConnectionError) as error:
             logger.warning("job %s cannot read the free capacity of Ray: %s", self._job, error)
             return {}
-        alone = [n for n, (cpu, mib) in asked.items() if not any(c >= cpu and m >= mib for c, m in room)]
+        alone = [n for n, (cpu, mib) in needs.items() if not any(c >= cpu and m >= mib for c, m in room)]
         return dict.fromkeys([*deferred, *alone], "")
 
     def host_wishes(self) -> Mapping[str, HostWish]:
@@ -348,13 +348,13 @@ def _nodes_of(job: str) -> dict[str, Any]:
     """Return the actors of a job's nodes, by the names of the nodes."""
     there = ask_ray(lambda: ray.util.list_named_actors(all_namespaces=True))
     names = [each["name"] for each in there if each["namespace"] == NAMESPACE]
-    found = {}
+    actors = {}
     for name in names:
         owner, slash, node = name.partition("/")
         if owner == job and slash:
             with contextlib.suppress(ValueError, RayError):  # gone since it was listed
-                found[node] = ray.get_actor(name, namespace=NAMESPACE)
-    return found
+                actors[node] = ray.get_actor(name, namespace=NAMESPACE)
+    return actors
 
 
 def _cause(ref: Any) -> tuple[str, bool, bool]:  # noqa: ANN401 - as above
@@ -378,14 +378,14 @@ def _says_memory(why: str) -> bool:
 
 def _is_placed(actor: Any) -> bool:  # noqa: ANN401 - Ray's handle has no public type
     """Whether the actor has a process, or had one; the public API for this needs Ray's dashboard."""
-    told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row in the table
-    return bool(told) and (told["State"] in {"ALIVE", "DEAD"} or told["Address"]["Port"] != 0)
+    row = state.actors(actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row in the table
+    return bool(row) and (row["State"] in {"ALIVE", "DEAD"} or row["Address"]["Port"] != 0)
 
 
 def machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
     """Return the id of an actor's machine; empty while it has none."""
-    told = state.actors(actor._actor_id.hex())  # noqa: SLF001 - as above
-    return str(told["Address"]["NodeID"]) if told else ""
+    row = state.actors(actor._actor_id.hex())  # noqa: SLF001 - as above
+    return str(row["Address"]["NodeID"]) if row else ""
 
 
 def _room() -> list[Need]:

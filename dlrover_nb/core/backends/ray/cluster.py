@@ -176,16 +176,16 @@ class RayCluster(SeesRayJobs):
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those only in the history."""
-        told = {summary.name: summary for summary in self.live_jobs()}
-        live = [told.get(name) or _summary(self._handle(name, actor), actor) for name, actor in _masters()]
+        answers = {summary.name: summary for summary in self.live_jobs()}
+        live = [answers.get(name) or _summary(self._handle(name, actor), actor) for name, actor in _masters()]
         names = {summary.name for summary in live}
         past = [summary for summary in past_jobs() if summary.name not in names]
         return tuple(sorted([*live, *past], key=lambda s: s.started_at_s, reverse=True))
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
         """Return the jobs whose masters answer at once, newest first."""
-        told = self._rollcall.call(job_names())
-        return tuple(sorted(told, key=lambda s: s.started_at_s, reverse=True))
+        summaries = self._rollcall.call(job_names())
+        return tuple(sorted(summaries, key=lambda s: s.started_at_s, reverse=True))
 
     def job(self, name: str) -> JobHandle:
         """Find a job by name; for one only in the history, the error says how to read it."""

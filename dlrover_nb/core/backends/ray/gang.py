@@ -45,9 +45,9 @@ class Gang:
 
     def members(self, nodes: Iterable[NodeConfig]) -> list[str]:
         """Return which of these nodes it reserves room for: all PS and the first worker."""
-        held = tuple(nodes)
-        workers = [each.node for each in held if each.role is Role.WORKER]
-        return [each.node for each in held if each.role is Role.PS] + workers[:1]
+        configs = tuple(nodes)
+        workers = [each.node for each in configs if each.role is Role.WORKER]
+        return [each.node for each in configs if each.role is Role.PS] + workers[:1]
 
     @property
     def is_open(self) -> bool:

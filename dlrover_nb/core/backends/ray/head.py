@@ -41,7 +41,7 @@ START_TIMEOUT_S = 600.0  # a start takes 5 s, on an overloaded machine minutes; 
 STOP_TIMEOUT_S = 2.0  # the raylet is gone by then; the others would wait for it for up to 30 s
 OBJECT_STORE_BYTES = 100 << 20  # parameters do not travel through it
 LOOPBACK = "127.0.0.1"
-OWN_PORTS = range(20_000, 32_768)  # below those that Linux gives to whoever asks for any
+OWN_PORTS = range(20_000, 32_768)  # below those that Linux gives to a program that asks for any
 # With ports that it has to learn from its agents, the raylet aborts where one is not up within 15 s.
 AGENT_PORTS = (
     "--dashboard-agent-grpc-port",
@@ -197,15 +197,15 @@ def _command(folder: Path, cpus: float) -> list[str]:
 
 
 def _free_ports(n: int) -> list[int]:
-    """Return free ports of the loopback interface that the system gives to nobody else."""
-    found: list[int] = []
-    while len(found) < n:
+    """Return free ports of the loopback interface that the system gives to no other program."""
+    ports: list[int] = []
+    while len(ports) < n:
         port = secrets.choice(OWN_PORTS)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind((LOOPBACK, port))
-            if port not in found:
-                found.append(port)
-    return found
+            if port not in ports:
+                ports.append(port)
+    return ports
 
 
 def _wait_for_address(pid: int, folder: Path, log: Path) -> str:
@@ -229,14 +229,14 @@ def _leader_alive(record: HeadRecord) -> bool:
 
 def _session_processes(record: HeadRecord) -> list[psutil.Process]:
     """Return the live processes of the session; its id is not reused while one of them lives."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
             if os.getsid(process.pid) != record.session or process.status() == psutil.STATUS_ZOMBIE:
                 continue
             if has_started_since(process.pid, record.started_at_s):
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _end_session(record: HeadRecord) -> None:

@@ -75,9 +75,9 @@ class HostWishes:
         except (BackendError, RayError, ConnectionError) as error:
             logger.warning("nodes of job %s are placed by Ray alone: %s", self._job, error)
             return
-        on = {held.node: held.machine for held in loads.held if held.job == self._job and held.node}
-        asked = {node: need for node, need in unplaced.items() if node not in on}
-        hosts = self._hosts(loads, on, asked, [(machine, _amount(need)) for machine, need in reserved()])
+        on = {each.node: each.machine for each in loads.allocations if each.job == self._job and each.node}
+        pending = {node: need for node, need in unplaced.items() if node not in on}
+        hosts = self._hosts(loads, on, pending, [(machine, _amount(need)) for machine, need in reserved()])
         self._wishes |= wishes(hosts, [_new(config, on) for config in configs])
 
     def options(self, node: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ counts and the actor does not. What is held by neither is of others.
 
 What is used is measured on this client's own machine alone, by psutil. Ray's own measurements of machines
 need its dashboard's agents, which a head may run without (ours does). An actor on each machine that measures
-would take a place in the scheduler of a cluster that is not ours each time that somebody looks.
+would take a place in the scheduler of a cluster that is not ours each time that a client looks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ELSEWHERE = "what is used on other machines than this one is not measured"
 
 
-class Held(NamedTuple):
+class Allocation(NamedTuple):
     """What a node, or a bundle of a placement group, of a job of ours holds."""
 
     machine: str  # Ray's id of it
@@ -46,7 +46,7 @@ class RayLoads(NamedTuple):
     """The machines of a Ray by Ray's ids of them, and what our jobs hold there."""
 
     machines: dict[str, MachineLoad]
-    held: list[Held]
+    allocations: list[Allocation]
 
 
 class _Tables(NamedTuple):
@@ -54,7 +54,7 @@ class _Tables(NamedTuple):
 
     nodes: list[dict[str, Any]]
     free: Mapping[str, Mapping[str, float]]
-    held: list[Held]
+    allocations: list[Allocation]
 
 
 def ray_load(place: str) -> ClusterLoad:
@@ -79,54 +79,60 @@ def machine_loads(*, measure: bool) -> RayLoads:
         Whether use is measured where it can be, which takes a tenth of a second.
     """
     try:
-        nodes, free, held = ask_ray(_ask)
+        nodes, free, allocations = ask_ray(_ask)
         here = ray.get_runtime_context().get_node_id() if measure else ""
     except (RayError, ConnectionError) as error:
         raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
     addresses = Counter(str(node["NodeManagerAddress"]) for node in nodes)
-    machines = {str(node["NodeID"]): _machine(node, free, held, addresses, here) for node in nodes}
-    return RayLoads(machines, held)
+    machines = {str(node["NodeID"]): _machine(node, free, allocations, addresses, here) for node in nodes}
+    return RayLoads(machines, allocations)
 
 
 def _ask() -> _Tables:
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
-    held = [*_bundles(placement_group_table().values()), *_actors()]
-    return _Tables(sorted(nodes, key=lambda n: str(n["NodeID"])), state.available_resources_per_node(), held)
+    allocations = [*_bundles(placement_group_table().values()), *_actors()]
+    return _Tables(
+        sorted(nodes, key=lambda n: str(n["NodeID"])), state.available_resources_per_node(), allocations
+    )
 
 
-def _bundles(groups: Iterable[Mapping[str, Any]]) -> list[Held]:
+def _bundles(groups: Iterable[Mapping[str, Any]]) -> list[Allocation]:
     """Return what placed groups of our jobs reserve."""
-    found = []
+    allocations = []
     for group in groups:
         job = job_of_group(group["name"])
         if job and group["state"] == "CREATED":
             machines = group["bundles_to_node_id"]
-            found += [Held(str(machines[i]), job, _amount(b)) for i, b in group["bundles"].items()]
-    return found
+            allocations += [
+                Allocation(str(machines[i]), job, _amount(b)) for i, b in group["bundles"].items()
+            ]
+    return allocations
 
 
-def _actors() -> list[Held]:
+def _actors() -> list[Allocation]:
     """Return what nodes of our jobs hold outside of groups; a node's actor is named JOB/NODE."""
     accessor = state.state._connect_and_get_accessor()  # noqa: SLF001 - no public call tells requests
-    found = []
+    allocations = []
     for packed in accessor.get_actor_table(None, "ALIVE"):
         actor = gcs_pb2.ActorTableData.FromString(packed)
         job, slash, node = actor.name.partition("/")
         if slash and actor.ray_namespace == NAMESPACE and not actor.placement_group_id:
-            found.append(Held(actor.address.node_id.hex(), job, _amount(actor.required_resources), node))
-    return found
+            allocations.append(
+                Allocation(actor.address.node_id.hex(), job, _amount(actor.required_resources), node)
+            )
+    return allocations
 
 
 def _machine(
     node: Mapping[str, Any],
     free: Mapping[str, Mapping[str, float]],
-    held: Iterable[Held],
+    allocations: Iterable[Allocation],
     addresses: Mapping[str, int],
     here: str,
 ) -> MachineLoad:
     key, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
     has = _amount(node["Resources"])
-    jobs = by_job((each.job, each.amount) for each in held if each.machine == key)
+    jobs = by_job((each.job, each.amount) for each in allocations if each.machine == key)
     left = free.get(key)
     ours = Amount(sum(a.cpu for _, a in jobs), sum(a.memory_mib for _, a in jobs))
     others = has.beyond(_amount(left)).beyond(ours) if left is not None else None

@@ -222,10 +222,10 @@ class RayLink(CallLink):
     def _check_coming_back(self, error: RayActorError) -> None:
         """Refuse to wait for a master that Ray does not restart."""
         try:
-            told = state.actors(self._actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row
+            row = state.actors(self._actor._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row
         except (RayError, ConnectionError) as gone:
             raise BackendError(f"Ray cannot be reached ({gone}); connect again") from gone
-        if told and told["State"] == "DEAD":
+        if row and row["State"] == "DEAD":
             if (why := _why_not_begun(error)) is not None:
                 raise BackendError(f"the master of job {self._job} could not begin: {why}") from error
             raise BackendError(
@@ -240,5 +240,5 @@ def _why_not_begun(error: RayActorError) -> str | None:
     if "creation task" not in text:
         return None
     last = text.strip().splitlines()[-1].strip()
-    kind, _, told = last.partition(": ")
-    return told if told and hasattr(errors, kind.rpartition(".")[2]) else last
+    kind, _, words = last.partition(": ")
+    return words if words and hasattr(errors, kind.rpartition(".")[2]) else last

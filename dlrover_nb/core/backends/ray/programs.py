@@ -219,11 +219,11 @@ class RayPrograms(RayBackend):
         free = state.available_resources_per_node().items()
         room = {machine: (f.get("CPU", 0.0), int(f.get("memory", 0)) // MIB) for machine, f in free}
         need = config.cpu, config.memory_mib
-        found = place(config.spec.foreign, config.role, need, room=room, there=there)
-        if found.machine:
-            self._machines[config.node] = found.machine
+        placement = place(config.spec.foreign, config.role, need, room=room, there=there)
+        if placement.machine:
+            self._machines[config.node] = placement.machine
             super()._request(config)
-        return found.why
+        return placement.why
 
     def _begin(self, config: NodeConfig, options: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
         if machine := self._machines.pop(config.node, ""):
@@ -263,8 +263,8 @@ class RayPrograms(RayBackend):
 
     def _finish(self, exited: NodeExited) -> None:
         self._exits.append(exited)
-        for known in (self._addresses, self._given_ns, self._ends_at_s):
-            known.pop(exited.node, None)
+        for by_node in (self._addresses, self._given_ns, self._ends_at_s):
+            by_node.pop(exited.node, None)
         self._forget(exited.node)
 
     def _release(self, until_poll: int) -> None:

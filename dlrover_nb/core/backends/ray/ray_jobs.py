@@ -1,4 +1,4 @@
-"""Ray jobs of others: what somebody submitted with Ray's own client, read through the REST API of its jobs.
+"""Ray jobs of others: what a user submitted with Ray's own client, read through the REST API of its jobs.
 
 Ray's dashboard serves it, at an address that Ray's head knows; ``RAY_API_SERVER_ADDRESS`` names another way
 there, as for Ray's own commands. Requests are made here and not by ``JobSubmissionClient``: it takes any
@@ -6,7 +6,7 @@ address for that of the variable ``RAY_ADDRESS``, and so may ask another Ray tha
 to. Nothing but GET is sent.
 
 A Ray without a dashboard, such as our local one, has no such jobs. Drivers that connected without a
-submission are left out: they are processes of somebody's shell or notebook, and their output is not kept.
+submission are left out: they are processes of a user's shell or notebook, and their output is not kept.
 """
 
 from __future__ import annotations
@@ -90,22 +90,22 @@ def read_jobs(body: bytes, url: str) -> tuple[UnmanagedJob, ...]:
     BackendError
         When it is no such list.
     """
-    found = [_job(each, url) for each in _read(body, list[RayDetails]) if each.type == SUBMITTED]
-    return tuple(sorted(found, key=lambda job: job.started_at_s or 0.0, reverse=True))
+    jobs = [_job(each, url) for each in _read(body, list[RayDetails]) if each.type == SUBMITTED]
+    return tuple(sorted(jobs, key=lambda job: job.started_at_s or 0.0, reverse=True))
 
 
-def _job(told: RayDetails, url: str) -> UnmanagedJob:
-    name, code = told.submission_id or "", told.driver_exit_code
-    facts = {"exit code": "" if code is None else str(code), **(told.metadata or {})}
+def _job(details: RayDetails, url: str) -> UnmanagedJob:
+    name, code = details.submission_id or "", details.driver_exit_code
+    facts = {"exit code": "" if code is None else str(code), **(details.metadata or {})}
     return UnmanagedJob(
         name=name,
         kind=KIND,
-        state=told.status,
-        is_final=told.status in FINAL,
-        entrypoint=told.entrypoint,
-        started_at_s=None if told.start_time is None else told.start_time / 1000,
-        ended_at_s=None if told.end_time is None else told.end_time / 1000,
-        message=told.message or "",
+        state=details.status,
+        is_final=details.status in FINAL,
+        entrypoint=details.entrypoint,
+        started_at_s=None if details.start_time is None else details.start_time / 1000,
+        ended_at_s=None if details.end_time is None else details.end_time / 1000,
+        message=details.message or "",
         facts=tuple((key, value) for key, value in facts.items() if value),
         ended_by=f"ray job stop {name} --address {url}",
     )
@@ -114,10 +114,10 @@ def _job(told: RayDetails, url: str) -> UnmanagedJob:
 def told_url() -> str:
     """Return the address of the dashboard as Ray's head tells it; empty: there is none."""
     try:
-        told = ask_ray(lambda: internal_kv._internal_kv_get("dashboard", namespace="dashboard"))  # noqa: SLF001 - the one way to its address for a client of any kind
+        value = ask_ray(lambda: internal_kv._internal_kv_get("dashboard", namespace="dashboard"))  # noqa: SLF001 - the one way to its address for a client of any kind
     except (RayError, ConnectionError) as error:
         raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
-    address = (told or b"").decode()
+    address = (value or b"").decode()
     return address if not address or "://" in address else f"http://{address}"
 
 
@@ -129,10 +129,10 @@ def _get(url: str, path: str) -> bytes:
             return body
     except urllib.error.HTTPError as error:
         with error:
-            told = error.read()[:200].decode(errors="replace")
+            words = error.read()[:200].decode(errors="replace")
         if error.code == http.client.NOT_FOUND and path != JOBS_PATH:
-            raise NotFoundError(f"Ray keeps no log there: {told}") from error
-        raise BackendError(f"Ray's jobs at {url} answered {error.code}: {told}") from error
+            raise NotFoundError(f"Ray keeps no log there: {words}") from error
+        raise BackendError(f"Ray's jobs at {url} answered {error.code}: {words}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise BackendError(
             f"Ray's jobs at {url} cannot be read ({error}); {ADDRESS_VAR} may name another address"

@@ -44,14 +44,14 @@ class SummaryPoll:
         """
         self._actors = {name: actor for name in names if (actor := self._way(name)) is not None}
         call = CALLS.pack(AskSummary())
-        asked = {actor.answer.remote(call): name for name, actor in self._actors.items()}
-        if not asked:
+        names_of = {actor.answer.remote(call): name for name, actor in self._actors.items()}
+        if not names_of:
             return ()
         try:
-            ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=LIMIT_S)
+            ready, _ = ray.wait(list(names_of), num_returns=len(names_of), timeout=LIMIT_S)
         except (RayError, ConnectionError) as error:
             raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
-        answers = (self._answer(reference, asked[reference]) for reference in ready)
+        answers = (self._answer(reference, names_of[reference]) for reference in ready)
         return tuple(summary for summary in answers if summary is not None)
 
     def _way(self, name: str) -> Any:  # noqa: ANN401 - Ray's handle has no public type

@@ -294,11 +294,11 @@ class SimulatedCluster(OfThisAccount):
 
     def _first_event(self, name: str) -> JobSubmitted:
         """Step the world, within this moment, until a job has arrived; return and drop its first event."""
-        while (found := next((fact for fact in self._events if fact[0] == name), None)) is None:
+        while (event := next((fact for fact in self._events if fact[0] == name), None)) is None:
             self._events.extend(self._world.step(self._world.now_s)[1])
-        self._events.remove(found)
-        assert isinstance(found[1], JobSubmitted)
-        return found[1]
+        self._events.remove(event)
+        assert isinstance(event[1], JobSubmitted)
+        return event[1]
 
     def _begun(self, job: SimulatedJob) -> SimulatedJob:
         """Warm-start a job with known traits from the jobs that have ended here."""
@@ -311,10 +311,10 @@ class SimulatedCluster(OfThisAccount):
     def _decide(self, name: str, decision: Decision) -> Decision:
         self._catch_up(name)
         run, at_s = self._runs[name], self._world.now_s
-        taken, orders = run.decide(Decided(at_s, replace(decision, at_s=at_s)))
+        decided, orders = run.decide(Decided(at_s, replace(decision, at_s=at_s)))
         for order in orders:
             self._world.obey(name, order)
-        return taken
+        return decided
 
     def _stop(self, name: str, by: str, why: str) -> None:
         self._world.stop(name, by, why)
@@ -358,10 +358,10 @@ class _Link:
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Predict plans, in the caller's thread: the simulation goes on."""
-        known, now_s = self._known, time.monotonic()
-        if known is None or now_s > known[0] + FRESH_S:
-            self._known = known = (now_s, self._cluster.queries(self._name))
-        return known[1].weigh(plans)
+        cached, now_s = self._known, time.monotonic()
+        if cached is None or now_s > cached[0] + FRESH_S:
+            self._known = cached = (now_s, self._cluster.queries(self._name))
+        return cached[1].weigh(plans)
 
     def offer(self) -> Offer:
         """Return the plans that the job could use, or why it takes no part in a choice among jobs."""

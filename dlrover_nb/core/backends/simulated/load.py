@@ -33,6 +33,6 @@ def simulated_load(world: SimulatedWorld) -> ClusterLoad:
 
 
 def _machine(name: str, has: Amount, placed: list[_Placed]) -> MachineLoad:
-    held = by_job((job, Amount(at.cpu_steps * CPU_STEP, float(at.memory_mib))) for job, at, _ in placed)
+    allocated = by_job((job, Amount(at.cpu_steps * CPU_STEP, float(at.memory_mib))) for job, at, _ in placed)
     used = total(Amount(v.last.cpu_cores, v.last.memory_mib) for _, _, v in placed if v.last is not None)
-    return MachineLoad(name, has, held, used=used)
+    return MachineLoad(name, has, allocated, used=used)

@@ -31,7 +31,7 @@ class QuotaSharing:
     Attributes
     ----------
     is_planned_outside
-        Whether somebody else plans for all jobs: then it makes none.
+        Whether another program plans for all jobs: then it makes none.
     """
 
     def __init__(self, world: SimulatedWorld) -> None:
@@ -52,7 +52,9 @@ class QuotaSharing:
         if not offers:
             return ()
         room = self._world.room_for(offer.job for offer in offers)
-        found = plan_cluster(offers, room, BrainSettings(), self._before)
-        self._before = {job: share.plan for job, share in found.shares.items()}
-        self._is_shared = any(share.quota != Quota() for share in found.shares.values())
-        return tuple((job, QuotaChanged(at_s, share.quota, share.why)) for job, share in found.shares.items())
+        cluster_plan = plan_cluster(offers, room, BrainSettings(), self._before)
+        self._before = {job: share.plan for job, share in cluster_plan.shares.items()}
+        self._is_shared = any(share.quota != Quota() for share in cluster_plan.shares.values())
+        return tuple(
+            (job, QuotaChanged(at_s, share.quota, share.why)) for job, share in cluster_plan.shares.items()
+        )

@@ -129,7 +129,7 @@ class SimulatedRun:
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the events of a node, or of all of them; see `logs.newest`."""
-        silent: dict[str, list[LogLine]] = {told.id: [] for told in self._job.nodes}
+        silent: dict[str, list[LogLine]] = {node_view.id: [] for node_view in self._job.nodes}
         return newest(silent | self._lines, node, n_line)
 
     def queries(self) -> PlanQueries:

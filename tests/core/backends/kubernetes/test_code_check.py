@@ -7,7 +7,7 @@ import io
 import pytest
 
 from dlrover_nb.core.backends.kubernetes import code_check
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import NotThere, Operation, Status
 from dlrover_nb.core.backends.kubernetes.code_check import checked_in_pod, runs_user_code
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.calls.service import MasterService
@@ -52,7 +52,7 @@ class Pods:
             assert told(self.service, life, check_token(JOB)) == 200
             life = ended(exitCode=0)
         if life is None:
-            raise NotThere("gone", Status(404), Asked("get", POD))
+            raise NotThere("gone", Status(404), Operation("get", POD))
         return self.there[name] | {"status": life}
 
     def delete(self, _kind, name):

@@ -13,10 +13,10 @@ from waiting import until
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
-    Asked,
     Conflict,
     Forbidden,
     NotThere,
+    Operation,
     Status,
     Unreachable,
 )
@@ -87,7 +87,7 @@ def servers(n: int, **status: str) -> list[Doc]:
 
 
 def error(kind: type[ApiError], code: int, reason: str) -> ApiError:
-    return kind("no", Status(code, reason, "no"), Asked("create", BUDGET, "team"))
+    return kind("no", Status(code, reason, "no"), Operation("create", BUDGET, "team"))
 
 
 def test_of_the_master_and_the_parameter_servers_all_but_one_must_stay() -> None:

@@ -54,7 +54,7 @@ def older(api):
 def submitted(api, monkeypatch):
     """Submit a job to a cluster of which nothing is known: the control plane has no machines."""
     cluster = KubernetesCluster(api)
-    monkeypatch.setattr(cluster, "_seen", lambda _: ROOM)
+    monkeypatch.setattr(cluster, "_read_capacity", lambda _: ROOM)
     yield cluster.submit
     cluster.shutdown()
 

@@ -9,7 +9,7 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.api.exports import export
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, Status
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
 from dlrover_nb.core.backends.kubernetes.operator.elastic import operator_version
 from dlrover_nb.core.errors import InvalidValueError
@@ -44,7 +44,7 @@ class Api:
     def list(self, kind: Kind) -> Any:
         assert kind is DEPLOYMENT
         if not self.may:
-            raise Forbidden("no", Status(403, "Forbidden", "no"), Asked("list", kind))
+            raise Forbidden("no", Status(403, "Forbidden", "no"), Operation("list", kind))
         return type("Listing", (), {"items": [deployment(image) for image in self.images]})
 
 

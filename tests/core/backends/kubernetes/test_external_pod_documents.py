@@ -8,7 +8,7 @@ import pytest
 from cases import for_each
 from waiting import LIMIT_S
 
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Status, Unreachable
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation, Status, Unreachable
 from dlrover_nb.core.backends.kubernetes.nodes.external_logs import PodLogs, parse_line
 from dlrover_nb.core.driver.calls.service import REPORT_PATH, MasterService
 from dlrover_nb.core.jobfile import job_from
@@ -217,7 +217,7 @@ class Cut:
         start = next(i for i, line in enumerate(self._lines) if line[:19] >= since[:19])
         for n, line in enumerate(self._lines[start:]):
             if n == self._each and follow:
-                raise Unreachable("it broke", Status(0), Asked("get", None, name=pod))
+                raise Unreachable("it broke", Status(0), Operation("get", None, name=pod))
             yield line
 
 

@@ -11,7 +11,7 @@ from test_kubernetes_capacity import ME, mine, node, pod
 from waiting import until
 
 from dlrover_nb.core.backends.kubernetes.client.api import Listing, connect_api
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import NotThere, Operation, Status
 from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.nodes.host_wishes import HostWishes
 from dlrover_nb.core.backends.kubernetes.nodes.orders import Create, Delete
@@ -134,7 +134,7 @@ class Served:
 
     def list(self, kind, **_named):
         if kind not in self.objects:
-            raise NotThere(f"no {kind.plural}", Status(404, "NotFound", ""), Asked("list", kind))
+            raise NotThere(f"no {kind.plural}", Status(404, "NotFound", ""), Operation("list", kind))
         return Listing(tuple(self.objects[kind]), "1")
 
 

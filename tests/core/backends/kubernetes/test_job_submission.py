@@ -17,10 +17,10 @@ from waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.client.api import Api, connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
-    Asked,
     Forbidden,
+    Inadmissible,
     NotThere,
-    Refused,
+    Operation,
     Status,
     Unreachable,
 )
@@ -119,7 +119,7 @@ def test_a_cluster_that_went_away_while_a_job_is_put_together_is_not_asked_again
 
     def no_answer(kind, document, **_):
         tried.append(document["metadata"]["name"])
-        raise Unreachable("the API server cannot be reached", Status(0), Asked("create", kind))
+        raise Unreachable("the API server cannot be reached", Status(0), Operation("create", kind))
 
     job, _ = new_pod_job(SPEC, None, (), None)
     owner = cluster.api.create(JOB, master_job(job, namespace=cluster.api.namespace))
@@ -177,7 +177,7 @@ def test_of_those_who_submit_one_name_at_once_one_wins(cluster):
 
 def test_what_the_cluster_refuses_leaves_nothing_behind(admin, cluster):
     spec = replace(SPEC, kubernetes=KubernetesSpec(priority_class="not-there"))
-    with pytest.raises(Refused, match="not-there"):
+    with pytest.raises(Inadmissible, match="not-there"):
         cluster.submit(spec)
     until_nothing_is_left(admin)
     assert cluster.submit(SPEC).snapshot().phase is JobPhase.STARTING

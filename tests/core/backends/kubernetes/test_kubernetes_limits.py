@@ -17,7 +17,7 @@ from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.kubernetes.client.api import Listing, connect_api
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, Status, Unreachable
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, Status, Unreachable
 from dlrover_nb.core.backends.kubernetes.jobs import submission
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.errors import BackendError
@@ -157,7 +157,7 @@ def try_pod(time: VirtualTime, token_at_s: float, status: Status) -> None:
 
     def create(kind: Any, *_: object, **__: object) -> None:
         if time.now_s() < token_at_s:
-            raise Unreachable("no API token found for service account", status, Asked("create", kind))
+            raise Unreachable("no API token found for service account", status, Operation("create", kind))
 
     module = as_shipped(f"{HERE}.jobs.submission", time)
     module._try_pod(SimpleNamespace(create=create), {})

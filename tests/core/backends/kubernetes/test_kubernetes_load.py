@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.backends.kubernetes.jobs.load import NO_MACHINES, NO_METRICS, NO_PODS, Seen, load_of
+from dlrover_nb.core.backends.kubernetes.jobs.load import (
+    NO_MACHINES,
+    NO_METRICS,
+    NO_PODS,
+    ClusterObjects,
+    load_of,
+)
 from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 
@@ -40,7 +46,9 @@ PODS = (
     pod("3", job="ctr", phase="Succeeded"),
     pod("3", job="ctr", at=None),
 )
-SEEN = Seen("team", (node("b"), node("a")), PODS, sees_all=True, metrics=(metrics("a"), metrics("b")))
+SEEN = ClusterObjects(
+    "team", (node("b"), node("a")), PODS, sees_all=True, metrics=(metrics("a"), metrics("b"))
+)
 
 
 def test_pods_hold_what_they_request_where_they_stand_while_they_live():
@@ -68,7 +76,7 @@ def test_without_pods_of_others_nothing_is_said_to_be_idle():
 
 def test_machines_that_may_not_be_listed_are_those_where_our_pods_stand():
     own = (pod(job="ctr"), pod(job="ctr", at="b"), pod(at="c"))
-    load = load_of(Seen("team", None, own, sees_all=False, metrics=None))
+    load = load_of(ClusterObjects("team", None, own, sees_all=False, metrics=None))
     assert [(m.name, m.has, m.by_jobs.cpu) for m in load.machines] == [("a", None, 1.0), ("b", None, 1.0)]
     assert load.notes == (NO_MACHINES, NO_PODS, NO_METRICS)
 

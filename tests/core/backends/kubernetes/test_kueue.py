@@ -10,7 +10,7 @@ from test_kubernetes_capacity import ME, mine, node, shapes
 from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, Status
 from dlrover_nb.core.backends.kubernetes.room import kueue_reader
 from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, Tenant, capacity_of, room_of
 from dlrover_nb.core.backends.kubernetes.room.kueue import MANAGED, UNREAD, SeenQueues, queue_of, quota_of
@@ -205,7 +205,7 @@ def test_a_queue_that_may_not_be_read_is_asked_for_again_after_half_an_hour():
 
         def get(self, kind, _):
             asked_s.append(time.now_s())
-            raise Forbidden("no", Status(403), Asked("get", kind))
+            raise Forbidden("no", Status(403), Operation("get", kind))
 
     reader = as_shipped("dlrover_nb.core.backends.kubernetes.room.kueue_reader", time).KueueReader(
         Closed(), SPEC

@@ -8,7 +8,7 @@ import builders
 import pytest
 from masters import Master
 
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, error_of, proxy_error
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, error_of, proxy_error
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink, link_of
 from dlrover_nb.core.backends.kubernetes.jobs.master_door import MOST_URL_BYTES
 from dlrover_nb.core.client.handle import JobHandle
@@ -52,7 +52,7 @@ class Api:
 
     def get(self, kind, name):
         if kind is SECRET and not self.reads_secrets:
-            raise _denied(Asked("get", kind, "n", name))
+            raise _denied(Operation("get", kind, "n", name))
         return self.secret if kind is SECRET else self.job
 
     def list(self, _kind, *, selector):
@@ -65,7 +65,7 @@ class Api:
         return self
 
     def proxy(self, name, _port, path, body, headers, _timeout_s, *, method="POST"):
-        asked = Asked(VERBS[method], POD, "n", name, "proxy")
+        asked = Operation(VERBS[method], POD, "n", name, "proxy")
         if asked.verb not in self.verbs:
             raise _denied(asked)
         self.sent.append((method, headers[ACCESS_HEADER]))

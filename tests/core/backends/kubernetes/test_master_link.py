@@ -20,8 +20,8 @@ from waiting import LIMIT_S
 from waitress.server import create_server
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
-    Asked,
     NotThere,
+    Operation,
     Status,
     Unreachable,
     error_of,
@@ -114,7 +114,7 @@ class Way:
             return self.job
         if kind.name == "ConfigMap" and self.end:
             return self.end
-        raise NotThere(f"no {kind.name} {name}", Status(404), Asked("get", kind, "n", name))
+        raise NotThere(f"no {kind.name} {name}", Status(404), Operation("get", kind, "n", name))
 
     def list(self, kind, *, selector="", fields=""):
         if kind.name == "Event":
@@ -127,7 +127,7 @@ class Way:
         self.n_asked += 1
         self.limits_s.append(timeout_s)
         self.sent.append((method, headers[ACCESS_HEADER]))
-        asked = Asked(VERBS[method], POD, "n", name, "proxy")
+        asked = Operation(VERBS[method], POD, "n", name, "proxy")
         if asked.verb not in self.verbs:
             raise error_of(asked, 403, b'User "vic" cannot get resource "pods/proxy"')
         if name not in {each["metadata"]["name"] for each in self.pods}:
@@ -378,10 +378,10 @@ class BlackHole(Way):
         return BlackHole(self.port, self.naps, limit_s=limit_s)
 
     def get(self, kind, name):
-        self.lose(self.limit_s, Asked("get", kind, "n", name))
+        self.lose(self.limit_s, Operation("get", kind, "n", name))
 
     def proxy(self, name, port, path, body, headers, timeout_s, *, method="POST"):  # noqa: ARG002 - as above
-        self.lose(timeout_s, Asked(VERBS[method], POD, "n", name, "proxy"))
+        self.lose(timeout_s, Operation(VERBS[method], POD, "n", name, "proxy"))
 
     def lose(self, limit_s, asked):
         self.naps.append(limit_s)

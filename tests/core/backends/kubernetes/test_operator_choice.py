@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Conflict, Forbidden, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import (
+    Conflict,
+    Forbidden,
+    NotThere,
+    Operation,
+    Status,
+)
 from dlrover_nb.core.backends.kubernetes.operator.elastic import (
     Operator,
     create,
@@ -55,7 +61,7 @@ class Server:
 
 
 def refusal(error: type[Forbidden | NotThere]) -> Exception:
-    return error("no", Status(403, "Forbidden", "no"), Asked("get", CRD))
+    return error("no", Status(403, "Forbidden", "no"), Operation("get", CRD))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ class Taken(Server):
 
     def create(self, kind: Kind, document: Doc) -> Doc:
         if self.there is not None:
-            raise Conflict("there is one", Status(409, "AlreadyExists"), Asked("create", kind))
+            raise Conflict("there is one", Status(409, "AlreadyExists"), Operation("create", kind))
         self.there = document
         return document
 

@@ -13,9 +13,9 @@ from waiting import until
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
-    Asked,
     Forbidden,
     NotThere,
+    Operation,
     Status,
     Unreachable,
 )
@@ -71,7 +71,7 @@ def secret(name: str, content: str) -> Doc:
 
 
 def error(kind: type[ApiError], code: int) -> Any:
-    return kind("no", Status(code, "", "no"), Asked("get", SECRET, "team"))
+    return kind("no", Status(code, "", "no"), Operation("get", SECRET, "team"))
 
 
 def follow(server: Server, job: PodJob = JOB) -> OwnSecrets:

@@ -8,7 +8,7 @@ import pytest
 from cases import for_each
 
 from dlrover_nb.core.backends.kubernetes.client.api import Forbidden, Listing
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation, Status
 from dlrover_nb.core.backends.kubernetes.room.queues import POD_GROUP, UNREAD, WORKLOADS, queue_waits
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.parts import JOB_LABEL
@@ -49,7 +49,9 @@ class Played:
 
     def list(self, kind, *, selector=""):
         if kind in self._forbidden:
-            raise Forbidden(f"may not list {kind.plural}", Status(403, "Forbidden", ""), Asked("list", kind))
+            raise Forbidden(
+                f"may not list {kind.plural}", Status(403, "Forbidden", ""), Operation("list", kind)
+            )
         assert selector in {"", JOB_LABEL}
         return Listing(copy.deepcopy(self._objects[kind]), "1")
 

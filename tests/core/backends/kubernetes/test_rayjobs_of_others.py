@@ -14,7 +14,7 @@ from waiting import until
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.core.backends.kubernetes.client.api import Conflict, connect_api
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Forbidden, NotThere, Status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, NotThere, Operation, Status
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.jobs.ray_jobs import SeesRayJobs, job_of
 from dlrover_nb.core.errors import NotFoundError, UnmanagedJobError
@@ -55,7 +55,7 @@ class Closed(SeesRayJobs):
         return kind is RAY_JOB
 
     def list(self, kind):
-        raise self.error("no", Status(403, "Forbidden", "no"), Asked("list", kind))
+        raise self.error("no", Status(403, "Forbidden", "no"), Operation("list", kind))
 
 
 @pytest.mark.more

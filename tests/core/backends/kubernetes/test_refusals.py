@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
-    Asked,
     Forbidden,
+    Operation,
     Status,
     Unauthorized,
     error_of,
@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 SPEC = JobSpec("clicks")
 DENIED = 'pods is forbidden: User "system:serviceaccount:team:clicks-master" cannot create resource "pods"'
-ERROR = Forbidden("no", Status(403, "Forbidden", DENIED), Asked("create", POD, "team"))
+ERROR = Forbidden("no", Status(403, "Forbidden", DENIED), Operation("create", POD, "team"))
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 50.0), st.booleans()), max_size=40))
@@ -71,14 +71,16 @@ def test_what_is_missing_is_told_with_what_gives_it_back_until_it_is_there() -> 
 
 def test_who_may_not_read_a_namespace_is_told_that_it_may_be_gone():
     body = b'{"kind": "Status", "message": "jobs.batch is forbidden: User \\"vic\\" cannot get resource"}'
-    assert "unless namespace team was deleted" in str(error_of(Asked("get", JOB, "team", "ads"), 403, body))
-    assert "was deleted" not in str(error_of(Asked("create", JOB, "team"), 403, body))
+    assert "unless namespace team was deleted" in str(
+        error_of(Operation("get", JOB, "team", "ads"), 403, body)
+    )
+    assert "was deleted" not in str(error_of(Operation("create", JOB, "team"), 403, body))
 
 
 @pytest.mark.parametrize(("account", "named"), [("", "clicks-master"), ("trainers", "trainers")])
 def test_a_master_whose_account_is_gone_is_told_what_to_restore_and_not_to_sign_in(account, named):
     gone = Unauthorized(
-        "sign in again", Status(401, "Unauthorized", "Unauthorized"), Asked("list", POD, "team")
+        "sign in again", Status(401, "Unauthorized", "Unauthorized"), Operation("list", POD, "team")
     )
     told = needed(JobSpec("clicks", kubernetes=KubernetesSpec(service_account=account)), gone)
     assert f"restore the ServiceAccount {named} with its rights" in told

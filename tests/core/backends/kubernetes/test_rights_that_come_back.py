@@ -11,8 +11,8 @@ from waiting import until
 from dlrover_nb.core.backends.kubernetes import master as program
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
-    Asked,
     Forbidden,
+    Operation,
     Status,
     Unauthorized,
 )
@@ -37,7 +37,7 @@ JOB = PodJob(JobSpec("clicks"), None, "0123abcd", "public", "secret-key", "the-t
 
 
 def refusal(kind: Kind, of: type[ApiError] = Forbidden) -> ApiError:
-    return of("no", Status(403, "Forbidden", "no"), Asked("list", kind, "team"))
+    return of("no", Status(403, "Forbidden", "no"), Operation("list", kind, "team"))
 
 
 class Lists:

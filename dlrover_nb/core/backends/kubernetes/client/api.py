@@ -12,14 +12,14 @@ from urllib.parse import quote
 import msgspec
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
-    Asked,
     Conflict,
     Forbidden,
     Gone,
+    Inadmissible,
     NotThere,
+    Operation,
     OverQuota,
     PodAnswered,
-    Refused,
     Unauthorized,
     Unreachable,
     error_of,
@@ -41,11 +41,11 @@ __all__ = [
     "Conflict",
     "Forbidden",
     "Gone",
+    "Inadmissible",
     "Listing",
     "NotThere",
     "OverQuota",
     "PodAnswered",
-    "Refused",
     "Unauthorized",
     "Unreachable",
     "Watch",
@@ -139,7 +139,7 @@ class Api:
         return self._connection.n_request
 
     def acting_as(self, user: str, groups: Sequence[str] = ()) -> Api:
-        """Return the same namespace as somebody else sees it; see `login.impersonating`."""
+        """Return the same namespace as another user sees it; see `login.impersonating`."""
         return Api(self._connection.acting_as(user, groups), self.namespace, limit_s=self._limit_s)
 
     def within(self, namespace: str) -> Api:
@@ -167,7 +167,7 @@ class Api:
         NotThere
             When there is none of that name.
         """
-        return self._call("GET", self._asked("get", kind, name, subresource))
+        return self._call("GET", self._operation("get", kind, name, subresource))
 
     def list(self, kind: Kind, *, selector: str = "", fields: str = "") -> Listing:
         """Return all objects that match a label selector and a field selector."""
@@ -190,14 +190,16 @@ class Api:
             When there is one of that name.
         OverQuota
             When the quota of the namespace has no room for it now.
-        Refused
+        Inadmissible
             When it is not valid, or a rule of the cluster is against it.
         """
-        asked = self._asked("create", kind)._replace(name=doc.get("metadata", {}).get("name", ""))
+        operation = self._operation("create", kind)._replace(name=doc.get("metadata", {}).get("name", ""))
         path = kind.path(self.namespace)
         for left in reversed(range(_TRIES)):
             try:
-                return self._call("POST", asked, _JSON, body=doc, query=_DRY if dry_run else (), path=path)
+                return self._call(
+                    "POST", operation, _JSON, body=doc, query=_DRY if dry_run else (), path=path
+                )
             except Conflict as error:  # two creates at once, and the quota counted the other one
                 if error.reason == "AlreadyExists" or not left:
                     raise
@@ -205,13 +207,13 @@ class Api:
 
     def patch(self, kind: Kind, name: str, doc: Doc, *, subresource: str = "", form: str = "merge") -> Doc:
         """Merge fields into an object: None removes one; lists replace, or merge (`strategic-merge`)."""
-        asked = self._asked("patch", kind, name, subresource)
-        return self._call("PATCH", asked, ("Content-Type", f"application/{form}-patch+json"), body=doc)
+        operation = self._operation("patch", kind, name, subresource)
+        return self._call("PATCH", operation, ("Content-Type", f"application/{form}-patch+json"), body=doc)
 
     def apply(self, kind: Kind, name: str, doc: Doc) -> Doc:
         """Make an object as `doc` says, also where there is none: a Role can allow that for one name."""
         query = (("fieldManager", "dlrover-nb"), ("force", "true"))
-        return self._call("PATCH", self._asked("patch", kind, name), _APPLY, body=doc, query=query)
+        return self._call("PATCH", self._operation("patch", kind, name), _APPLY, body=doc, query=query)
 
     def delete(
         self,
@@ -242,7 +244,7 @@ class Api:
         }
         body = {key: value for key, value in options.items() if value is not None}
         try:
-            self._call("DELETE", self._asked("delete", kind, name), _JSON, body=body)
+            self._call("DELETE", self._operation("delete", kind, name), _JSON, body=body)
         except NotThere:
             return
         except Conflict as error:
@@ -274,12 +276,12 @@ class Api:
         ]
         if selector:
             query.append(("labelSelector", selector))
-        asked = self._asked("watch", kind)
-        response = self._stream(asked, kind.path(self.namespace), query, CALL_LIMIT_S)
+        operation = self._operation("watch", kind)
+        response = self._stream(operation, kind.path(self.namespace), query, CALL_LIMIT_S)
         socket = getattr(response.connection, "sock", None)
         if socket is not None:  # it answered in time; now it may be silent for as long as nothing happens
             socket.settimeout(timeout_s + _SILENCE_S)
-        return Watch(response, asked)
+        return Watch(response, operation)
 
     def proxy(  # noqa: PLR0913 - a whole HTTP request
         self,
@@ -307,13 +309,13 @@ class Api:
             When it, or the API server, does not answer.
         """
         method = method or ("GET" if body is None else "POST")
-        asked = self._asked(VERBS[method], POD, pod, "proxy")
+        operation = self._operation(VERBS[method], POD, pod, "proxy")
         at = f"{POD.path(self.namespace)}/http:{pod}:{port}/proxy/{path.lstrip('/')}"
-        told, once = tuple((headers or {}).items()), method != "GET"
-        request = Request(method, at, asked, (), body, told, timeout_s, once)
+        sent_headers, once = tuple((headers or {}).items()), method != "GET"
+        request = Request(method, at, operation, (), body, sent_headers, timeout_s, once)
         answer = self._connection.send(request)
         if answer.code >= 300:
-            raise proxy_error(asked, answer.code, answer.body)
+            raise proxy_error(operation, answer.code, answer.body)
         return answer.body
 
     def log(
@@ -335,20 +337,22 @@ class Api:
         timestamps
             Whether each line begins with its time, to the nanosecond.
         """
-        asked = self._asked("get", POD, pod, "log")
+        operation = self._operation("get", POD, pod, "log")
         query = [("follow", "true")] if follow else []
         if since_s is not None:
             query.append(("sinceSeconds", str(max(1, since_s))))
         query += [("sinceTime", since)] if since else []
         query += [("timestamps", "true")] if timestamps else []
-        lines = Lines(self._stream(asked, POD.path(self.namespace, pod, "log"), query, timeout_s), asked)
+        lines = Lines(
+            self._stream(operation, POD.path(self.namespace, pod, "log"), query, timeout_s), operation
+        )
         for line in lines:
             yield line.decode(errors="replace")
 
     def version(self) -> str:
         """Return the API server's version, such as ``v1.31.2``."""
-        asked = Asked("get", None, name="/version")
-        return str(self._call("GET", asked, path="/version")["gitVersion"])
+        operation = Operation("get", None, name="/version")
+        return str(self._call("GET", operation, path="/version")["gitVersion"])
 
     def has(self, kind: Kind, *, subresource: str = "") -> bool:
         """Whether the API server serves a kind, or a subresource of it, such as ``resize`` of pods."""
@@ -356,44 +360,44 @@ class Api:
         if wanted in self._served.get(kind.root, ()):
             return True
         try:
-            told = self._call("GET", Asked("get", None, name=kind.root), path=kind.root)
+            answer = self._call("GET", Operation("get", None, name=kind.root), path=kind.root)
         except NotThere:
             return False
-        self._served[kind.root] = frozenset(each["name"] for each in told["resources"])
+        self._served[kind.root] = frozenset(each["name"] for each in answer["resources"])
         return wanted in self._served[kind.root]
 
-    def _asked(self, verb: str, kind: Kind, name: str = "", subresource: str = "") -> Asked:
-        return Asked(verb, kind, self.namespace if kind.namespaced else "", name, subresource)
+    def _operation(self, verb: str, kind: Kind, name: str = "", subresource: str = "") -> Operation:
+        return Operation(verb, kind, self.namespace if kind.namespaced else "", name, subresource)
 
     def _page(self, kind: Kind, selector: str, fields: str, *more: tuple[str, str]) -> Doc:
         query = [("labelSelector", selector), ("fieldSelector", fields), *more]
-        asked = self._asked("list", kind)
-        return self._call("GET", asked, query=tuple(pair for pair in query if pair[1]))
+        operation = self._operation("list", kind)
+        return self._call("GET", operation, query=tuple(pair for pair in query if pair[1]))
 
     def _call(
         self,
         method: str,
-        asked: Asked,
+        operation: Operation,
         *headers: tuple[str, str],
         path: str = "",
         query: tuple[tuple[str, str], ...] = (),
         body: Doc | None = None,
     ) -> Doc:
         if not path:
-            assert asked.kind is not None
-            path = asked.kind.path(self.namespace, quote(asked.name, safe=""), asked.subresource)
+            assert operation.kind is not None
+            path = operation.kind.path(self.namespace, quote(operation.name, safe=""), operation.subresource)
         sent = None if body is None else msgspec.json.encode(body)
-        request = Request(method, path, asked, query, sent, (_ACCEPT, *headers), self._limit_s)
+        request = Request(method, path, operation, query, sent, (_ACCEPT, *headers), self._limit_s)
         answer = self._connection.send(request)
         if answer.code >= 300:
-            raise error_of(asked, answer.code, answer.body, self.context)
-        return decode(answer.body, asked)
+            raise error_of(operation, answer.code, answer.body, self.context)
+        return decode(answer.body, operation)
 
     def _stream(
-        self, asked: Asked, path: str, query: Sequence[tuple[str, str]], silence_s: float
+        self, operation: Operation, path: str, query: Sequence[tuple[str, str]], silence_s: float
     ) -> urllib3.BaseHTTPResponse:
-        request = Request("GET", path, asked, tuple(query), None, (), silence_s)
+        request = Request("GET", path, operation, tuple(query), None, (), silence_s)
         answer = self._connection.send(request, stream=True)
         if answer.stream is None:
-            raise error_of(asked, answer.code, answer.body, self.context)
+            raise error_of(operation, answer.code, answer.body, self.context)
         return answer.stream

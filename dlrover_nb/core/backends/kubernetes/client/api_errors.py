@@ -32,7 +32,7 @@ _NOT_REACHED = re.compile("error trying to reach service", re.IGNORECASE)
 _NO_ADDRESS = "address not allowed"  # said of a pod that runs while its status does not hold its address yet
 
 
-class Asked(NamedTuple):
+class Operation(NamedTuple):
     """A request to the API server, in the terms of its authorization.
 
     Parameters
@@ -92,14 +92,14 @@ class ApiError(BackendError):
         For people.
     status
         Its answer; code 0 when there was none.
-    asked
+    operation
         The request.
     """
 
-    def __init__(self, text: str, status: Status, asked: Asked) -> None:
+    def __init__(self, text: str, status: Status, operation: Operation) -> None:
         super().__init__(text)
         self.status, self.reason, self.message = status.code, status.reason, status.message
-        self.asked = asked
+        self.operation = operation
 
 
 class Unreachable(ApiError, AwayError):  # noqa: N818 - read as a word: `except Unreachable`
@@ -124,24 +124,26 @@ class Forbidden(ApiError, NotAllowedError):  # noqa: N818 - as above
         The missing right, in the form of Roles. A note on the error has the Role that grants it.
     """
 
-    def __init__(self, text: str, status: Status, asked: Asked) -> None:
-        super().__init__(text, status, asked)
-        found = _DENIED.search(status.message)
-        self.user = _unquoted(found["user"]) if found else ""
-        self.verb, self.resource = asked.verb, asked.resource
-        self.group = asked.kind.group if asked.kind else ""
-        self.name, self.namespace = asked.name, asked.namespace
-        if asked.kind is not None:
-            right = replace(right_to(self.resource, self.group, self.verb), cluster=not asked.kind.namespaced)
+    def __init__(self, text: str, status: Status, operation: Operation) -> None:
+        super().__init__(text, status, operation)
+        match = _DENIED.search(status.message)
+        self.user = _unquoted(match["user"]) if match else ""
+        self.verb, self.resource = operation.verb, operation.resource
+        self.group = operation.kind.group if operation.kind else ""
+        self.name, self.namespace = operation.name, operation.namespace
+        if operation.kind is not None:
+            right = replace(
+                right_to(self.resource, self.group, self.verb), cluster=not operation.kind.namespaced
+            )
             text = role_text([right], self.user, self.namespace)
             self.add_note(f"the Role to ask an administrator for:\n{text}")
 
 
-class Refused(ApiError):  # noqa: N818 - as above
+class Inadmissible(ApiError):  # noqa: N818 - as above
     """The API server rejects this object: it is invalid, or violates a rule of the namespace."""
 
 
-class OverQuota(Refused):
+class OverQuota(Inadmissible):
     """The namespace's quota has no room for this object until others end.
 
     Attributes
@@ -150,10 +152,10 @@ class OverQuota(Refused):
         Name of the ResourceQuota.
     """
 
-    def __init__(self, text: str, status: Status, asked: Asked) -> None:
-        super().__init__(text, status, asked)
-        found = _OVER_QUOTA.search(status.message)
-        self.quota = found["quota"] if found else ""
+    def __init__(self, text: str, status: Status, operation: Operation) -> None:
+        super().__init__(text, status, operation)
+        match = _OVER_QUOTA.search(status.message)
+        self.quota = match["quota"] if match else ""
 
 
 class NotThere(ApiError):  # noqa: N818 - as above
@@ -177,50 +179,50 @@ class PodAnswered(ApiError):  # noqa: N818 - as above
         Its answer.
     """
 
-    def __init__(self, text: str, status: Status, asked: Asked, body: bytes = b"") -> None:
-        super().__init__(text, status, asked)
+    def __init__(self, text: str, status: Status, operation: Operation, body: bytes = b"") -> None:
+        super().__init__(text, status, operation)
         self.body = body
 
 
-_REFUSED = "the API server does not {asked} ({code}): {message}"
+_REJECTED = "the API server does not {operation} ({code}): {message}"
 _UNKNOWN = "the API server does not accept the credentials{of}; they may have expired"
 _MEANINGS: dict[int, tuple[type[ApiError], str]] = {
-    401: (Unauthorized, _UNKNOWN + ": cannot {asked} ({message}); sign in again and connect again"),
-    404: (NotThere, "cannot {asked}: {message}"),
-    409: (Conflict, "cannot {asked}: {message}"),
-    410: (Gone, "cannot {asked} from that version on: {message}; list again"),
-    429: (Unreachable, "the API server is too busy to {asked}: {message}; try again later"),
+    401: (Unauthorized, _UNKNOWN + ": cannot {operation} ({message}); sign in again and connect again"),
+    404: (NotThere, "cannot {operation}: {message}"),
+    409: (Conflict, "cannot {operation}: {message}"),
+    410: (Gone, "cannot {operation} from that version on: {message}; list again"),
+    429: (Unreachable, "the API server is too busy to {operation}: {message}; try again later"),
 }
 
 
-def error_of(asked: Asked, code: int, body: bytes, context: str = "") -> ApiError:
+def error_of(operation: Operation, code: int, body: bytes, context: str = "") -> ApiError:
     """Return the error for an unsuccessful answer of the API server itself.
 
     Parameters
     ----------
-    asked, code, body
+    operation, code, body
         The request, and the answer.
     context
         Whose credentials were used.
     """
     status = read_status(code, body)
-    kind, text = _meaning(asked, status, f" of context {context}" if context else "")
-    return kind(text, status, asked)
+    kind, text = _meaning(operation, status, f" of context {context}" if context else "")
+    return kind(text, status, operation)
 
 
-def proxy_error(asked: Asked, code: int, body: bytes) -> ApiError:
+def proxy_error(operation: Operation, code: int, body: bytes) -> ApiError:
     """Return the error for an unsuccessful answer that came through the pod proxy.
 
     The proxy's own errors are a Status, or a plain line where it could not reach the pod.
     """
     status = read_status(code, body)
     if _NOT_REACHED.match(status.message):
-        return Unreachable(f"pod {asked.name} does not answer: {status.message}", status, asked)
+        return Unreachable(f"pod {operation.name} does not answer: {status.message}", status, operation)
     if is_status(body) and status.message == _NO_ADDRESS:
-        return Unreachable(f"pod {asked.name} has no address yet", status, asked)
+        return Unreachable(f"pod {operation.name} has no address yet", status, operation)
     if is_status(body):
-        return error_of(asked, code, body)
-    return PodAnswered(f"pod {asked.name} answered {code}: {status.message}", status, asked, body)
+        return error_of(operation, code, body)
+    return PodAnswered(f"pod {operation.name} answered {code}: {status.message}", status, operation, body)
 
 
 def is_status(body: bytes) -> bool:
@@ -238,8 +240,7 @@ def read_status(code: int, body: bytes) -> Status:
     """Parse an answer: a Status or any text."""
     doc = _object(body)
     if doc.get("kind") == "Status":
-        told = status_of(doc)
-        return Status(code, told.reason, told.message)
+        return replace(status_of(doc), code=code)
     return Status(code, "", _one_line(body[: 4 * _LONGEST].decode(errors="replace")))
 
 
@@ -266,50 +267,58 @@ def _unquoted(text: str) -> str:
         return text
 
 
-def _meaning(asked: Asked, status: Status, of: str) -> tuple[type[ApiError], str]:
+def _meaning(operation: Operation, status: Status, of: str) -> tuple[type[ApiError], str]:
     message = status.message or status.reason or "no reason given"
     if status.code == 403:
-        return _forbidden(asked, status, message)
+        return _forbidden(operation, status, message)
     if status.code >= 500:
-        return Unreachable, f"the API server cannot {asked} now ({status.code}): {message}; try again later"
-    kind, text = _MEANINGS.get(status.code, (Refused, _REFUSED))
-    return kind, text.format(asked=asked, code=status.code, message=message, of=of)
+        return (
+            Unreachable,
+            f"the API server cannot {operation} now ({status.code}): {message}; try again later",
+        )
+    kind, text = _MEANINGS.get(status.code, (Inadmissible, _REJECTED))
+    return kind, text.format(operation=operation, code=status.code, message=message, of=of)
 
 
-def _forbidden(asked: Asked, status: Status, message: str) -> tuple[type[ApiError], str]:
+def _forbidden(operation: Operation, status: Status, message: str) -> tuple[type[ApiError], str]:
     if denied := _DENIED.search(status.message):
         user = _unquoted(denied["user"])
         if user == "system:anonymous":
-            return Unauthorized, f"the API server received no credentials to {asked}; sign in again"
+            return Unauthorized, f"the API server received no credentials to {operation}; sign in again"
         if other := _IMPERSONATED.search(status.message):
             name = f"{other['kind']} {_unquoted(other['name'])}"
             ask = "name it in the ClusterRole that lets the dashboard impersonate people"
-            return Refused, f"{user} may not act as the {name}; {ask}"
+            return Inadmissible, f"{user} may not act as the {name}; {ask}"
         ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"
-        gone = f", unless namespace {asked.namespace} was deleted, and its roles with it"
-        is_read = asked.namespace and asked.verb in {"get", "list", "watch"}
-        return Forbidden, (
-            f"{user} may not {asked}{_which(asked)}; {ask}{gone if is_read else ''}{_way_out(asked)}"
+        is_read = operation.namespace and operation.verb in {"get", "list", "watch"}
+        gone = (
+            f", unless namespace {operation.namespace} was deleted, and its roles with it" if is_read else ""
         )
+        return Forbidden, f"{user} may not {operation}{_which(operation)}; {ask}{gone}{_way_out(operation)}"
     if _OVER_QUOTA.search(status.message):
-        return OverQuota, f"the quota of the namespace has no room to {asked}: {message}"
+        return OverQuota, f"the quota of the namespace has no room to {operation}: {message}"
     if security := _SECURITY.search(message):
-        return Refused, (
-            f"namespace {asked.namespace} takes only pods of the security standard {security['level']}, and "
-            f"this one has {security['fields']}; of our pods only a host_path in kubernetes.volumes "
+        return Inadmissible, (
+            f"namespace {operation.namespace} takes only pods of the security standard {security['level']}, "
+            f"and this one has {security['fields']}; of our pods only a host_path in kubernetes.volumes "
             "breaks it: mount a claim, or ask an administrator for the standard of the namespace"
         )
-    return Refused, f"a policy of the cluster does not allow to {asked}: {message}{_way_out(asked)}"
+    return (
+        Inadmissible,
+        f"a policy of the cluster does not allow to {operation}: {message}{_way_out(operation)}",
+    )
 
 
-def _which(asked: Asked) -> str:
+def _which(operation: Operation) -> str:
     """Return which right to a job a verb of the proxy is."""
     rights = {verb: METHODS[method].name.lower() for method, verb in VERBS.items()}
-    return f", which is the right to {rights[asked.verb]} jobs" if asked.resource == "pods/proxy" else ""
+    return (
+        f", which is the right to {rights[operation.verb]} jobs" if operation.resource == "pods/proxy" else ""
+    )
 
 
-def _way_out(asked: Asked) -> str:
+def _way_out(operation: Operation) -> str:
     """Return how to do without what was refused: only for what makes an account for a job's master."""
-    if asked.verb != "create" or asked.kind not in {SERVICE_ACCOUNT, ROLE, ROLE_BINDING}:
+    if operation.verb != "create" or operation.kind not in {SERVICE_ACCOUNT, ROLE, ROLE_BINDING}:
         return ""
     return "; or name an account that exists as kubernetes.service_account, and none is made"

@@ -18,7 +18,7 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProtocolError, SSLError
 from urllib3.exceptions import TimeoutError as LateError
 
-from dlrover_nb.core.backends.kubernetes.client.api_errors import Asked, Status, Unreachable, is_status
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation, Status, Unreachable, is_status
 from dlrover_nb.core.backends.kubernetes.client.login import credentials, impersonating
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Request:
 
     method: str
     path: str
-    asked: Asked
+    operation: Operation
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = field(default=None, repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # some are secret
@@ -118,7 +118,7 @@ class Connection:
             time.sleep(pause_s)
 
     def acting_as(self, user: str, groups: Sequence[str] = ()) -> Connection:
-        """Return a connection of its own that acts as somebody else; see `login.impersonating`."""
+        """Return a connection of its own that acts as another user; see `login.impersonating`."""
         return Connection(lambda: impersonating(self._load(), user, groups))
 
     def close(self) -> None:
@@ -174,8 +174,8 @@ def _read(response: urllib3.BaseHTTPResponse, request: Request, end_s: float) ->
                 raise LateError(f"more than {request.limit_s:g} s")
     except (HTTPError, OSError) as error:
         response.close()
-        text = f"the answer to {request.asked} broke off ({reason_of(error)}); try again"
-        raise Unreachable(text, Status(0), request.asked) from error
+        text = f"the answer to {request.operation} broke off ({reason_of(error)}); try again"
+        raise Unreachable(text, Status(0), request.operation) from error
     response.release_conn()
     return b"".join(parts)
 
@@ -212,8 +212,8 @@ def _silence(login: Login, request: Request, error: Exception) -> Unreachable:
             f"the API server {host} cannot be reached ({why})",
             "check that it is running, the network and the VPN",
         )
-    text = f"{what}: cannot {request.asked}; {advice} (context {login.context})"
-    return Unreachable(text, Status(0), request.asked)
+    text = f"{what}: cannot {request.operation}; {advice} (context {login.context})"
+    return Unreachable(text, Status(0), request.operation)
 
 
 def reason_of(error: BaseException) -> str:
@@ -222,5 +222,5 @@ def reason_of(error: BaseException) -> str:
         error = inner
     if type(error) is ValueError:  # of a part of an answer, where its length should stand
         return "it was cut off"
-    told = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
-    return " ".join(str(told).split())[:200] or type(error).__name__
+    text = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
+    return " ".join(str(text).split())[:200] or type(error).__name__

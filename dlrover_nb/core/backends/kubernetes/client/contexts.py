@@ -40,17 +40,17 @@ def known_contexts() -> Contexts:
 
 @lru_cache(maxsize=1)
 def _read(files: tuple[tuple[Path, int], ...]) -> Contexts:
-    found = [entry for path, _ in files for entry in _entries(path)]
-    namespaces = ((entry.get("context") or {}).get("namespace") for entry in found)
+    entries = [entry for path, _ in files for entry in _entries(path)]
+    namespaces = ((entry.get("context") or {}).get("namespace") for entry in entries)
     return Contexts(
-        tuple(dict.fromkeys(str(entry["name"]) for entry in found)),
+        tuple(dict.fromkeys(str(entry["name"]) for entry in entries)),
         tuple(dict.fromkeys(str(name) for name in namespaces if name)),
     )
 
 
 def _entries(path: Path) -> list[dict[str, dict[str, str]]]:
     try:
-        told = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-        return [entry for entry in told["contexts"] if isinstance(entry["name"], str)]
+        document = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+        return [entry for entry in document["contexts"] if isinstance(entry["name"], str)]
     except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError):
         return []  # `connect` reports what is wrong with it

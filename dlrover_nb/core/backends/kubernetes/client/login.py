@@ -67,9 +67,9 @@ def load_login(context: str | None, kubeconfig: str | None) -> Login:
         When there is no configuration, or it is unusable: what is wrong with it, and where.
     """
     paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    found = [path for path in paths.split(os.pathsep) if path and Path(path).expanduser().is_file()]
-    if found:
-        return _from_kubeconfig(os.pathsep.join(found), context)
+    files = [path for path in paths.split(os.pathsep) if path and Path(path).expanduser().is_file()]
+    if files:
+        return _from_kubeconfig(os.pathsep.join(files), context)
     if kubeconfig or context or not os.environ.get("KUBERNETES_SERVICE_HOST"):
         raise BackendError(f"there is no kubeconfig at {paths}; set KUBECONFIG to the path of yours")
     return _in_cluster()
@@ -87,18 +87,19 @@ def credentials(login: Login) -> dict[str, str]:
         settings = login.client.configuration.auth_settings()
     except Exception as error:
         raise _no_credentials(login.context) from error
-    told = {each["key"]: str(each["value"]).strip() for each in settings.values() if each["value"]}
-    if not all(value.isascii() and value.isprintable() for value in told.values()):  # or an error prints it
+    headers = {each["key"]: str(each["value"]).strip() for each in settings.values() if each["value"]}
+    values = headers.values()
+    if not all(each.isascii() and each.isprintable() for each in values):  # or an error prints it
         raise _no_credentials(
             login.context, ["its token has characters that are not allowed in an HTTP header"]
         )
-    return told
+    return headers
 
 
 def impersonating(login: Login, user: str, groups: Sequence[str] = ()) -> Login:
-    """Return the login that acts as somebody else, where this one has the right to impersonate them.
+    """Return the login that acts as another user, where this one has the right to impersonate them.
 
-    Names that Kubernetes reserves (``system:``) are refused: whoever names a person could else become the
+    Names that Kubernetes reserves (``system:``) are refused: a client that names a user could else become the
     administrator of the cluster through the account of a server.
 
     Raises
@@ -130,9 +131,9 @@ def _from_kubeconfig(paths: str, wanted: str | None) -> Login:
     cluster_and_user = _context(entries, context, where)
     user = entries["users"].get(str(cluster_and_user.get("user")), {})
     configuration = _configuration()
-    told: list[str] = []
+    messages: list[str] = []
     try:
-        with _told_apart() as told:
+        with _client_messages() as messages:
             KubeConfigLoader(
                 merged.config,
                 active_context=context,
@@ -142,9 +143,9 @@ def _from_kubeconfig(paths: str, wanted: str | None) -> Login:
     except Exception as error:
         if str(error).startswith("File does not exist"):
             raise BackendError(f"context {context} of {where}: {error}") from error
-        raise _no_credentials(context, told) from error
+        raise _no_credentials(context, messages) from error
     if ("exec" in user or "auth-provider" in user) and not (configuration.api_key or configuration.cert_file):
-        raise _no_credentials(context, told)
+        raise _no_credentials(context, messages)
     return Login(
         client.ApiClient(configuration),
         context,
@@ -174,15 +175,15 @@ def _entries(config: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
 def _context(entries: Mapping[str, Mapping[str, dict[str, Any]]], name: str, where: str) -> dict[str, Any]:
     there = entries["contexts"]
     if name not in there:
-        known = ", ".join(sorted(map(str, there))) or "none"
+        names = ", ".join(sorted(map(str, there))) or "none"
         got = f"has no context {name}" if name else "names no current context"
-        raise BackendError(f"{where} {got}; choose one of its contexts: {known}")
+        raise BackendError(f"{where} {got}; choose one of its contexts: {names}")
     context = there[name]
     for plural in ("clusters", "users"):
-        asked = context.get(plural[:-1])
-        if asked not in entries[plural] and (asked or plural == "clusters"):
+        entry = context.get(plural[:-1])
+        if entry not in entries[plural] and (entry or plural == "clusters"):
             raise BackendError(
-                f"context {name} of {where} names the {plural[:-1]} {asked}, which does not exist"
+                f"context {name} of {where} names the {plural[:-1]} {entry}, which does not exist"
             )
     if not entries["clusters"][context["cluster"]].get("server"):
         raise BackendError(f"cluster {context['cluster']} of {where} has no server; add its URL")
@@ -223,19 +224,19 @@ def _place(error: Exception) -> str:
     return "expected clusters, users and contexts, each with a name"
 
 
-def _no_credentials(context: str, told: Sequence[str] = ()) -> BackendError:
-    why = " ".join(" ".join(told).split())[:300] or "they are missing or malformed"
+def _no_credentials(context: str, messages: Sequence[str] = ()) -> BackendError:
+    why = " ".join(" ".join(messages).split())[:300] or "they are missing or malformed"
     return BackendError(f"context {context} gives no credentials ({why}); sign in again and connect again")
 
 
 @contextlib.contextmanager
-def _told_apart() -> Iterator[list[str]]:
+def _client_messages() -> Iterator[list[str]]:
     """Collect the client's messages to the root logger: why a plugin gave no credentials."""
-    root, told = logging.getLogger(), list[str]()
+    root, messages = logging.getLogger(), list[str]()
 
     def keep(record: logging.LogRecord) -> bool:
         if record.pathname.endswith("kube_config.py"):
-            told.append(record.getMessage())
+            messages.append(record.getMessage())
             return False
         return True
 
@@ -243,7 +244,7 @@ def _told_apart() -> Iterator[list[str]]:
     root.addHandler(quiet)
     root.addFilter(keep)
     try:
-        yield told
+        yield messages
     finally:
         root.removeFilter(keep)
         root.removeHandler(quiet)

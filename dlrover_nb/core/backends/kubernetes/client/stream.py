@@ -9,7 +9,7 @@ import msgspec
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
-    Asked,
+    Operation,
     Status,
     Unreachable,
     error_of,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Lines:
     """Lines of a streamed answer; `close` from any thread ends them."""
 
-    def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
-        self._response, self._asked, self._closed = stream, asked, threading.Event()
+    def __init__(self, stream: urllib3.BaseHTTPResponse, operation: Operation) -> None:
+        self._response, self._operation, self._closed = stream, operation, threading.Event()
 
     def close(self) -> None:
         """End it now, also for a thread that waits for the next line."""
@@ -52,8 +52,8 @@ class Lines:
             return
         except (HTTPError, OSError, AttributeError) as error:
             if not self._closed.is_set():
-                text = f"the connection for {self._asked} broke ({reason_of(error)}); try again"
-                raise Unreachable(text, Status(0), self._asked) from error
+                text = f"the connection for {self._operation} broke ({reason_of(error)}); try again"
+                raise Unreachable(text, Status(0), self._operation) from error
         finally:
             self._response.close()
         if any(rest) and not self._closed.is_set():
@@ -66,15 +66,15 @@ class Watch:
     A bookmark's object holds only the version up to which all events were sent.
     """
 
-    def __init__(self, stream: urllib3.BaseHTTPResponse, asked: Asked) -> None:
-        self._lines, self._asked = Lines(stream, asked), asked
+    def __init__(self, stream: urllib3.BaseHTTPResponse, operation: Operation) -> None:
+        self._lines, self._operation = Lines(stream, operation), operation
 
     def __iter__(self) -> Iterator[Doc]:
         for line in self._lines:
-            event = decode(line, self._asked)
+            event = decode(line, self._operation)
             if event.get("type") == "ERROR":
                 status = status_of(event["object"])
-                raise error_of(self._asked, status.code or 500, msgspec.json.encode(event["object"]))
+                raise error_of(self._operation, status.code or 500, msgspec.json.encode(event["object"]))
             yield event
 
     def __enter__(self) -> Self:
@@ -88,7 +88,7 @@ class Watch:
         self._lines.close()
 
 
-def decode(body: bytes, asked: Asked) -> Doc:
+def decode(body: bytes, operation: Operation) -> Doc:
     """Return the object that an answer holds.
 
     Raises
@@ -99,8 +99,8 @@ def decode(body: bytes, asked: Asked) -> Doc:
     try:
         doc = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        text = f"the answer to {asked} is not JSON: is this the URL of an API server?"
-        raise Unreachable(text, Status(0), asked) from error
+        text = f"the answer to {operation} is not JSON: is this the URL of an API server?"
+        raise Unreachable(text, Status(0), operation) from error
     if not isinstance(doc, dict):
-        raise Unreachable(f"the answer to {asked} is not an object", Status(0), asked)
+        raise Unreachable(f"the answer to {operation} is not an object", Status(0), operation)
     return doc

@@ -13,7 +13,7 @@ from base64 import b64decode
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes.client.api import Forbidden, NotThere, Refused
+from dlrover_nb.core.backends.kubernetes.client.api import Forbidden, Inadmissible, NotThere
 from dlrover_nb.core.backends.kubernetes.client.contexts import kubernetes_address
 from dlrover_nb.core.manifests.kinds import (
     ACCESS_REVIEW,
@@ -105,10 +105,10 @@ def check_access(api: Api, rights: Iterable[Right] = (*USER, SEE_NODES)) -> Acce
 def _rules(api: Api) -> tuple[Sequence[dict[str, Any]], bool]:
     """Return the user's rules, and whether they are complete."""
     try:
-        told = api.create(RULES_REVIEW, {"spec": {"namespace": api.namespace}}).get("status", {})
+        status = api.create(RULES_REVIEW, {"spec": {"namespace": api.namespace}}).get("status", {})
     except (Forbidden, NotThere):
         return (), False
-    return told.get("resourceRules") or (), not told.get("incomplete")
+    return status.get("resourceRules") or (), not status.get("incomplete")
 
 
 def _check(api: Api, right: Right, rules: Sequence[dict[str, Any]], *, is_all: bool) -> Checked:
@@ -135,10 +135,10 @@ def covered(right: Right, verb: str, rules: Iterable[dict[str, Any]]) -> bool:
 
 def _allowed(api: Api, right: Right, verb: str) -> bool:
     resource, _, subresource = right.resource.partition("/")
-    asked = {"verb": verb, "group": right.group, "resource": resource, "subresource": subresource}
+    attributes = {"verb": verb, "group": right.group, "resource": resource, "subresource": subresource}
     if not right.cluster:
-        asked["namespace"] = api.namespace
-    answer = api.create(ACCESS_REVIEW, {"spec": {"resourceAttributes": asked}})
+        attributes["namespace"] = api.namespace
+    answer = api.create(ACCESS_REVIEW, {"spec": {"resourceAttributes": attributes}})
     return bool(answer.get("status", {}).get("allowed"))
 
 
@@ -157,7 +157,7 @@ def _who(api: Api) -> str:
             return str(api.create(kind, {})["status"]["userInfo"]["username"])
         except Forbidden as told:
             return told.user
-        except (NotThere, Refused, KeyError):
+        except (NotThere, Inadmissible, KeyError):
             continue
     return ""
 

@@ -15,9 +15,9 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
     Conflict,
     Forbidden,
+    Inadmissible,
     NotThere,
     OverQuota,
-    Refused,
 )
 from dlrover_nb.core.manifests import kinds
 from dlrover_nb.core.manifests.kinds import Doc, Kind
@@ -34,7 +34,7 @@ _HARMLESS = {"spec/ttlSecondsAfterFinished"}  # before 1.21 behind a feature gat
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class DryRunResult:
     """Result of the dry run of one document.
 
     Parameters
@@ -52,7 +52,7 @@ class Judged:
     words: str = ""
 
 
-def judge(api: Api, documents: Iterable[Doc]) -> tuple[Judged, ...]:
+def judge(api: Api, documents: Iterable[Doc]) -> tuple[DryRunResult, ...]:
     """Dry-run the creation of each document on the server.
 
     Raises
@@ -60,35 +60,37 @@ def judge(api: Api, documents: Iterable[Doc]) -> tuple[Judged, ...]:
     ApiError
         When it does not answer.
     """
-    return tuple(_judged(api, document) for document in documents)
+    return tuple(_dry_run(api, document) for document in documents)
 
 
-def _judged(api: Api, document: Doc) -> Judged:
+def _dry_run(api: Api, document: Doc) -> DryRunResult:
     name, kind_name = str(document["metadata"]["name"]), str(document["kind"])
     what = f"{kind_name} {name}"
     kind = KINDS.get((str(document["apiVersion"]), kind_name))
     if kind is None or not api.has(kind):
-        return Judged(what, words=f"{kind_name} is not installed on this cluster, so it cannot be checked")
+        return DryRunResult(
+            what, words=f"{kind_name} is not installed on this cluster, so it cannot be checked"
+        )
     place = document["metadata"].get("namespace")
     try:
         made = (api.within(place) if place else api).create(kind, document, dry_run=True)
     except ApiError as error:
-        return _refused(what, error, place or api.namespace)
+        return _rejected(what, error, place or api.namespace)
     lost = sorted(_lost(document, made))
-    told = f"the server does not know {', '.join(lost[:3])}, and drops it" if lost else ""
-    return Judged(what, is_wrong=not _HARMLESS.issuperset(lost), words=told)
+    words = f"the server does not know {', '.join(lost[:3])}, and drops it" if lost else ""
+    return DryRunResult(what, is_wrong=not _HARMLESS.issuperset(lost), words=words)
 
 
-def _refused(what: str, error: ApiError, namespace: str) -> Judged:
+def _rejected(what: str, error: ApiError, namespace: str) -> DryRunResult:
     match error:
         case Conflict():
-            return Judged(what, words="exists already under this name; it was not checked")
+            return DryRunResult(what, words="exists already under this name; it was not checked")
         case NotThere():
-            return Judged(what, words=f"there is no namespace {namespace} to check it in")
+            return DryRunResult(what, words=f"there is no namespace {namespace} to check it in")
         case OverQuota() | Forbidden():
-            return Judged(what, words=str(error))
-        case Refused():
-            return Judged(what, is_wrong=True, words=str(error))
+            return DryRunResult(what, words=str(error))
+        case Inadmissible():
+            return DryRunResult(what, is_wrong=True, words=str(error))
     raise error
 
 

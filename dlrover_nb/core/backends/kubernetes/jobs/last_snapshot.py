@@ -85,10 +85,10 @@ def end_document(
 ) -> dict[str, Any]:
     """Return the ConfigMap that keeps a job's last snapshot, and the last lines of its nodes."""
     name = snapshot.spec.name
-    kept = with_texts(Lines(lines), Redactor(secret_values(snapshot.spec)).within).lines
+    log_lines = with_texts(Lines(lines), Redactor(secret_values(snapshot.spec)).within).lines
     packed = {
         KEY: pack_snapshot(bare_snapshot(snapshot), most_bytes=MOST_BYTES),
-        LOGS_KEY: pack_lines(kept, most_bytes=MOST_LOG_BYTES),
+        LOGS_KEY: pack_lines(log_lines, most_bytes=MOST_LOG_BYTES),
     }
     return {
         "apiVersion": "v1",

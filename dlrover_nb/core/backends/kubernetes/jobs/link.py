@@ -19,7 +19,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     PodAnswered,
     Unreachable,
 )
-from dlrover_nb.core.backends.kubernetes.jobs.dryrun import Judged, judge
+from dlrover_nb.core.backends.kubernetes.jobs.dryrun import DryRunResult, judge
 from dlrover_nb.core.backends.kubernetes.jobs.halt import halt
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import finished, without_master
 from dlrover_nb.core.backends.kubernetes.jobs.master_door import MasterDoor
@@ -145,7 +145,7 @@ class KubernetesLink(CallLink):
         other._since_s, other._is_patient, other._door = self._since_s, False, self._door
         return other
 
-    def judge(self, documents: Iterable[Doc]) -> tuple[Judged, ...]:
+    def judge(self, documents: Iterable[Doc]) -> tuple[DryRunResult, ...]:
         """Return what the API server would do with documents."""
         return judge(self._api, documents)
 
@@ -198,7 +198,7 @@ class KubernetesLink(CallLink):
 
         A master that continues the job has carried out nothing: each call is sent again while it gets on.
         """
-        began_s, told = self._monotonic(), ""
+        began_s, reason = self._monotonic(), ""
         end_s = began_s + (0.0 if isinstance(call, ONCE) else self._back_limit_s)
         while True:
             try:
@@ -211,9 +211,9 @@ class KubernetesLink(CallLink):
                 may_wait = isinstance(answer, NotBegun) and answer.is_resuming and self._is_patient
                 if not (isinstance(answer, NotBegun) and (self._has_begun or may_wait)):
                     return answer
-                if may_wait and answer.why != told:
-                    told, end_s = answer.why, self._monotonic() + self._back_limit_s
-                    tell(f"the master of job {self._name}, which {told}")
+                if may_wait and answer.why != reason:
+                    reason, end_s = answer.why, self._monotonic() + self._back_limit_s
+                    tell(f"the master of job {self._name}, which {reason}")
                 if self._monotonic() >= end_s:
                     raise AwayError(
                         f"the master of job {self._name} was lost and is restarting ({answer.why}); try again"
@@ -235,12 +235,12 @@ class KubernetesLink(CallLink):
         elif self._pod is not None:
             with contextlib.suppress(NotThere):
                 return self._ask_pod(self._pod, call, limit_s)
-        found = self._find(call)
-        if not isinstance(found, str):
-            return found
-        self._pod = found
+        pod = self._find(call)
+        if not isinstance(pod, str):
+            return pod
+        self._pod = pod
         try:
-            return self._ask_pod(found, call, limit_s)
+            return self._ask_pod(pod, call, limit_s)
         except NotThere:
             return NotBegun("its master's pod is gone")
 
@@ -314,13 +314,13 @@ class KubernetesLink(CallLink):
 
 
 class SecretGoneError(BackendError):
-    """The Secret of a job does not exist: its submission was not completed, or somebody deleted it."""
+    """The Secret of a job does not exist: its submission was not completed, or a user deleted it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the Secret {secret_name(name)} of job {name} is gone, without which nobody can ask its master; "
-            "the master of a job that trains restores it within two minutes, if its account may: try again "
-            f"then, or end the job with delete {name} --force"
+            f"the Secret {secret_name(name)} of job {name} is gone, without which no client can ask its "
+            "master; the master of a job that trains restores it within two minutes, if its account may: "
+            f"try again then, or end the job with delete {name} --force"
         )
 
 

@@ -38,7 +38,7 @@ _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterObjects:
     """What could be listed.
 
     Parameters
@@ -69,43 +69,47 @@ def kubernetes_load(api: Api) -> ClusterLoad:
     metrics = _metrics(everywhere) if nodes is not None else None
     pods = _listed(lambda: everywhere.list(POD, fields=_LIVING).items)
     own = pods if pods is not None else tuple(api.list(POD, fields=_LIVING).items)
-    load = load_of(Seen(api.namespace, nodes, own, pods is not None, metrics))
+    load = load_of(ClusterObjects(api.namespace, nodes, own, pods is not None, metrics))
     return replace(load, place=f"kubernetes {api.host}/{api.namespace}")
 
 
-def load_of(seen: Seen) -> ClusterLoad:
+def load_of(objects: ClusterObjects) -> ClusterLoad:
     """Return the load by what could be listed."""
     on: dict[str, list[Doc]] = {}
-    for pod in seen.pods:
+    for pod in objects.pods:
         at = pod["spec"].get("nodeName")
         if at and (pod.get("status") or {}).get("phase") not in ENDED:
             on.setdefault(at, []).append(pod)
-    if seen.nodes is None:
-        ours = sorted(at for at, pods in on.items() if any(_job_of(pod, seen.namespace) for pod in pods))
+    if objects.nodes is None:
+        ours = sorted(at for at, pods in on.items() if any(_job_of(pod, objects.namespace) for pod in pods))
         has: dict[str, Amount | None] = dict.fromkeys(ours)
     else:
-        has = {n["metadata"]["name"]: _amount(*amount_of(n["status"].get("allocatable"))) for n in seen.nodes}
-    used = {m["metadata"]["name"]: _amount(*amount_of(m.get("usage"))) for m in seen.metrics or ()}
+        has = {
+            n["metadata"]["name"]: _amount(*amount_of(n["status"].get("allocatable"))) for n in objects.nodes
+        }
+    used = {m["metadata"]["name"]: _amount(*amount_of(m.get("usage"))) for m in objects.metrics or ()}
     machines = tuple(
-        _machine(name, has[name], on.get(name, []), seen, used.get(name)) for name in sorted(has)
+        _machine(name, has[name], on.get(name, []), objects, used.get(name)) for name in sorted(has)
     )
-    return ClusterLoad(machines, _notes(seen, machines))
+    return ClusterLoad(machines, _notes(objects, machines))
 
 
-def _machine(name: str, has: Amount | None, pods: list[Doc], seen: Seen, used: Amount | None) -> MachineLoad:
-    held = [(_job_of(pod, seen.namespace), _amount(*requests_of(pod))) for pod in pods]
-    jobs = by_job((job, amount) for job, amount in held if job)
-    others = total(amount for job, amount in held if not job) if seen.sees_all else None
+def _machine(
+    name: str, has: Amount | None, pods: list[Doc], objects: ClusterObjects, used: Amount | None
+) -> MachineLoad:
+    requests = [(_job_of(pod, objects.namespace), _amount(*requests_of(pod))) for pod in pods]
+    jobs = by_job((job, amount) for job, amount in requests if job)
+    others = total(amount for job, amount in requests if not job) if objects.sees_all else None
     return MachineLoad(name, has, jobs, others, used)
 
 
-def _notes(seen: Seen, machines: tuple[MachineLoad, ...]) -> tuple[str, ...]:
-    told = {
-        NO_MACHINES: seen.nodes is None,
-        NO_PODS: not seen.sees_all,
+def _notes(objects: ClusterObjects, machines: tuple[MachineLoad, ...]) -> tuple[str, ...]:
+    applies = {
+        NO_MACHINES: objects.nodes is None,
+        NO_PODS: not objects.sees_all,
         NO_METRICS: not machines or any(machine.used is None for machine in machines),
     }
-    return tuple(note for note, holds in told.items() if holds)
+    return tuple(note for note, holds in applies.items() if holds)
 
 
 def _job_of(pod: Doc, namespace: str) -> str:

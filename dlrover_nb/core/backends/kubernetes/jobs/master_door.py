@@ -5,7 +5,7 @@ that can be read on the plain HTTP between the API server and the pod.
 
 A master of an earlier release knows only POSTs with the job's own token, and refuses all else before it does
 anything. It gets that then, from a client that may read the token. Nothing is won by pretending to be such a
-master: whoever can answer in its pod's place could read the Secret in that pod too.
+master: a client that can answer in its pod's place could read the Secret in that pod too.
 """
 
 from __future__ import annotations

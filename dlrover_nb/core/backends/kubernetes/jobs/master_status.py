@@ -125,8 +125,8 @@ def why_not_ready(pod: Mapping[str, Any]) -> str:
         state = container.get("state", {})
         if waiting := state.get("waiting"):
             last = container.get("lastState", {}).get("terminated", {})
-            told = last.get("message") or waiting.get("message")
-            return f"its master waits: {_told({'reason': waiting.get('reason'), 'message': told})}"
+            message = last.get("message") or waiting.get("message")
+            return f"its master waits: {_told({'reason': waiting.get('reason'), 'message': message})}"
         if ended := state.get("terminated"):
             return f"its master's program ended: {_told(ended)}"
     for condition in status.get("conditions") or ():

@@ -36,12 +36,12 @@ class SeesRayJobs:
     def unmanaged_jobs(self) -> tuple[UnmanagedJob, ...]:
         """Return them, newest first; none where the cluster has no KubeRay, or they may not be listed."""
         try:
-            found = self.api.list(RAY_JOB).items if self.api.has(RAY_JOB) else []
+            documents = self.api.list(RAY_JOB).items if self.api.has(RAY_JOB) else []
         except (Forbidden, NotThere) as error:
             logger.info("RayJobs cannot be listed: %s", error)
             return ()
-        found.sort(key=lambda each: each["metadata"].get("creationTimestamp") or "", reverse=True)
-        return tuple(map(job_of, found))
+        documents.sort(key=lambda each: each["metadata"].get("creationTimestamp") or "", reverse=True)
+        return tuple(map(job_of, documents))
 
     def unmanaged_log(self, job: UnmanagedJob, n_line: int) -> tuple[str, ...]:
         """Return the last lines that one of them wrote."""

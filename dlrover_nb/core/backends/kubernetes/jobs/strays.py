@@ -1,6 +1,6 @@
 """Pods of an earlier run that its Job does not keep any more: found, and removed.
 
-Whoever deletes a Job with ``--cascade=orphan`` leaves its master and its nodes, which go on training. A new
+A Job that is deleted with ``--cascade=orphan`` leaves its master and its nodes, which go on training. A new
 run of the name would train beside them, on the same data and on the same machines. So a submit refuses
 the name, `delete` removes them, and a new master removes them before it begins: it may have been started from
 a file, which no client of ours sees.
@@ -53,8 +53,8 @@ def strays(api: Api, name: str, *, uid: str = "") -> tuple[Doc, ...]:
         Of the present Job or ElasticJob; empty: there is none, or what the cluster deletes by itself does not
         count.
     """
-    found = api.list(POD, selector=f"{JOB_LABEL}={name},{ROLE_LABEL}").items
-    return tuple(sorted((pod for pod in found if is_stray(pod, uid)), key=lambda pod: not _is_master(pod)))
+    pods = api.list(POD, selector=f"{JOB_LABEL}={name},{ROLE_LABEL}").items
+    return tuple(sorted((pod for pod in pods if is_stray(pod, uid)), key=lambda pod: not _is_master(pod)))
 
 
 def is_stray(pod: Doc, uid: str) -> bool:

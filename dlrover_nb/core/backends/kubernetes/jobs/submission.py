@@ -159,15 +159,15 @@ def owner_of(api: Api, kind: Kind, name: str) -> Doc | None:
     The ElasticJob of an external job belongs to its Job, and DLRover's own master runs it.
     """
     try:
-        found = api.get(kind, name)
+        document = api.get(kind, name)
     except NotThere:
         return None
     except Forbidden:
         if kind is JOB:
             raise
         return None  # rights to it are optional
-    is_ours = kind is JOB or found["metadata"].get("labels", {}).get(ROLE_LABEL) == MASTER_ROLE
-    return found if is_ours else None
+    is_ours = kind is JOB or document["metadata"].get("labels", {}).get(ROLE_LABEL) == MASTER_ROLE
+    return document if is_ours else None
 
 
 def make_room(api: Api, name: str) -> None:

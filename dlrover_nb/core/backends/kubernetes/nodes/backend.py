@@ -25,9 +25,9 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
     Conflict,
     Forbidden,
+    Inadmissible,
     NotThere,
     OverQuota,
-    Refused,
     Unauthorized,
     Unreachable,
 )
@@ -288,7 +288,7 @@ class KubernetesBackend:
             return self._forbidden(order, error)
         except (Unreachable, Unauthorized):
             raise
-        except Refused as error:
+        except Inadmissible as error:
             with self._lock:
                 limits = self._sizes_refused.refused(_need(order.pod), error.message, time.monotonic())
                 self._reconciler.pod_refused(order.node, str(error), limits)
@@ -309,9 +309,9 @@ class KubernetesBackend:
         if error.reason != "AlreadyExists":
             self._hold(order.node, error.message, FIRST_PAUSE_S)
             return False
-        found = self._site.api.get(POD, name)["metadata"].get("labels") or {}
-        told = order.pod["metadata"]["labels"]
-        if any(found.get(key) != told[key] for key in (JOB_LABEL, RUN_LABEL, NODE_LABEL)):
+        labels = self._site.api.get(POD, name)["metadata"].get("labels") or {}
+        own = order.pod["metadata"]["labels"]
+        if any(labels.get(key) != own[key] for key in (JOB_LABEL, RUN_LABEL, NODE_LABEL)):
             why = f"a pod {name} exists that does not belong to this job; delete it, or rename the job"
             self._refuse(order.node, why)
             return True

@@ -7,7 +7,7 @@ so that a full cluster can be drained.
 One that is being deleted counts beside its successor until it has ended: while its parameters move, no other
 may go. Then the next one may at once.
 
-A budget is no condition of a job: without the right to it, on a server that has none, or when somebody
+A budget is no condition of a job: without the right to it, on a server that has none, or when a user
 deletes it to get a machine free, the job goes on without, and says so once. A right that was there before is
 waited for.
 """

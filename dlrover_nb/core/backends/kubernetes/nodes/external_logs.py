@@ -107,11 +107,11 @@ class PodLogs:
 
 def parse_line(line: str) -> tuple[int, str]:
     """Return the time of a line, and the rest; 0 for a line without a time, as some errors are."""
-    found = _STAMP.fullmatch(line)
-    if found is None:
+    match = _STAMP.fullmatch(line)
+    if match is None:
         return 0, line
-    second = datetime.fromisoformat(found["second"] + found["zone"])
-    return int(second.timestamp()) * NS + int((found["part"] or "0").ljust(9, "0")), found["text"]
+    second = datetime.fromisoformat(match["second"] + match["zone"])
+    return int(second.timestamp()) * NS + int((match["part"] or "0").ljust(9, "0")), match["text"]
 
 
 def _second(at_ns: int) -> str:

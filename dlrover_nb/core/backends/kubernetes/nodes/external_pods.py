@@ -102,9 +102,9 @@ class ExternalPods(KubernetesBackend):
             texts = dict(self._texts)
         now_s = time.monotonic()
         for node, pod in self._pods().items():
-            known = (pod["metadata"].get("annotations") or {}).get(CLUSTER_NOTE, "")
-            text = texts.get(node, known)
-            if text != known and now_s >= self._told_at_s.get((node, text), float("-inf")) + AGAIN_S:
+            annotation = (pod["metadata"].get("annotations") or {}).get(CLUSTER_NOTE, "")
+            text = texts.get(node, annotation)
+            if text != annotation and now_s >= self._told_at_s.get((node, text), float("-inf")) + AGAIN_S:
                 name = pod["metadata"]["name"]
                 self._told_at_s[node, text] = now_s
                 self._site.api.patch(POD, name, {"metadata": {"annotations": {CLUSTER_NOTE: text}}})

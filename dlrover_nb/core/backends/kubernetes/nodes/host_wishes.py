@@ -78,8 +78,8 @@ class HostWishes:
     @staticmethod
     def told(pods: Iterable[Doc]) -> dict[str, HostWish]:
         """Return the wishes that pods were created with, by their nodes."""
-        found = ((_node_of(pod), wish_of(pod)) for pod in pods)
-        return {node: wish for node, wish in found if wish is not None}
+        pairs = ((_node_of(pod), wish_of(pod)) for pod in pods)
+        return {node: wish for node, wish in pairs if wish is not None}
 
 
 def _with_own(hosts: Iterable[Host], own: Iterable[Doc]) -> list[Host]:

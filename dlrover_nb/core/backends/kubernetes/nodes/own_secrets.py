@@ -1,9 +1,9 @@
-"""Restores the Secrets of a running job when somebody deletes them: new pods would wait for them forever.
+"""Restores the Secrets of a running job when a user deletes them: new pods would wait for them forever.
 
 The master keeps what it saw of them last. It looks before pods are made, and once a minute for the sake of
 users, who need the keys to steer. A Secret is applied on the server's side, which creates it under its name:
 that right can be bound to the name, as the usual right to create cannot. A watch was rejected: it needs the
-right to list Secrets, so that whoever has the master's account reads all of the namespace.
+right to list Secrets, with which anyone who has the master's account reads all of the namespace.
 
 A master without these rights (of an earlier release, or with an account of the user's own) says so once, and
 the job goes on as without it.
@@ -80,14 +80,14 @@ class OwnSecrets:
         try:
             self._seen[name] = self._api.get(SECRET, name)
         except NotThere:
-            if (seen := self._seen[name]) is None:
+            if (secret := self._seen[name]) is None:
                 raise
-            self._api.apply(SECRET, name, _anew(seen))
+            self._api.apply(SECRET, name, _anew(secret))
             logger.warning("job %s: its Secret %s was deleted, and is restored", self._job, name)
 
 
-def _anew(seen: Doc) -> Doc:
+def _anew(secret: Doc) -> Doc:
     """Return an object as it is to be made again, without the identity that it had."""
-    head = {key: value for key, value in seen["metadata"].items() if key in _KEPT}
-    kept = {key: seen[key] for key in ("apiVersion", "kind", "type", "data")}
-    return {**kept, "metadata": head}
+    head = {key: value for key, value in secret["metadata"].items() if key in _KEPT}
+    fields = {key: secret[key] for key in ("apiVersion", "kind", "type", "data")}
+    return {**fields, "metadata": head}

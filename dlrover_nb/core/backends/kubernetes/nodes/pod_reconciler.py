@@ -186,8 +186,8 @@ class PodReconciler:
 
     def waiting(self, at_s: float) -> dict[str, str]:
         """Return the nodes that cannot begin, and why."""
-        told = {entry.node: _wait_reason(entry, at_s) for entry in self._entries.values()}
-        return {node: why for node, why in told.items() if why is not None}
+        reasons = {entry.node: _wait_reason(entry, at_s) for entry in self._entries.values()}
+        return {node: why for node, why in reasons.items() if why is not None}
 
     def runs(self) -> bool:
         """Whether a desired node runs; an adopted one does until it is observed."""
@@ -305,8 +305,8 @@ class PodReconciler:
             self._entries[name] = _unowned(name)
 
     def _point(self, entry: _Entry, pod: Doc, at_s: float) -> Iterable[Action]:
-        known = (pod["metadata"].get("annotations") or {}).get(MASTER_NOTE)
-        if not self._endpoint or known == self._endpoint or at_s < entry.asked_at_s + AGAIN_S:
+        annotation = (pod["metadata"].get("annotations") or {}).get(MASTER_NOTE)
+        if not self._endpoint or annotation == self._endpoint or at_s < entry.asked_at_s + AGAIN_S:
             return ()
         entry.asked_at_s = at_s
         return (Point(entry.name, self._endpoint),)

@@ -47,7 +47,7 @@ class PodResizer:
 
     def __init__(self) -> None:
         self._requests: dict[str, _Request] = {}
-        self._told: list[NodeAllotted] = []
+        self._allotted: list[NodeAllotted] = []
 
     def want(self, node: str, pod: str, need: Need) -> None:
         """Desire another size of a node's pod; the last one counts."""
@@ -69,8 +69,8 @@ class PodResizer:
 
     def told(self) -> tuple[NodeAllotted, ...]:
         """Return what became of desired sizes since the last call."""
-        told, self._told = self._told, []
-        return tuple(told)
+        allotted, self._allotted = self._allotted, []
+        return tuple(allotted)
 
     def reconcile(self, pods: Mapping[str, Doc], at_s: float) -> tuple[Resize, ...]:
         """Return the orders that bring these pods to their desired sizes."""
@@ -91,34 +91,34 @@ class PodResizer:
         return ()
 
     def _tell(self, request: _Request, why: str = "") -> None:
-        self._told.append(NodeAllotted(request.node, request.need, why))
+        self._allotted.append(NodeAllotted(request.node, request.need, why))
         self._requests = {node: each for node, each in self._requests.items() if each is not request}
 
 
 def infeasible(pod: Doc) -> str:
     """Return why the kubelet rejects what a pod asks for now; empty: it does not."""
-    found = _present(pod, "PodResizePending")
-    return _text(found) if found and found.get("reason") == "Infeasible" else ""
+    pending = _present(pod, "PodResizePending")
+    return _text(pending) if pending and pending.get("reason") == "Infeasible" else ""
 
 
 def what_it_waits_for(pod: Doc) -> str:
     """Return why a resize is not done, as far as the kubelet says."""
-    found = _present(pod, "PodResizePending") or _present(pod, "PodResizeInProgress")
-    return _text(found) if found else "its kubelet does not resize it, and does not say why"
+    state = _present(pod, "PodResizePending") or _present(pod, "PodResizeInProgress")
+    return _text(state) if state else "its kubelet does not resize it, and does not say why"
 
 
 def _present(pod: Doc, kind: str) -> Doc | None:
     """Return a condition that is true of what the pod asks for now, not of an earlier request."""
-    found = condition(pod, kind)
-    if found is None or found.get("status") != "True":
+    state = condition(pod, kind)
+    if state is None or state.get("status") != "True":
         return None
     generation = pod["metadata"].get("generation", 0)
-    return found if found.get("observedGeneration", generation) >= generation else None
+    return state if state.get("observedGeneration", generation) >= generation else None
 
 
-def _text(found: Doc) -> str:
-    reason = str(found.get("reason") or found["type"].removeprefix("PodResize"))
-    return cut(": ".join(part for part in (reason, str(found.get("message") or "")) if part))
+def _text(state: Doc) -> str:
+    reason = str(state.get("reason") or state["type"].removeprefix("PodResize"))
+    return cut(": ".join(part for part in (reason, str(state.get("message") or "")) if part))
 
 
 def _asks_for(pod: Doc, need: Need) -> bool:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     ApiError,
     Forbidden,
+    Inadmissible,
     NotThere,
-    Refused,
     Unauthorized,
     Unreachable,
 )
@@ -68,6 +68,6 @@ class PodSizes:
             self.is_offered = False
             with self._lock:
                 self.resizer.refuse_all(str(error))
-        except (NotThere, Refused) as error:
+        except (NotThere, Inadmissible) as error:
             with self._lock:
                 self.resizer.refuse(order.node, str(error))

@@ -140,11 +140,11 @@ def machine_of(pod: Doc) -> str:
 
 def disruption(pod: Doc) -> str:
     """Return why the cluster itself ends a pod, as far as reported; Kubernetes does since 1.25."""
-    found = condition(pod, "DisruptionTarget")
-    if not found or found.get("status") != "True":
+    target = condition(pod, "DisruptionTarget")
+    if not target or target.get("status") != "True":
         return ""
-    reason = str(found.get("reason") or "")
-    return _joined(_DISRUPTIONS.get(reason, reason), found.get("message"))
+    reason = str(target.get("reason") or "")
+    return _joined(_DISRUPTIONS.get(reason, reason), target.get("message"))
 
 
 def trouble(events: Iterable[Doc]) -> str:
@@ -152,9 +152,11 @@ def trouble(events: Iterable[Doc]) -> str:
 
     A running pull is no fault, but explains the delay.
     """
-    told = [event for event in events if event.get("type") == "Warning" or event.get("reason") == "Pulling"]
-    told = [event for event in told if event.get("reason") not in _BESIDE]
-    last = max(told, key=_told_at, default=None)
+    troubles = [
+        event for event in events if event.get("type") == "Warning" or event.get("reason") == "Pulling"
+    ]
+    troubles = [event for event in troubles if event.get("reason") not in _BESIDE]
+    last = max(troubles, key=_told_at, default=None)
     return _joined(str(last.get("reason") or ""), last.get("message")) if last else ""
 
 
@@ -181,8 +183,8 @@ def _not_begun(node: str, pod: Doc, waiting: Doc) -> PodStatus:
         return Waiting(cut(str(placed.get("message") or placed.get("reason") or "")))
     reason, machine = str(waiting.get("reason") or ""), machine_of(pod)
     if reason in _ON_ITS_WAY:
-        told = pod.get("status") or {}
-        return Preparing(machine or None, is_taken="startTime" in told or "containerStatuses" in told)
+        status = pod.get("status") or {}
+        return Preparing(machine or None, is_taken="startTime" in status or "containerStatuses" in status)
     why = _joined(reason, waiting.get("message"))
     if reason in _NEVER:
         return Ended(NodeExited(node, why, retryable=False), is_final=False)
@@ -190,18 +192,18 @@ def _not_begun(node: str, pod: Doc, waiting: Doc) -> PodStatus:
 
 
 def _terminated(node: str, pod: Doc, end: Doc) -> NodeExited:
-    code, told = int(end.get("exitCode", 0)), str(end.get("message") or "")
+    code, message = int(end.get("exitCode", 0)), str(end.get("message") or "")
     reason = str(end.get("reason") or "")
-    if reason == "OOMKilled" or (reason in _START_ERRORS and "OOM-killed" in told):
+    if reason == "OOMKilled" or (reason in _START_ERRORS and "OOM-killed" in message):
         why = "OOMKilled: the kernel killed it for lack of memory"
         return NodeExited(node, why, was_killed=True, out_of_memory=True)
     if reason in _START_ERRORS:
-        is_hopeless = any(words in told for words in _NO_PROGRAM)
-        return NodeExited(node, _joined("it could not be started", told), retryable=not is_hopeless)
+        is_hopeless = any(words in message for words in _NO_PROGRAM)
+        return NodeExited(node, _joined("it could not be started", message), retryable=not is_hopeless)
     if "deletionTimestamp" in pod["metadata"] or (pod["status"].get("reason") or disruption(pod)):
         return _given_up(node, pod)
     is_killed = code == 128 + signal.SIGKILL
-    words, failed = _code_words(code, told), is_failure(code)
+    words, failed = _code_words(code, message), is_failure(code)
     return NodeExited(node, words, was_killed=is_killed, failed=failed, succeeded=code == 0)
 
 
@@ -219,7 +221,7 @@ def _given_up(node: str, pod: Doc) -> NodeExited:
     return NodeExited(node, _joined(f"its pod is {status.get('phase')}", message))
 
 
-def _code_words(code: int, told: str) -> str:
+def _code_words(code: int, message: str) -> str:
     if code > 128:
         try:
             return f"killed by signal {code - 128} ({signal.Signals(code - 128).name})"
@@ -227,7 +229,7 @@ def _code_words(code: int, told: str) -> str:
             pass  # a code like any other
     if not code:
         return "ended by itself"
-    return _joined(f"exit code {code}", last_error(parsed(told)) or _only_line(told))
+    return _joined(f"exit code {code}", last_error(parsed(message)) or _only_line(message))
 
 
 def _only_line(text: str) -> str:
@@ -237,8 +239,8 @@ def _only_line(text: str) -> str:
 
 
 def _joined(what: str, message: object) -> str:
-    what, told = cut(what) or "no reason given", cut(str(message or ""))
-    return f"{what}: {told}" if told and told != what else what
+    what, text = cut(what) or "no reason given", cut(str(message or ""))
+    return f"{what}: {text}" if text and text != what else what
 
 
 def cut(text: str) -> str:

@@ -3,7 +3,7 @@
 A Role is deleted by mistake, or replaced by a tool that applies a repository. Nodes train without any right,
 so a missing one (403) is waited for while a node runs, and the job goes on by itself when it is back. Where
 nothing runs, the job makes no progress: then it fails with the reason, soon where no node of it has ever run
-(the account never had the right), and late where it has trained (somebody may be mending it).
+(the account never had the right), and late where it has trained (an administrator may be mending it).
 
 To fail at once was rejected: it threw away hours of training for a right that was missing for a minute.
 """
@@ -83,7 +83,7 @@ def needed(spec: JobSpec, error: BackendError) -> str:
         )
     if not isinstance(error, Forbidden):
         return str(error)
-    lack = f"{error.user or 'the master'} may not {error.asked}"
+    lack = f"{error.user or 'the master'} may not {error.operation}"
     role = f"the Role and the RoleBinding {master_name(spec.name)}"
     give = f"give the account {account} that right" if account else f"restore {role}"
     return f"{lack}; {give}, and the job goes on by itself"

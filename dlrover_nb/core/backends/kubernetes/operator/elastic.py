@@ -78,10 +78,10 @@ def operator_version(api: Api) -> tuple[int, ...]:
     Its Deployment is in any namespace, which few users may read, and its tag may name no release.
     """
     try:
-        found = api.within("").list(DEPLOYMENT).items
+        deployments = api.within("").list(DEPLOYMENT).items
     except (Forbidden, NotThere):
         return ()
-    containers = [c for each in found for c in each["spec"]["template"]["spec"]["containers"]]
+    containers = [c for each in deployments for c in each["spec"]["template"]["spec"]["containers"]]
     tags = [_RELEASE.search(c["image"]) for c in containers if _OPERATOR_IMAGE.search(c["image"])]
     return min((tuple(map(int, tag.groups())) for tag in tags if tag), default=())
 

@@ -38,8 +38,8 @@ def elastic_job(job: PodJob, kind: str, owner: Doc) -> Doc:
     assert external is not None
     (document,) = EXPORTERS[kind](spec, spec.plan, Provenance(), Options())
     made: Doc = dict(document)
-    told = {"labels": labels(spec.name, job.run), "ownerReferences": owned_by(owner)}
-    made["metadata"] = with_own(made["metadata"] | told, spec.kubernetes)
+    head = {"labels": labels(spec.name, job.run), "ownerReferences": owned_by(owner)}
+    made["metadata"] = with_own(made["metadata"] | head, spec.kubernetes)
     for role, replica in made["spec"]["replicaSpecs"].items():
         program = external.worker if role == Role.WORKER else external.ps
         replica["template"]["spec"] = _reporting(replica["template"]["spec"], spec, program)
@@ -130,8 +130,8 @@ def numbered(scales: Iterable[Doc], job_uid: str) -> dict[int, Doc]:
 
 def latest(scales: Collection[Doc], job_uid: str) -> Doc | None:
     """Return the newest of our ScalePlans of an ElasticJob; None: there is none."""
-    found = numbered(scales, job_uid)
-    return found[max(found)] if found else None
+    by_number = numbered(scales, job_uid)
+    return by_number[max(by_number)] if by_number else None
 
 
 def asked_of(scale: Doc | None, first: ResourcePlan) -> ResourcePlan:

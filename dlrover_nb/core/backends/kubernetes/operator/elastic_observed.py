@@ -116,8 +116,8 @@ def _why(job: Doc | None, inner: Doc) -> str:
 
 def nodes_of(pods: Iterable[Doc]) -> tuple[NodeView, ...]:
     """Return the nodes of a job by role and number; pods of other types are left out."""
-    told = sorted((_key(pod), pod) for pod in pods if _labels(pod).get(TYPE_LABEL) in _ROLES)
-    return tuple(_node(pod) for _, pod in told)
+    keyed = sorted((_key(pod), pod) for pod in pods if _labels(pod).get(TYPE_LABEL) in _ROLES)
+    return tuple(_node(pod) for _, pod in keyed)
 
 
 def _key(pod: Doc) -> tuple[str, int, str]:
@@ -186,13 +186,13 @@ def alive(pods: Iterable[Doc]) -> dict[Role, list[Doc]]:
 
     DLRover removes the highest numbers first.
     """
-    found: dict[Role, list[Doc]] = {role: [] for role in Role}
+    by_role: dict[Role, list[Doc]] = {role: [] for role in Role}
     for pod in sorted(pods, key=number_of):
         role = _ROLES.get(_labels(pod).get(TYPE_LABEL, ""))
         over = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
         if role is not None and not over and "deletionTimestamp" not in pod["metadata"]:
-            found[role].append(pod)
-    return found
+            by_role[role].append(pod)
+    return by_role
 
 
 def applied(scale: Doc, plan: ResourcePlan, pods: Iterable[Doc]) -> Applied:
@@ -202,8 +202,8 @@ def applied(scale: Doc, plan: ResourcePlan, pods: Iterable[Doc]) -> Applied:
         return Applied.REFUSED
     if _is_there(plan, alive(pods), _roles_in(scale)):
         return Applied.DONE
-    taken = phase in {"Pending", "Scaling", "Running", "Succeeded"} or _taken_up(scale)
-    return Applied.SCALING if taken else Applied.WAITING
+    is_begun = phase in {"Pending", "Scaling", "Running", "Succeeded"} or _taken_up(scale)
+    return Applied.SCALING if is_begun else Applied.WAITING
 
 
 def _taken_up(scale: Doc) -> bool:
@@ -213,8 +213,8 @@ def _taken_up(scale: Doc) -> bool:
 
 
 def _roles_in(scale: Doc) -> list[Role]:
-    told = (scale.get("spec") or {}).get("replicaResourceSpecs") or {}
-    return [role for role in Role if role in told]
+    sizes = (scale.get("spec") or {}).get("replicaResourceSpecs") or {}
+    return [role for role in Role if role in sizes]
 
 
 def _is_there(plan: ResourcePlan, pods: Mapping[Role, list[Doc]], roles: Iterable[Role]) -> bool:
@@ -233,8 +233,8 @@ def misfits(plan: RolePlan, pods: Iterable[Doc]) -> list[Doc]:
 
 
 def _labels(pod: Doc) -> dict[str, str]:
-    found: dict[str, str] = pod["metadata"].get("labels") or {}
-    return found
+    labels: dict[str, str] = pod["metadata"].get("labels") or {}
+    return labels
 
 
 def _time_s(text: object) -> float:

@@ -67,11 +67,13 @@ def open_scale_plans(scales: Iterable[Doc], job: Doc) -> list[Doc]:
     One that is older than the job was meant for an earlier one of its name.
     """
     head = job["metadata"]
-    found = [
+    open_ones = [
         scale
         for scale in scales
         if scale["spec"].get("ownerJob") == head["name"]
         and (scale.get("status") or {}).get("phase") not in _FINAL
         and scale["metadata"]["creationTimestamp"] >= head["creationTimestamp"]
     ]
-    return sorted(found, key=lambda scale: [scale["metadata"][key] for key in ("creationTimestamp", "name")])
+    return sorted(
+        open_ones, key=lambda scale: [scale["metadata"][key] for key in ("creationTimestamp", "name")]
+    )

@@ -119,12 +119,12 @@ class OperatorManagedPods:
         if not (self._jobs.is_synced and self._pods_seen.is_synced) or (scales and not scales.is_synced):
             return None
         job, pods = self._jobs.items().get(self._name), list(self._pods().values())
-        told, scale = view(job, [pod for pod in pods if not _has_failed(pod)]), self._latest()
+        state, scale = view(job, [pod for pod in pods if not _has_failed(pod)]), self._latest()
         plan = asked_of(scale, self._first)
-        state = applied(scale or BEGINNING, plan, pods)
-        refused = (plan, "its ScalePlan failed") if state is Applied.REFUSED else self._refused
-        is_there = told.phase is JobPhase.TRAINING and state is Applied.DONE
-        return OperatorManagedJob(told.phase, told.why, told.nodes, plan if is_there else None, refused)
+        progress = applied(scale or BEGINNING, plan, pods)
+        refused = (plan, "its ScalePlan failed") if progress is Applied.REFUSED else self._refused
+        is_there = state.phase is JobPhase.TRAINING and progress is Applied.DONE
+        return OperatorManagedJob(state.phase, state.why, state.nodes, plan if is_there else None, refused)
 
     def node_of(self, pod: str) -> str:
         """Return which node a pod is, by its name."""
@@ -132,8 +132,8 @@ class OperatorManagedPods:
 
     def waiting(self) -> Mapping[str, str]:
         """Return the nodes without a machine or an image, and the cluster's reason."""
-        seen = self.observed()
-        nodes = seen.nodes if seen else ()
+        job = self.observed()
+        nodes = job.nodes if job else ()
         return {node.id: node.waits_for for node in nodes if node.waits_for}
 
     def denied(self) -> str:
@@ -156,8 +156,8 @@ class OperatorManagedPods:
             return
         self._closed.set()
         self._thread.join()
-        seen = self.observed()
-        if seen is None or not seen.phase.is_final:
+        job = self.observed()
+        if job is None or not job.phase.is_final:
             self._end_job()
         for informer in (self._jobs, self._pods_seen, *filter(None, [self._scales])):
             informer.close()
@@ -210,15 +210,15 @@ class OperatorManagedPods:
             uid, node = pod["metadata"]["uid"], self.node_of(name)
             if (pod.get("status") or {}).get("phase") in {"Running", "Succeeded", "Failed"}:
                 self._pod_logs.see(node, pod)
-            known = (pod["metadata"].get("annotations") or {}).get(MASTER_NOTE)
-            if self._url not in {known, self._told.get(uid)}:
+            annotation = (pod["metadata"].get("annotations") or {}).get(MASTER_NOTE)
+            if self._url not in {annotation, self._told.get(uid)}:
                 self._api.patch(POD, name, {"metadata": {"annotations": {MASTER_NOTE: self._url}}})
                 self._told[uid] = self._url
 
     def _ask(self) -> None:
         """Create a ScalePlan where the desired plan differs from the last request."""
-        wish, seen = self._wish, self.observed()
-        if wish is None or seen is None or seen.phase.is_final:
+        wish, job = self._wish, self.observed()
+        if wish is None or job is None or job.phase.is_final:
             return
         plan, decision = wish
         if plan == asked_of(self._latest(), self._first):

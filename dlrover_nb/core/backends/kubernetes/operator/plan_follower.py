@@ -45,7 +45,7 @@ REFUSED_NOTE = f"{PREFIX}refused"  # annotation: why what a document asks for is
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Adoption:
     """What was taken from a ScalePlan: the plan, and the decision; empty: the job was on that plan."""
 
     plan: ResourcePlan
@@ -72,7 +72,7 @@ class PlanFollower:
         self._jobs = Informer(api, ELASTIC_JOB, f"{JOB_LABEL}={job.spec.name}")
         self._scales: Informer | None = None
         self._asked: ResourcePlan | None = None  # what was taken from the ElasticJob; it is seen there later
-        self._taken: dict[str, _Taken] = {}  # by ScalePlan
+        self._taken: dict[str, _Adoption] = {}  # by ScalePlan
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plans-{self._name}", daemon=True)
         self._thread.start()
@@ -124,13 +124,13 @@ class PlanFollower:
         """Take a ScalePlan up, note that, and judge it; what was written is seen a little later."""
         name, noted = scale["metadata"]["name"], asked_in(scale)
         if noted is not None:
-            self._taken.setdefault(name, _Taken(noted, "", 0.0))
+            self._taken.setdefault(name, _Adoption(noted, "", 0.0))
             self._judge(scale, self._taken[name])
             return
         if name not in self._taken and not self._take(scale):
             return
-        taken = self._taken[name]
-        notes = {ASKED_NOTE: to_json(taken.plan).decode(), DECISION_NOTE: taken.decision or None}
+        adoption = self._taken[name]
+        notes = {ASKED_NOTE: to_json(adoption.plan).decode(), DECISION_NOTE: adoption.decision or None}
         owners = [*(scale["metadata"].get("ownerReferences") or ()), *owned_by(job)]
         self._say(scale, "Scaling", createTime=self._now())
         self._api.patch(SCALE_PLAN, name, {"metadata": {"annotations": notes, "ownerReferences": owners}})
@@ -146,17 +146,17 @@ class PlanFollower:
         except DlroverError as error:
             self._end(scale, str(error))
             return False
-        self._taken[name] = _Taken(plan, decided.id, decided.at_s) if decided else _Taken(plan, "", 0.0)
+        self._taken[name] = _Adoption(plan, decided.id, decided.at_s) if decided else _Adoption(plan, "", 0.0)
         return True
 
-    def _judge(self, scale: Doc, taken: _Taken) -> None:
+    def _judge(self, scale: Doc, adoption: _Adoption) -> None:
         """Say that the plan of a ScalePlan runs, or that another one took its place."""
         shown = self._link.snapshot()
-        if shown.at_s <= taken.at_s:  # published before the decision
+        if shown.at_s <= adoption.at_s:  # published before the decision
             return
-        if shown.running == taken.plan:
+        if shown.running == adoption.plan:
             self._end(scale, "")
-        elif shown.target != taken.plan:
+        elif shown.target != adoption.plan:
             self._end(scale, f"another plan took its place: {shown.target}")
 
     def _decide(self, plan: ResourcePlan, by: str) -> Decision | None:

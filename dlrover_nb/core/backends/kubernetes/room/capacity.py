@@ -77,7 +77,7 @@ class Tenant:
     spec: KubernetesSpec
 
 
-def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capacity:
+def capacity_of(looked: Looked, tenant: Tenant, fallback: Capacity | None) -> Capacity:
     """Return the job's maximum capacity.
 
     Parameters
@@ -86,7 +86,7 @@ def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capaci
         The cluster.
     tenant
         The job.
-    seen
+    fallback
         Capacity observed elsewhere, used when nothing may be listed here.
 
     Raises
@@ -98,10 +98,10 @@ def capacity_of(looked: Looked, tenant: Tenant, seen: Capacity | None) -> Capaci
     machines = _free(looked.nodes, residents, tenant.spec)
     limit, queue = _limit(looked.quotas, tenant, of_free=False), looked.queue
     if queue is None:
-        return _offer(machines, limit, tenant, seen)
+        return _offer(machines, limit, tenant, fallback)
     own = -tenant.spec.master_cpu, -float(tenant.spec.master_memory_mib)
-    found = _offer(machines, _within(limit, queue.most, own), tenant, seen)
-    return replace(found, note=queue.limit_words)
+    capacity = _offer(machines, _within(limit, queue.most, own), tenant, fallback)
+    return replace(capacity, note=queue.limit_words)
 
 
 def assumed(spec: JobSpec) -> Capacity:
@@ -119,27 +119,29 @@ def assumed(spec: JobSpec) -> Capacity:
     return Capacity((NodeShape(cpu, min(mib, MOST_MEMORY_MIB), count),))
 
 
-def room_of(looked: Looked, tenant: Tenant, seen: Capacity | None, *, mine: Collection[Doc] = ()) -> Capacity:
+def room_of(
+    looked: Looked, tenant: Tenant, fallback: Capacity | None, *, mine: Collection[Doc] = ()
+) -> Capacity:
     """Return the job's capacity in use by the pods `mine` plus free capacity; raises as `capacity_of`."""
     others = [pod for pod in looked.pods or () if not _is_node_of(pod, tenant)]
     machines = _free(looked.nodes, others, tenant.spec)
     limit = _limit(looked.quotas, tenant, of_free=True)
     if limit:
-        held = _held(mine)
-        limit = limit[0] + held[0], limit[1] + held[1]
+        own_requests = _held(mine)
+        limit = limit[0] + own_requests[0], limit[1] + own_requests[1]
     queue, counted = looked.queue, [pod for pod in mine if is_managed(pod)]
     if queue is None or (mine and not counted):  # Kueue lets these pods be
-        return _offer(machines, limit, tenant, seen)
+        return _offer(machines, limit, tenant, fallback)
     own = _held(pod for pod in counted if not pod["spec"].get("schedulingGates"))
-    found = _offer(machines, _within(limit, queue.free, own), tenant, seen)
+    capacity = _offer(machines, _within(limit, queue.free, own), tenant, fallback)
     note = "; ".join(filter(None, (queue.limit_words, queue.closed)))
-    return replace(found, note=note)
+    return replace(capacity, note=note)
 
 
 def _held(pods: Iterable[Doc]) -> Amount:
     """Return what pods hold that have not ended."""
-    held = [requests_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
-    return sum(cpu for cpu, _ in held), sum(mib for _, mib in held)
+    requests = [requests_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
+    return sum(cpu for cpu, _ in requests), sum(mib for _, mib in requests)
 
 
 def _within(limit: Amount | None, queue: Limit, own: Amount) -> Amount | None:
@@ -164,14 +166,14 @@ def hosts_of(looked: Looked, tenant: Tenant) -> tuple[Host, ...]:
     for pod in looked.pods or ():
         if not _is_node_of(pod, tenant) and (pod.get("status") or {}).get("phase") not in ENDED:
             on.setdefault(pod["spec"].get("nodeName") or "", []).append(requests_of(pod))
-    found = []
+    hosts = []
     for node in looked.nodes:
         if _takes(node, tenant.spec):
             meta = node["metadata"]
             name, key = meta["name"], (meta.get("labels") or {}).get(HOSTNAME, meta["name"])
-            held = total(cluster_load.Amount(*amount) for amount in on.get(name, ()))
-            found.append(Host(key, name, _load(node["status"].get("allocatable")), held, used.get(name)))
-    return tuple(found)
+            requests = total(cluster_load.Amount(*amount) for amount in on.get(name, ()))
+            hosts.append(Host(key, name, _load(node["status"].get("allocatable")), requests, used.get(name)))
+    return tuple(hosts)
 
 
 def _load(resources: Mapping[str, object] | None) -> cluster_load.Amount:
@@ -195,12 +197,14 @@ def amount_of(resources: Mapping[str, object] | None) -> Amount:
 
 
 def _offer(
-    machines: list[Amount] | None, limit: Amount | None, tenant: Tenant, seen: Capacity | None
+    machines: list[Amount] | None, limit: Amount | None, tenant: Tenant, fallback: Capacity | None
 ) -> Capacity:
     """Return machines, or the fallback, cut to a limit."""
     if machines is None:
-        known = [(s.cpu, float(s.memory_mib)) for s in seen.shapes for _ in range(s.count)] if seen else None
-        machines = known if known is not None else [limit] if limit else None
+        if fallback:
+            machines = [(s.cpu, float(s.memory_mib)) for s in fallback.shapes for _ in range(s.count)]
+        elif limit:
+            machines = [limit]
     if machines is None:
         raise BackendError(
             f"the service account of job {tenant.job} can list neither machines nor quotas of namespace "
@@ -233,22 +237,22 @@ def _free(nodes: Iterable[Doc] | None, pods: Iterable[Doc], spec: KubernetesSpec
     for pod in pods:
         at = pod["spec"].get("nodeName")
         if at in free and (pod.get("status") or {}).get("phase") not in ENDED:
-            held = requests_of(pod)
-            free[at] = max(0.0, free[at][0] - held[0]), max(0.0, free[at][1] - held[1])
+            request = requests_of(pod)
+            free[at] = max(0.0, free[at][0] - request[0]), max(0.0, free[at][1] - request[1])
     return list(free.values())
 
 
 def _takes(node: Doc, spec: KubernetesSpec) -> bool:
     """Whether a machine can run the job's pods: it is ready, labels match, taints are tolerated."""
-    told = node.get("spec") or {}
+    node_spec = node.get("spec") or {}
     ready = next((c for c in node["status"].get("conditions") or () if c.get("type") == "Ready"), None)
-    if told.get("unschedulable") or ready is None or ready.get("status") != "True":
+    if node_spec.get("unschedulable") or ready is None or ready.get("status") != "True":
         return False
-    frame, known = pod_frame(spec), node["metadata"].get("labels") or {}
-    if not (frame.get("nodeSelector") or {}).items() <= known.items():
+    frame, labels = pod_frame(spec), node["metadata"].get("labels") or {}
+    if not (frame.get("nodeSelector") or {}).items() <= labels.items():
         return False
     borne = [t for t in frame["tolerations"] if "tolerationSeconds" not in t]
-    taints = [taint for taint in told.get("taints") or () if taint["effect"] in _BORNE]
+    taints = [taint for taint in node_spec.get("taints") or () if taint["effect"] in _BORNE]
     return all(any(_bears(toleration, taint) for toleration in borne) for taint in taints)
 
 
@@ -277,19 +281,21 @@ def _bound(quota: Doc, *, of_free: bool) -> tuple[float | None, float | None]:
     """Return the cores and the MiB that one quota allows, or leaves; None: it does not limit them."""
     hard = (quota.get("status") or {}).get("hard") or quota["spec"].get("hard") or {}
     used = ((quota.get("status") or {}).get("used") or {}) if of_free else {}
-    found: list[float | None] = []
+    amounts: list[float | None] = []
     for resource, unit in (("cpu", 1), ("memory", MIB)):
         names = [n for n in (resource, f"requests.{resource}", f"limits.{resource}") if n in hard]
         left = [float(amount(hard[n], n) - amount(used.get(n, "0"), n)) / unit for n in names]
-        found.append(max(0.0, min(left)) if left else None)
-    return found[0], found[1]
+        amounts.append(max(0.0, min(left)) if left else None)
+    return amounts[0], amounts[1]
 
 
 def _counts(quota: Doc, spec: KubernetesSpec) -> bool:
     """Whether a quota counts pods like ours."""
-    told = quota["spec"]
-    terms = (told.get("scopeSelector") or {}).get("matchExpressions") or ()
-    return _OUR_SCOPES.issuperset(told.get("scopes") or ()) and all(_matches(term, spec) for term in terms)
+    quota_spec = quota["spec"]
+    terms = (quota_spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return _OUR_SCOPES.issuperset(quota_spec.get("scopes") or ()) and all(
+        _matches(term, spec) for term in terms
+    )
 
 
 def _matches(term: Doc, spec: KubernetesSpec) -> bool:
@@ -313,8 +319,8 @@ def _stays(pod: Doc) -> bool:
 
 def _is_of(pod: Doc, tenant: Tenant) -> bool:
     meta = pod["metadata"]
-    known = meta.get("labels") or {}
-    return bool(meta.get("namespace") == tenant.namespace and known.get(JOB_LABEL) == tenant.job)
+    labels = meta.get("labels") or {}
+    return bool(meta.get("namespace") == tenant.namespace and labels.get(JOB_LABEL) == tenant.job)
 
 
 def _is_master(pod: Doc, tenant: Tenant) -> bool:

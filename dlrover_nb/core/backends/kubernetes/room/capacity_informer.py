@@ -145,14 +145,14 @@ class CapacityInformer:
         if now_s < self._not_before_s.get(kind.plural, 0.0):
             return None
         try:
-            found = tuple(api.list(kind, fields=fields).items)
+            objects = tuple(api.list(kind, fields=fields).items)
         except Forbidden:
             if now_s < self._listed_s.get(kind.plural, float("-inf")) + FORBIDDEN_S:
                 raise
             self._not_before_s[kind.plural] = now_s + FORBIDDEN_S
             return None
         self._listed_s[kind.plural] = now_s
-        return found
+        return objects
 
     def _optional(self, api: Api, kind: Kind) -> tuple[Doc, ...] | None:
         """Return all objects of a kind that clusters may lack; None: they cannot be read now."""

@@ -58,7 +58,7 @@ def queue_of(spec: KubernetesSpec) -> str:
     return named.get(QUEUE_NAME, "")
 
 
-def quota_of(queue: str, seen: SeenQueues, owners: Iterable[str] = ()) -> QueueQuota:
+def quota_of(queue: str, objects: SeenQueues, owners: Iterable[str] = ()) -> QueueQuota:
     """Return what a queue admits, and what it decided.
 
     Parameters
@@ -66,18 +66,18 @@ def quota_of(queue: str, seen: SeenQueues, owners: Iterable[str] = ()) -> QueueQ
     owners
         Uids of the job's objects, which own its Workloads.
     """
-    verdicts = tuple(_verdicts(seen.workloads or (), frozenset(owners)))
-    if seen.local is None:
+    verdicts = tuple(_verdicts(objects.workloads or (), frozenset(owners)))
+    if objects.local is None:
         closed = f"there is no LocalQueue {queue} in this namespace: nodes wait until it is made"
         return QueueQuota(queue, closed=closed, verdicts=verdicts)
-    keeper = str(seen.local.get("spec", {}).get("clusterQueue", ""))
-    own = next((q for q in seen.cluster_queues or () if q["metadata"]["name"] == keeper), None)
+    keeper = str(objects.local.get("spec", {}).get("clusterQueue", ""))
+    own = next((q for q in objects.cluster_queues or () if q["metadata"]["name"] == keeper), None)
     words = f"ClusterQueue {keeper}"
-    closed = _closed(seen.local, "LocalQueue") or (_closed(own, words) if own else "")
+    closed = _closed(objects.local, "LocalQueue") or (_closed(own, words) if own else "")
     if own is None:
-        note = UNREAD if seen.cluster_queues is None else f"there is no {words}"
+        note = UNREAD if objects.cluster_queues is None else f"there is no {words}"
         return QueueQuota(queue, words, closed=closed, verdicts=verdicts, note=note)
-    most, free = zip(*(_bounds(own, seen, resource, unit) for resource, unit in _UNITS), strict=True)
+    most, free = zip(*(_bounds(own, objects, resource, unit) for resource, unit in _UNITS), strict=True)
     return QueueQuota(queue, words, most, (0.0, 0.0) if closed else free, closed, verdicts)
 
 
@@ -117,19 +117,19 @@ class _Share:
 
     @property
     def kept_unused(self) -> float:
-        """What nobody uses and nobody may borrow."""
+        """What no queue uses and no other queue may borrow."""
         return max(0.0, self.nominal - self.lent_at_most - self.reserved)
 
 
-def _bounds(own: Doc, seen: SeenQueues, resource: str, unit: int) -> tuple[float | None, float | None]:
+def _bounds(own: Doc, objects: SeenQueues, resource: str, unit: int) -> tuple[float | None, float | None]:
     """Return what a ClusterQueue can ever admit of a resource, and what is free of that now."""
     shares = _shares(own, resource, unit)
     if not shares:
         return None, None
     cohort = _cohort(own)
-    others = [q for q in seen.cluster_queues or () if cohort and _cohort(q) == cohort and q is not own]
+    others = [q for q in objects.cluster_queues or () if cohort and _cohort(q) == cohort and q is not own]
     pairs = [
-        _bound(share, [s for q in others if (s := _shares(q, resource, unit).get(flavor))], seen, cohort)
+        _bound(share, [s for q in others if (s := _shares(q, resource, unit).get(flavor))], objects, cohort)
         for flavor, share in shares.items()
     ]
     most, free = zip(*pairs, strict=True)
@@ -137,13 +137,13 @@ def _bounds(own: Doc, seen: SeenQueues, resource: str, unit: int) -> tuple[float
 
 
 def _bound(
-    own: _Share, others: list[_Share], seen: SeenQueues, cohort: str
+    own: _Share, others: list[_Share], objects: SeenQueues, cohort: str
 ) -> tuple[float | None, float | None]:
     if not cohort:
         return own.nominal, max(0.0, own.nominal - own.reserved)
     limit = None if own.borrowing is None else own.nominal + own.borrowing
     left = None if limit is None else max(0.0, limit - own.reserved)
-    if _has_more(seen.cohorts, cohort):
+    if _has_more(objects.cohorts, cohort):
         return limit, left
     most = own.nominal + sum(each.lent_at_most for each in others)
     unused = own.nominal - own.reserved + sum(s.nominal - s.reserved - s.kept_unused for s in others)
@@ -190,8 +190,12 @@ def _quantity(text: object, unit: int) -> float | None:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    return None if any(value is None for value in known) else round(sum(v for v in known if v is not None), 4)
+    amounts = list(values)
+    return (
+        None
+        if any(value is None for value in amounts)
+        else round(sum(v for v in amounts if v is not None), 4)
+    )
 
 
 # verdicts
@@ -210,9 +214,9 @@ def _verdict(workload: Doc) -> str:
     state = next((state for name, state in _STATES if is_true(workload, name)), "")
     if state == "admitted":
         return state
-    name = next((name for name, told in _STATES if told == state), "QuotaReserved")
+    name = next((name for name, state_name in _STATES if state_name == state), "QuotaReserved")
     if not state:
         state = "reserved, and its checks run" if is_true(workload, name) else "waiting"
-    said = conditions(workload).get(name, {})
-    reason, message = said.get("reason") or "", said.get("message") or ""
+    entry = conditions(workload).get(name, {})
+    reason, message = entry.get("reason") or "", entry.get("message") or ""
     return f"{state}{f' ({reason})' if reason else ''}{f': {message}' if message else ''}"

@@ -88,30 +88,30 @@ def _of_kueue(pods: list[Doc], workloads: list[Doc] | None) -> Iterator[QueueWai
         for workload in workloads or ()
         for owner in workload["metadata"].get("ownerReferences") or ()
     }
-    told = set[str]()
+    jobs = set[str]()
     for pod in pods:
         job, queue = _job_of(pod), _queue_of(pod)
-        if not queue or job in told:
+        if not queue or job in jobs:
             continue
         owners = [o.get("uid", "") for o in pod["metadata"].get("ownerReferences") or ()]
-        found = next((by_owner[u] for u in (pod["metadata"].get("uid"), *owners) if u in by_owner), None)
-        if found is not None and is_true(found, "Admitted"):
+        workload = next((by_owner[u] for u in (pod["metadata"].get("uid"), *owners) if u in by_owner), None)
+        if workload is not None and is_true(workload, "Admitted"):
             continue
-        told.add(job)
-        name = queue if queue != GATE else str((found or {}).get("spec", {}).get("queueName", ""))
+        jobs.add(job)
+        name = queue if queue != GATE else str((workload or {}).get("spec", {}).get("queueName", ""))
         none = UNREAD if workloads is None else "no Workload of it is there yet"
-        yield QueueWait(job, "Kueue", name, _why(found, "QuotaReserved", "Admitted") if found else none)
+        yield QueueWait(job, "Kueue", name, _why(workload, "QuotaReserved", "Admitted") if workload else none)
 
 
 def _of_volcano(pods: list[Doc], groups: list[Doc] | None) -> Iterator[QueueWait]:
     """Yield a wait for each job whose group of pods Volcano has not scheduled."""
     by_name = {group["metadata"]["name"]: group for group in groups or ()}
-    told = set[tuple[str, str]]()
+    pairs = set[tuple[str, str]]()
     for pod in pods:
         name, job = _group_of(pod), _job_of(pod)
-        if not name or (job, name) in told:
+        if not name or (job, name) in pairs:
             continue
-        told.add((job, name))
+        pairs.add((job, name))
         group = by_name.get(name)
         if group is None:
             none = UNREAD if groups is None else f"no PodGroup {name} is there yet"
@@ -127,8 +127,8 @@ def _pod_queue(pod: Doc) -> str:
 
 def conditions(doc: Doc) -> dict[str, Doc]:
     """Return the conditions of an object by their types."""
-    found = doc.get("status", {}).get("conditions") or ()
-    return {each.get("type", ""): each for each in found}
+    entries = doc.get("status", {}).get("conditions") or ()
+    return {each.get("type", ""): each for each in entries}
 
 
 def is_true(doc: Doc, name: str) -> bool:
@@ -138,8 +138,8 @@ def is_true(doc: Doc, name: str) -> bool:
 
 def _why(doc: Doc, *names: str) -> str:
     """Return the message of the first of some conditions that has one; else the phase."""
-    known = conditions(doc)
+    by_type = conditions(doc)
     for name in names:
-        if text := known.get(name, {}).get("message") or known.get(name, {}).get("reason"):
+        if text := by_type.get(name, {}).get("message") or by_type.get(name, {}).get("reason"):
             return str(text)
     return str(doc.get("status", {}).get("phase", "")) or "it gives no reason"
