@@ -112,7 +112,7 @@ def test_a_wished_machine_that_filled_up_meanwhile_is_no_demand(second, wait_unt
     full = held_on(light, SECOND_CPUS, wait_until)
     node = Other.options(num_cpus=1, **options).remote()
     assert ray.get(node.stands_on.remote(), timeout=120) == first
-    told = wishes.told(lambda _: first)["worker-0"]
+    told = wishes.by_node(lambda _: first)["worker-0"]
     assert told.got != told.host
     for each in (busy, full, node):
         ray.kill(each)
@@ -135,4 +135,4 @@ def test_a_machine_alone_is_never_wished(cluster):
     wishes = HostWishes("alone")
     wishes.make([config("worker-0")], unplaced={}, reserved=tuple)
     assert wishes.options("worker-0") == {}
-    assert wishes.told(lambda _: "") == {}
+    assert wishes.by_node(lambda _: "") == {}

@@ -109,7 +109,7 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The hosts that a node is wished on: the best first, with weights from `MOST_WEIGHT` down to 1."""
+    """The hosts that are preferred for a node: the best first, with weights from `MOST_WEIGHT` down to 1."""
 
     node: NewNode
     ranked: tuple[tuple[Host, int], ...]

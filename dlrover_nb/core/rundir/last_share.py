@@ -1,4 +1,4 @@
-"""How far a job had come whose master is gone, as the run folder that it left tells.
+"""Reads from the run folder of a job whose master is gone how far the job had come.
 
 Only the end of the journal is read, so that a list of many lost jobs takes no time. That of a job with a
 recorded end is compressed and left alone.

@@ -115,7 +115,7 @@ def _doing(status: PodStatus) -> str:
 
 def _completed(job: PodJob, result: CodeTried) -> PodJob:
     if result.error or result.features is None:
-        raise JobFailedError(result.error or "the pod that tried the code told no encoding of rows")
+        raise JobFailedError(result.error or "the pod that tried the code reported no encoding of rows")
     model = replace(job.spec.model, n_dense=result.n_dense, averages=result.averages)
     spec = replace(job.spec, model=model)
     return replace(job, spec=spec, features=result.features)

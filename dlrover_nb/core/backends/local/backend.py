@@ -122,7 +122,7 @@ class LocalBackend:
         self._cwd: str | None = None
         self._processes: dict[str, Process] = {}
         self._stillborn: list[NodeExited] = []
-        self._known: set[str] = set()
+        self._node_names: set[str] = set()
         self._jobs: dict[str, str] = {}
         self._closed = False
 
@@ -151,9 +151,9 @@ class LocalBackend:
         """Start the process."""
         if self._closed:
             raise BackendError(f"the process backend is closed: {config.node} cannot be started")
-        if config.node in self._known:
+        if config.node in self._node_names:
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
-        self._known.add(config.node)
+        self._node_names.add(config.node)
         self._jobs[config.node] = config.spec.name
         try:
             self._processes[config.node] = self._launch(config)
@@ -181,7 +181,7 @@ class LocalBackend:
                 self._jobs[path.stem] = _job_of(path.with_suffix(".json"))
             else:
                 self._end(process)
-        self._known.update(nodes)
+        self._node_names.update(nodes)
         gone = [node for node in nodes if node not in self._processes and node not in unknown]
         self._stillborn += [NodeExited(node, "it ended while its master was away") for node in gone]
 

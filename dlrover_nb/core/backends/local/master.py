@@ -86,7 +86,7 @@ def driver_of(
     setup = own_job.RunSetup(backend, folder, history_url=None, clock=SystemClock())
     if not (folder / JOB).exists():
         return own_job.begin(submission.spec, submission.features, setup)
-    with _told_progress(folder) as on_progress:
+    with _progress_writer(folder) as on_progress:
         return own_job.resume(replace(setup, how_ended=how_ended), on_progress=on_progress)
 
 
@@ -110,7 +110,7 @@ def _programs_driver(
         working_folder=submission.working_folder,
         cpus=submission.cpus,
     )
-    with _told_progress(folder) as on_progress:
+    with _progress_writer(folder) as on_progress:
         around = external_job.Surroundings(
             folder,
             None,
@@ -127,7 +127,7 @@ def _programs_driver(
 
 
 @contextlib.contextmanager
-def _told_progress(folder: Path) -> Iterator[Callable[[str], None]]:
+def _progress_writer(folder: Path) -> Iterator[Callable[[str], None]]:
     """Give a function that writes to a file what is done, for the client that waits."""
     progress = folder / PROGRESS
 

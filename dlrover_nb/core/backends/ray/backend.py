@@ -4,7 +4,7 @@ The actors are detached: they survive a killed master, and the restarted one fin
 ``JOB/NODE``. They end by themselves when the master stays away. A node's CPU and memory are requested from
 Ray's scheduler (placement); the node itself enforces its CPU share (`core.runtime.process.limits`). A job's
 minimal set of nodes is placed together (`gang`): they are requested when Ray has room for all of them, and
-the others after them. Where there are several machines, each node is wished on one by the load of all
+the others after them. Where there are several machines, one is preferred for each node by the load of all
 (`host_wishes`).
 """
 
@@ -119,7 +119,7 @@ class RayBackend:
         self._listen = "ipc" if one_host else f"tcp://{ray.util.get_node_ip_address()}"
         self._actors: dict[str, Any] = {}
         self._refs: dict[Any, str] = {}
-        self._known: set[str] = set()
+        self._node_names: set[str] = set()
         self._unplaced: dict[str, UnplacedNode] = {}
         self._needs: dict[str, Need] = {}
         self._closed = False
@@ -134,7 +134,7 @@ class RayBackend:
         try:
             free = ask_ray(state.available_resources_per_node)
             room = {machine: [f.get("CPU", 0.0), f.get("memory", 0.0) / MIB] for machine, f in free.items()}
-            for machine, (cpu, mib) in self._taken():
+            for machine, (cpu, mib) in self._allocated():
                 if machine in room:
                     room[machine][0] += cpu
                     room[machine][1] += mib
@@ -143,10 +143,10 @@ class RayBackend:
         shapes = [NodeShape(round(cpu, 2), int(mib)) for cpu, mib in room.values() if cpu > 0 and mib >= 1]
         return Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True)))
 
-    def _taken(self) -> list[tuple[str, Need]]:
+    def _allocated(self) -> list[tuple[str, Need]]:
         """Return the machine and the size of all that this job holds: bundles, and other nodes."""
         placed = self._actors.keys() - self._unplaced.keys()
-        return self._gang.held() + [(machine_of(self._actors[n]), self._needs[n]) for n in placed]
+        return self._gang.bundles() + [(machine_of(self._actors[n]), self._needs[n]) for n in placed]
 
     def listen(self) -> str:
         """Return ``ipc`` on one machine, else this machine's address."""
@@ -156,9 +156,9 @@ class RayBackend:
         """Request the node: at once, or with the job's first nodes when Ray has room for them."""
         if self._closed:
             raise BackendError(f"the Ray backend of job {self._job} is closed: no node can be started")
-        if config.node in self._known:
+        if config.node in self._node_names:
             raise InvalidValueError(f"node {config.node} was started before; use a new id")
-        self._known.add(config.node)
+        self._node_names.add(config.node)
         self._needs[config.node] = config.cpu, config.memory_mib
         try:
             if self._is_new:
@@ -178,7 +178,7 @@ class RayBackend:
     def _wish(self, configs: Iterable[NodeConfig]) -> None:
         """Choose machines for nodes that are about to be requested together."""
         unplaced = {node: each.need for node, each in self._unplaced.items()}
-        self._wishes.make(configs, unplaced=unplaced, reserved=self._gang.held)
+        self._wishes.make(configs, unplaced=unplaced, reserved=self._gang.bundles)
 
     def _request(self, config: NodeConfig) -> None:
         """Create the actor; Ray places it when there is room."""
@@ -235,7 +235,7 @@ class RayBackend:
 
     def adopt(self, nodes: Mapping[str, Need]) -> None:
         """Find the actors of an earlier master by their names."""
-        self._known.update(nodes)
+        self._node_names.update(nodes)
         self._is_new = False
         remove_request(self._job)
         self._actors = _nodes_of(self._job)
@@ -288,8 +288,8 @@ class RayBackend:
         return dict.fromkeys([*deferred, *alone], "")
 
     def host_wishes(self) -> Mapping[str, HostWish]:
-        """Return the machines that nodes were wished on."""
-        return self._wishes.told(self._stands_on)
+        """Return the machines that were preferred for the nodes."""
+        return self._wishes.by_node(self._stands_on)
 
     def _stands_on(self, node: str) -> str:
         """Return Ray's id of a node's machine; empty while it has none."""

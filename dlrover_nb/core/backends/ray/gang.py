@@ -59,7 +59,7 @@ class Gang:
         """Whether Ray has reserved room for all of it."""
         return self.is_open and placement_group_table(self._group).get("state") == "CREATED"
 
-    def held(self) -> list[tuple[str, Need]]:
+    def bundles(self) -> list[tuple[str, Need]]:
         """Return the machine and the size of each reserved bundle."""
         if not self.is_open:
             return []

@@ -1,9 +1,9 @@
-"""On which machines of a Ray the nodes of a job are wished: see `core.deadline.host_choice`.
+"""Prefers machines of a Ray for the nodes of a job: see `core.deadline.host_choice`.
 
 Ray takes one wish per actor, a node affinity, so it gets the best host. Soft affinity alone would be a
 demand: Ray then waits for a machine that exists, however full it is. So nodes may spill to others where the
-wished machine has no room. Loads are read when nodes start, so they are never stale. What was requested and
-is not placed yet is missing in Ray's tables, and counts here.
+preferred machine has no room. Loads are read when nodes start, so they are never stale. What was requested
+and is not placed yet is missing in Ray's tables, and counts here.
 
 Loads are what nodes hold: Ray tells of no machine what is used (`load`). A Ray of one machine is asked for
 its machines alone.
@@ -88,7 +88,7 @@ class HostWishes:
         affinity = NodeAffinitySchedulingStrategy(machine, soft=True, _spill_on_unavailable=True)
         return {"scheduling_strategy": affinity}
 
-    def told(self, machine_of: Callable[[str], str]) -> dict[str, HostWish]:
+    def by_node(self, machine_of: Callable[[str], str]) -> dict[str, HostWish]:
         """Return the wishes of nodes, with where these stand: `machine_of` returns Ray's id, or nothing."""
         for node in self._wishes.keys() - self._got.keys():
             if machine := machine_of(node):

@@ -30,7 +30,7 @@ LISTEN_PORT = "--dashboard-agent-listen-port="
 def until_registered(get_node: Callable[..., Any], lives: Callable[[], bool]) -> Callable[..., Any]:
     """Wrap Ray's question for a node: ask again, with pauses, until it is answered or the raylet is gone."""
 
-    def asked(*args: object, **named: object) -> Any:  # noqa: ANN401 - Ray's answer, which has no type
+    def retried(*args: object, **named: object) -> Any:  # noqa: ANN401 - Ray's answer, which has no type
         while True:
             try:
                 return get_node(*args, **named)
@@ -39,7 +39,7 @@ def until_registered(get_node: Callable[..., Any], lives: Callable[[], bool]) ->
                 if not lives():
                     raise
 
-    return asked
+    return retried
 
 
 def raylet_lives() -> bool:

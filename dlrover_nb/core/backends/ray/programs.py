@@ -101,7 +101,7 @@ class RayPrograms(RayBackend):
         super().__init__(job, one_host=setup.is_here)
         self._setup = setup
         self._addresses: dict[str, str] = {}  # of programs that may have begun; empty: not known yet
-        self._asked: dict[Any, str] = {}
+        self._observations: dict[Any, str] = {}
         self._given_ns: dict[str, int] = {}
         self._lines: list[Written] = []
         self._exits: list[NodeExited] = []
@@ -236,15 +236,15 @@ class RayPrograms(RayBackend):
         """Do nothing: the exit comes with what is observed."""
 
     def _observe(self, node: str, actor: Any) -> None:  # noqa: ANN401 - as above
-        self._asked[actor.observe.remote(self._given_ns.get(node))] = node
+        self._observations[actor.observe.remote(self._given_ns.get(node))] = node
 
     def _collect(self) -> None:
         """Take the answers that have arrived, and ask again."""
-        if not self._asked:
+        if not self._observations:
             return
-        answered, _ = ray.wait(list(self._asked), num_returns=len(self._asked), timeout=0)
+        answered, _ = ray.wait(list(self._observations), num_returns=len(self._observations), timeout=0)
         for ref in answered:
-            node = self._asked.pop(ref)
+            node = self._observations.pop(ref)
             try:
                 self._take(node, from_json(ray.get(ref), Observed))
             except RayError:

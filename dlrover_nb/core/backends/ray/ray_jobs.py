@@ -79,7 +79,7 @@ class SeesRayJobs(OfThisAccount):
         """Return where the API is served; empty: nowhere."""
         if given := os.environ.get(ADDRESS_VAR, ""):
             return given.rstrip("/")
-        return told_url() if self.has_dashboard else ""
+        return dashboard_url() if self.has_dashboard else ""
 
 
 def read_jobs(body: bytes, url: str) -> tuple[UnmanagedJob, ...]:
@@ -111,7 +111,7 @@ def _job(details: RayDetails, url: str) -> UnmanagedJob:
     )
 
 
-def told_url() -> str:
+def dashboard_url() -> str:
     """Return the address of the dashboard as Ray's head tells it; empty: there is none."""
     try:
         value = ask_ray(lambda: internal_kv._internal_kv_get("dashboard", namespace="dashboard"))  # noqa: SLF001 - the one way to its address for a client of any kind
@@ -153,4 +153,4 @@ def _read(body: bytes, kind: type[T]) -> T:
     try:
         return from_json(body, kind)
     except WireError as error:
-        raise BackendError(f"Ray told its jobs in another form than expected: {error}") from error
+        raise BackendError(f"Ray reported its jobs in another form than expected: {error}") from error

@@ -340,7 +340,7 @@ class _Link:
 
     def __init__(self, cluster: SimulatedCluster, name: str) -> None:
         self._cluster, self._name = cluster, name
-        self._known: tuple[float, PlanQueries] | None = None  # time of the answer
+        self._queries: tuple[float, PlanQueries] | None = None  # time of the answer
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest snapshot of the job."""
@@ -353,14 +353,14 @@ class _Link:
     def decide(self, decision: Decision) -> Decision:
         """Submit a decision."""
         decided = self._cluster.decide(self._name, decision)
-        self._known = None
+        self._queries = None
         return decided
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Predict plans, in the caller's thread: the simulation goes on."""
-        cached, now_s = self._known, time.monotonic()
+        cached, now_s = self._queries, time.monotonic()
         if cached is None or now_s > cached[0] + FRESH_S:
-            self._known = cached = (now_s, self._cluster.queries(self._name))
+            self._queries = cached = (now_s, self._cluster.queries(self._name))
         return cached[1].weigh(plans)
 
     def offer(self) -> Offer:

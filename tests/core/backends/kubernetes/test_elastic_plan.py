@@ -13,7 +13,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.master_status import end_of_job
 from dlrover_nb.core.backends.kubernetes.master import TERMINATED, exit_code_of
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import ASKED_NOTE
 from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import (
-    asked_in,
+    noted_plan,
     open_scale_plans,
     plan_in,
     with_edits,
@@ -57,9 +57,9 @@ def test_only_what_was_edited_is_applied_to_the_plan_that_runs() -> None:
 
 def test_a_plan_that_was_taken_is_known_by_its_annotation() -> None:
     scale = document("scaleplan")
-    assert asked_in(scale) is None
+    assert noted_plan(scale) is None
     scale["metadata"]["annotations"][ASKED_NOTE] = to_json(PLAN).decode()
-    assert asked_in(scale) == PLAN
+    assert noted_plan(scale) == PLAN
 
 
 def test_scale_plans_of_others_and_of_earlier_jobs_and_those_done_are_left_alone() -> None:

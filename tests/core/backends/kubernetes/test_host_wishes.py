@@ -63,7 +63,7 @@ def test_a_pod_prefers_the_light_machine_by_its_label_and_demands_nothing():
     affinity = made["spec"]["affinity"]
     assert "requiredDuringSchedulingIgnoredDuringExecution" not in affinity["nodeAffinity"]
     assert affinity["podAntiAffinity"] == document()["spec"]["affinity"]["podAntiAffinity"]
-    (wish,) = HostWishes.told([made]).values()
+    (wish,) = HostWishes.by_node([made]).values()
     assert (wish.host, wish.got) == ("b", "")
     assert "on 1 other that can hold it" in wish.why
 
@@ -89,7 +89,7 @@ def test_the_machine_of_a_slow_node_is_avoided_even_where_no_load_is_known():
     assert terms(placed([BUSY, LIGHT], document(), pods=pods, avoid=("worker-1",)))[0][1] == "label-a"
     made = placed([], document(), pods=pods, avoid=("worker-1",))
     assert terms(made) == [("NotIn", "b", 100)]
-    assert HostWishes.told([made])["worker-0"].words == "wished on any but b: worker-1 is too slow on b"
+    assert HostWishes.by_node([made])["worker-0"].words == "wished on any but b: worker-1 is too slow on b"
 
 
 def test_other_orders_stay_where_they_are():

@@ -13,7 +13,7 @@ from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, Status
 from dlrover_nb.core.backends.kubernetes.room import kueue_reader
 from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, Tenant, capacity_of, room_of
-from dlrover_nb.core.backends.kubernetes.room.kueue import MANAGED, UNREAD, SeenQueues, queue_of, quota_of
+from dlrover_nb.core.backends.kubernetes.room.kueue import MANAGED, UNREAD, QueueObjects, queue_of, quota_of
 from dlrover_nb.core.backends.kubernetes.room.kueue_reader import KueueReader
 from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE, QUEUE_NAME
 from dlrover_nb.core.errors import CapacityError
@@ -46,7 +46,7 @@ def queue(name="ml", *, cpu=8, memory="16Gi", reserved=0, borrowing=None, lendin
 
 
 def quota(*queues, local=LOCAL, cohorts=(), workloads=(), owners=()):
-    return quota_of("team-a", SeenQueues(local, queues, cohorts, workloads), owners)
+    return quota_of("team-a", QueueObjects(local, queues, cohorts, workloads), owners)
 
 
 def test_a_queue_alone_admits_its_nominal_quota_and_what_is_not_reserved_is_free():
@@ -95,7 +95,7 @@ def test_a_cohort_with_more_than_its_queues_is_bounded_by_the_borrowing_limit_al
     cohort = {"metadata": {"name": "all"}, "spec": spec}
     assert quota(queue(cohort="all"), cohorts=(cohort,)).most[0] is None
     assert quota(queue(cohort="all", borrowing=3), cohorts=(cohort,)).most[0] == 11
-    unread = SeenQueues(LOCAL, (queue(cohort="all"),), None)
+    unread = QueueObjects(LOCAL, (queue(cohort="all"),), None)
     assert quota_of("team-a", unread).most[0] is None
 
 
@@ -112,7 +112,7 @@ def test_a_queue_that_is_missing_stopped_or_not_active_says_so_and_leaves_nothin
 
 
 def test_what_may_not_be_read_limits_nothing_and_is_named():
-    found = quota_of("team-a", SeenQueues(LOCAL))
+    found = quota_of("team-a", QueueObjects(LOCAL))
     assert (found.most, found.note) == (UNLIMITED, UNREAD)
     assert quota().note == "there is no ClusterQueue ml"
 

@@ -274,7 +274,7 @@ def settled(document: dict[str, Any], need: tuple[float, int] = MORE) -> tuple[N
     resizer = pod_resizer.PodResizer()
     resizer.want("ps-0", "p", need)
     resizer.reconcile({"p": document}, 0.0)
-    return resizer.told()
+    return resizer.allotted()
 
 
 def test_what_the_kubelet_said_of_an_earlier_request_is_not_taken_for_this_one():
@@ -299,9 +299,9 @@ def test_a_kubelet_that_finds_no_room_is_given_up_after_half_a_minute_with_its_r
     deferred = pod(MORE, (0.25, 256), type="PodResizePending", reason="Deferred", message="no room")
     for at_s in (7.0, 36.9):
         assert resizer.reconcile({"p": deferred}, at_s) == ()
-        assert resizer.told() == ()
+        assert resizer.allotted() == ()
     resizer.reconcile({"p": deferred}, 37.0)
-    assert resizer.told() == (NodeAllotted("ps-0", MORE, "Deferred: no room (for 30 s)"),)
+    assert resizer.allotted() == (NodeAllotted("ps-0", MORE, "Deferred: no room (for 30 s)"),)
 
 
 def test_an_order_that_changed_nothing_is_given_again_after_a_while():

@@ -107,7 +107,7 @@ class Informer:
         self._copy = Cache(spans=kind.namespaced and not api.namespace)
         self._closed, self._lock = threading.Event(), threading.Lock()
         self._watch: Watch | None = None
-        self._seen_s: float | None = None
+        self._current_s: float | None = None
         self._error: BackendError | None = None
         self._listed_s = 0.0
         self._synced = threading.Event()
@@ -125,7 +125,7 @@ class Informer:
         """Seconds since the copy was last known to be current; 0 while the watch is open."""
         if self._watch is not None:
             return 0.0
-        return float("inf") if self._seen_s is None else max(0.0, self._clock() - self._seen_s)
+        return float("inf") if self._current_s is None else max(0.0, self._clock() - self._current_s)
 
     @property
     def error(self) -> BackendError | None:
@@ -207,7 +207,7 @@ class Informer:
     def _hold(self, watch: Watch | None) -> None:
         with self._lock:
             if self._watch is not None:
-                self._seen_s = self._clock()
+                self._current_s = self._clock()
             self._watch = watch
             if watch is not None:
                 self._error = None
@@ -215,7 +215,7 @@ class Informer:
                     watch.close()
 
     def _tell(self, *, is_other: bool) -> None:
-        self._seen_s = self._clock()
+        self._current_s = self._clock()
         if is_other:
             self.changed.set()
 

@@ -97,8 +97,8 @@ def check_access(api: Api, rights: Iterable[Right] = (*USER, SEE_NODES)) -> Acce
     rules, is_all = _rules(api)
     try:
         checked = tuple(_check(api, right, rules, is_all=is_all) for right in rights)
-    except Forbidden as told:
-        return Access(told.user, api.namespace, ())
+    except Forbidden as error:
+        return Access(error.user, api.namespace, ())
     return Access(_who(api), api.namespace, checked)
 
 
@@ -155,8 +155,8 @@ def _who(api: Api) -> str:
     for kind in SELF_REVIEWS:
         try:
             return str(api.create(kind, {})["status"]["userInfo"]["username"])
-        except Forbidden as told:
-            return told.user
+        except Forbidden as error:
+            return error.user
         except (NotThere, Inadmissible, KeyError):
             continue
     return ""

@@ -1,4 +1,4 @@
-"""Load of a Kubernetes cluster: machines, requests of pods, and what metrics.k8s.io measures, as far as told.
+"""Load of a Kubernetes cluster: machines, requests of pods, and what metrics.k8s.io measures.
 
 Three rights may be missing, each on its own, and most users lack all of them. Machines that may not be listed
 are known by the pods of the namespace that stand on them, with what these request. Where pods of other

@@ -80,7 +80,7 @@ def why_not_made(events: Iterable[Doc]) -> str:
     """Return why a Job's pod is not created, by the Job's events; empty: no reason is known."""
     warnings = [event for event in events if event.get("type") == "Warning"]
     newest = max(warnings, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
-    return f"its master's pod cannot be created: {_told(newest)}" if newest else ""
+    return f"its master's pod cannot be created: {_reason(newest)}" if newest else ""
 
 
 def end_of_job(job: Mapping[str, Any]) -> str | None:
@@ -88,10 +88,10 @@ def end_of_job(job: Mapping[str, Any]) -> str | None:
     status = job.get("status", {})
     if status.get("phase") in {"Succeeded", "Failed"}:  # DLRover's operator says it so
         conditions: list[Doc] = (status.get("status") or {}).get("conditions") or [{}]
-        return _told(conditions[-1]) if status["phase"] == "Failed" else ""
+        return _reason(conditions[-1]) if status["phase"] == "Failed" else ""
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition["type"] in {"Complete", "Failed"}:
-            return _told(condition) if condition["type"] == "Failed" else ""
+            return _reason(condition) if condition["type"] == "Failed" else ""
     return None
 
 
@@ -126,12 +126,12 @@ def why_not_ready(pod: Mapping[str, Any]) -> str:
         if waiting := state.get("waiting"):
             last = container.get("lastState", {}).get("terminated", {})
             message = last.get("message") or waiting.get("message")
-            return f"its master waits: {_told({'reason': waiting.get('reason'), 'message': message})}"
+            return f"its master waits: {_reason({'reason': waiting.get('reason'), 'message': message})}"
         if ended := state.get("terminated"):
-            return f"its master's program ended: {_told(ended)}"
+            return f"its master's program ended: {_reason(ended)}"
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return f"its master waits for a machine: {_told(condition)}"
+            return f"its master waits for a machine: {_reason(condition)}"
     if _phase(pod) == "Running":
         return "its master is starting"
     return "its master's pod is being scheduled"
@@ -151,6 +151,6 @@ def _phase(pod: Mapping[str, Any]) -> str:
     return str(pod.get("status", {}).get("phase", ""))
 
 
-def _told(state: Mapping[str, Any]) -> str:
+def _reason(state: Mapping[str, Any]) -> str:
     words = (str(state.get("reason") or ""), cut(str(state.get("message") or "")))
     return ": ".join(word for word in words if word) or "no reason given"

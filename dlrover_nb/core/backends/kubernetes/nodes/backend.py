@@ -172,7 +172,7 @@ class KubernetesBackend:
     def allotted(self) -> tuple[NodeAllotted, ...]:
         """Return the nodes that were resized, or why they were not."""
         with self._lock:
-            return self._sizes.resizer.told()
+            return self._sizes.resizer.allotted()
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes that ended."""
@@ -185,8 +185,8 @@ class KubernetesBackend:
             return self._reconciler.waiting(time.monotonic())
 
     def host_wishes(self) -> Mapping[str, HostWish]:
-        """Return the machines that pods were wished on."""
-        return self._wishes.told(self._informer.items().values())
+        """Return the machines that were preferred for the pods."""
+        return self._wishes.by_node(self._informer.items().values())
 
     def queue(self) -> QueueQuota | None:
         """Return what the job's queue admits."""

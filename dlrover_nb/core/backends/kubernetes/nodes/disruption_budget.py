@@ -58,7 +58,7 @@ class DisruptionBudget:
 
     def __init__(self, api: Api, job: PodJob, owner: Doc) -> None:
         self._api, self._name, self._run, self._owner = api, job.spec.name, job.run, owner
-        self._n_told: int | None = None  # None: nothing yet
+        self._n_written: int | None = None  # None: nothing yet
         self._n_staying = 0  # that are not being deleted
         self._fewer_since_s: float | None = None
         self._is_off = False
@@ -69,12 +69,12 @@ class DisruptionBudget:
         n_leaving = sum("deletionTimestamp" in pod["metadata"] for pod in present)
         self._follow_staying(len(present) - n_leaving, at_s)
         n_ps = self._n_staying + n_leaving
-        if not self._is_off and n_ps != (self._n_told or 0):
+        if not self._is_off and n_ps != (self._n_written or 0):
             self._tell(n_ps)
 
     def end(self) -> None:
         """Let all pods go: the run has ended."""
-        if not self._is_off and self._n_told:
+        if not self._is_off and self._n_written:
             self._tell(0)
 
     def _follow_staying(self, n_ps: int, at_s: float) -> None:
@@ -91,17 +91,17 @@ class DisruptionBudget:
         except (Unreachable, Unauthorized) as error:
             logger.debug("job %s: its disruption budget is written later: %s", self._name, error)
         except ApiError as error:
-            if isinstance(error, Forbidden) and self._n_told is not None:
+            if isinstance(error, Forbidden) and self._n_written is not None:
                 return  # the right was there before, and may come back
             self._is_off = True
             logger.info("job %s: a drain may evict several of its pods at once: %s", self._name, error)
         else:
-            self._n_told = n_ps
+            self._n_written = n_ps
 
     def _write(self, n_ps: int) -> None:
         kind = BUDGET if self._api.has(BUDGET) else BUDGET_1_20
         document = with_owner(budget(self._name, self._run, n_ps, kind), self._owner)
-        if self._n_told is None:
+        if self._n_written is None:
             try:
                 self._api.create(kind, document)
             except Conflict:  # of an earlier master, or of an earlier run that is being deleted

@@ -42,7 +42,7 @@ class ExternalPods(KubernetesBackend):
 
     def __init__(self, job: PodJob, site: Site) -> None:
         self._texts: dict[str, str] = {}
-        self._told_at_s: dict[tuple[str, str], float] = {}
+        self._patched_at_s: dict[tuple[str, str], float] = {}
         self._texts_lock = threading.Lock()
         self._pod_logs = PodLogs(site.api)
         super().__init__(job, site)
@@ -104,9 +104,9 @@ class ExternalPods(KubernetesBackend):
         for node, pod in self._pods().items():
             annotation = (pod["metadata"].get("annotations") or {}).get(CLUSTER_NOTE, "")
             text = texts.get(node, annotation)
-            if text != annotation and now_s >= self._told_at_s.get((node, text), float("-inf")) + AGAIN_S:
+            if text != annotation and now_s >= self._patched_at_s.get((node, text), float("-inf")) + AGAIN_S:
                 name = pod["metadata"]["name"]
-                self._told_at_s[node, text] = now_s
+                self._patched_at_s[node, text] = now_s
                 self._site.api.patch(POD, name, {"metadata": {"annotations": {CLUSTER_NOTE: text}}})
 
     def _pods(self) -> dict[str, Doc]:

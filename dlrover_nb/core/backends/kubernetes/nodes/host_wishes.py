@@ -1,4 +1,4 @@
-"""On which machines the pods of a job are wished: see `core.deadline.host_choice`.
+"""Prefers machines for the pods of a job: see `core.deadline.host_choice`.
 
 A wish is made when a pod is created, by the loads of the last minute and by the job's own pods of now. Pods
 that are to be created together choose together. Where loads are not known, or are old, only machines where a
@@ -76,7 +76,7 @@ class HostWishes:
         )
 
     @staticmethod
-    def told(pods: Iterable[Doc]) -> dict[str, HostWish]:
+    def by_node(pods: Iterable[Doc]) -> dict[str, HostWish]:
         """Return the wishes that pods were created with, by their nodes."""
         pairs = ((_node_of(pod), wish_of(pod)) for pod in pods)
         return {node: wish for node, wish in pairs if wish is not None}

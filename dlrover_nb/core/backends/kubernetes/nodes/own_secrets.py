@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 60.0
 SOON_S = 5.0  # between looks while pods are made
-_KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
+_COPIED = ("name", "namespace", "labels", "annotations", "ownerReferences")
 
 
 class OwnSecrets:
@@ -49,10 +49,10 @@ class OwnSecrets:
     def __init__(self, api: Api, job: PodJob) -> None:
         name = job.spec.name
         self._api, self._job = api, name
-        self._seen: dict[str, Doc | None] = {secret_name(name): None}
+        self._secrets: dict[str, Doc | None] = {secret_name(name): None}
         if has_code(job):
-            self._seen[code_name(name)] = None
-        self._looked_s, self._is_told = float("-inf"), False
+            self._secrets[code_name(name)] = None
+        self._looked_s, self._has_warned = float("-inf"), False
         self._made_pods = False  # since the last look
 
     def follow(self, at_s: float, *, makes_pods: bool) -> None:
@@ -65,22 +65,22 @@ class OwnSecrets:
             return
         self._looked_s, self._made_pods = at_s, False
         try:
-            for name in self._seen:
+            for name in self._secrets:
                 self._look(name)
         except (Unreachable, Unauthorized) as error:
             logger.debug("job %s: its Secrets are looked at later: %s", self._job, error)
         except ApiError as error:
-            if not self._is_told:
+            if not self._has_warned:
                 logger.warning(
                     "job %s: its Secrets are not restored when they are deleted: %s", self._job, error
                 )
-            self._is_told = True
+            self._has_warned = True
 
     def _look(self, name: str) -> None:
         try:
-            self._seen[name] = self._api.get(SECRET, name)
+            self._secrets[name] = self._api.get(SECRET, name)
         except NotThere:
-            if (secret := self._seen[name]) is None:
+            if (secret := self._secrets[name]) is None:
                 raise
             self._api.apply(SECRET, name, _anew(secret))
             logger.warning("job %s: its Secret %s was deleted, and is restored", self._job, name)
@@ -88,6 +88,6 @@ class OwnSecrets:
 
 def _anew(secret: Doc) -> Doc:
     """Return an object as it is to be made again, without the identity that it had."""
-    head = {key: value for key, value in secret["metadata"].items() if key in _KEPT}
+    head = {key: value for key, value in secret["metadata"].items() if key in _COPIED}
     fields = {key: secret[key] for key in ("apiVersion", "kind", "type", "data")}
     return {**fields, "metadata": head}

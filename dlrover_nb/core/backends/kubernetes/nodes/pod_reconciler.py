@@ -59,16 +59,16 @@ class _Entry:
     is_reported_on: bool = True  # False: left by another master, or an old failed one
     is_desired: bool = True
     is_reported: bool = False
-    is_seen: bool = False
+    is_observed: bool = False
     is_adopted: bool = False  # and not observed by this master yet
     made_at_s: float | None = None
     delay: str = ""  # why it could not be made so far
     waits: Waiting | Preparing | None = None
     waits_since_s: float = 0.0
     explanation: str = ""  # why it takes long, by its events
-    asked_why_s: float = float("-inf")
-    deletion_asked_s: float | None = None  # since when its pod is being deleted
-    asked_at_s: float = float("-inf")  # when an order about its pod was given last
+    events_read_s: float = float("-inf")
+    deletion_ordered_s: float | None = None  # since when its pod is being deleted
+    ordered_at_s: float = float("-inf")  # when an order about its pod was given last
 
 
 class PodReconciler:
@@ -79,8 +79,8 @@ class PodReconciler:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._known: set[str] = set()
-        self._kept: list[str] = []  # names of failed pods that stay, oldest first
+        self._node_names: set[str] = set()
+        self._failed_pods: list[str] = []  # names of failed pods that stay, oldest first
         self._ended: list[NodeExited] = []
         self._endpoint = ""
         self._takes_in_unknown = self._is_closed = False
@@ -92,16 +92,16 @@ class PodReconciler:
 
     def knows(self, node: str) -> bool:
         """Whether a node of this id was started before."""
-        return node in self._known
+        return node in self._node_names
 
     def add_node(self, node: str, pod: Doc) -> None:
         """Desire a node; its pod is created by the next `reconcile`."""
-        self._known.add(node)
+        self._node_names.add(node)
         self._entries[node] = _Entry(node, pod["metadata"]["name"], pod)
 
     def add_failed(self, node: str, why: str) -> None:
         """Add a node whose pod cannot be described; it is reported as ended."""
-        self._known.add(node)
+        self._node_names.add(node)
         self._ended.append(NodeExited(node, why, retryable=False))
 
     def set_master_endpoint(self, endpoint: str) -> None:
@@ -111,14 +111,14 @@ class PodReconciler:
     def remove_node(self, node: str) -> None:
         """Stop a node, if there is one of this id."""
         if (entry := self._entries.get(node)) and entry.is_desired:
-            entry.is_desired, entry.deletion_asked_s = False, None  # others may have deleted it long ago
+            entry.is_desired, entry.deletion_ordered_s = False, None  # others may have deleted it long ago
 
     def adopt(self, pods: Mapping[str, str], at_s: float) -> None:
         """Adopt nodes of an earlier master, by the names of their pods; all other pods are deleted."""
-        self._known.update(pods)
+        self._node_names.update(pods)
         self._takes_in_unknown = True
         for node, name in pods.items():
-            self._entries[node] = _Entry(node, name, None, is_seen=True, is_adopted=True, made_at_s=at_s)
+            self._entries[node] = _Entry(node, name, None, is_observed=True, is_adopted=True, made_at_s=at_s)
 
     def close(self) -> None:
         """Delete all pods."""
@@ -151,7 +151,7 @@ class PodReconciler:
             if entry.made_at_s is None:
                 entry.delay = why
         if tried := self._entries.get(node):
-            tried.asked_at_s = until_s  # another one is tried first the next time
+            tried.ordered_at_s = until_s  # another one is tried first the next time
 
     def pod_explained(self, node: str, why: str) -> None:
         """Note why a pod takes long; empty: its events give no reason."""
@@ -161,13 +161,13 @@ class PodReconciler:
     def pod_missing(self, node: str) -> None:
         """Note that a pod that was looked up does not exist."""
         if entry := self._entries.get(node):
-            entry.is_seen = True  # it was deleted before it was observed
+            entry.is_observed = True  # it was deleted before it was observed
 
     # observed state
 
     def reconcile(self, pods: Mapping[str, Doc], at_s: float) -> tuple[Action, ...]:
         """Return the orders that bring these pods to the desired state."""
-        self._kept = [name for name in self._kept if name in pods]
+        self._failed_pods = [name for name in self._failed_pods if name in pods]
         self._take_in_unknown(pods)
         actions: list[Action] = []
         for entry in tuple(self._entries.values()):
@@ -176,7 +176,7 @@ class PodReconciler:
         actions += self._ask_why_slow(at_s)
         self._n_left = sum(_is_left(entry, pods.get(entry.name)) for entry in self._entries.values())
         made = [action for action in actions if isinstance(action, Create)]
-        made.sort(key=lambda action: self._entries[action.node].asked_at_s)
+        made.sort(key=lambda action: self._entries[action.node].ordered_at_s)
         return (*(action for action in actions if not isinstance(action, Create)), *made)
 
     def exits(self) -> tuple[NodeExited, ...]:
@@ -191,7 +191,7 @@ class PodReconciler:
 
     def runs(self) -> bool:
         """Whether a desired node runs; an adopted one does until it is observed."""
-        desired = (each for each in self._entries.values() if each.is_desired and each.is_seen)
+        desired = (each for each in self._entries.values() if each.is_desired and each.is_observed)
         return any(each.waits is None and not each.is_reported for each in desired)
 
     @property
@@ -202,7 +202,7 @@ class PodReconciler:
     def _settle(self, entry: _Entry, pod: Doc | None, at_s: float) -> Iterable[Action]:
         if pod is None:
             return self._settle_absent(entry, at_s)
-        entry.is_seen, entry.is_adopted, entry.delay = True, False, ""
+        entry.is_observed, entry.is_adopted, entry.delay = True, False, ""
         entry.made_at_s = at_s if entry.made_at_s is None else entry.made_at_s
         status = pod_status(entry.node, pod)
         if self._has_ended(entry, status, at_s):
@@ -216,13 +216,13 @@ class PodReconciler:
     def _settle_absent(self, entry: _Entry, at_s: float) -> Iterable[Action]:
         if entry.made_at_s is None:
             return self._make(entry, at_s)
-        if entry.is_seen:
+        if entry.is_observed:
             why = "it ended while its master was away" if entry.is_adopted else DELETED
             self._drop(entry, NodeExited(entry.node, why))
             return ()
-        if at_s < max(entry.made_at_s + UNSEEN_S, entry.asked_at_s + AGAIN_S):
+        if at_s < max(entry.made_at_s + UNSEEN_S, entry.ordered_at_s + AGAIN_S):
             return ()
-        entry.asked_at_s = at_s
+        entry.ordered_at_s = at_s
         return (LookFor(entry.node, entry.name),)
 
     def _make(self, entry: _Entry, at_s: float) -> Iterable[Action]:
@@ -254,12 +254,12 @@ class PodReconciler:
 
     def _observe_leaving(self, entry: _Entry, now: Leaving, at_s: float) -> None:
         entry.waits = None
-        if entry.deletion_asked_s is None:
-            entry.deletion_asked_s = at_s
-        if entry.is_desired and at_s >= entry.deletion_asked_s + now.grace_s + LOST_AFTER_S:
+        if entry.deletion_ordered_s is None:
+            entry.deletion_ordered_s = at_s
+        if entry.is_desired and at_s >= entry.deletion_ordered_s + now.grace_s + LOST_AFTER_S:
             silent = f", and its machine {now.machine} does not answer" if now.machine else ""
             self._report(entry, NodeExited(entry.node, now.why or DELETED + silent))
-            entry.is_desired, entry.deletion_asked_s = False, at_s - FORCE_AFTER_S
+            entry.is_desired, entry.deletion_ordered_s = False, at_s - FORCE_AFTER_S
 
     def _observe_waiting(self, entry: _Entry, now: Waiting | Preparing, at_s: float) -> None:
         before = entry.waits
@@ -280,7 +280,7 @@ class PodReconciler:
         """Keep a failed pod for its log; delete one that succeeded, or that was being deleted."""
         is_kept = entry.is_desired and "deletionTimestamp" not in pod["metadata"] and _has_failed(pod)
         if is_kept:
-            self._kept.append(entry.name)
+            self._failed_pods.append(entry.name)
             self._entries.pop(entry.node)
             self._make_after_s = float("-inf")  # it may have held the resources that others wait for
         else:
@@ -293,22 +293,22 @@ class PodReconciler:
             self._ask_every_s = ASK_EVERY_S
         if not slow or at_s < self._ask_after_s:
             return ()
-        entry = min(slow, key=lambda each: each.asked_why_s)
-        entry.asked_why_s, self._ask_after_s = at_s, at_s + self._ask_every_s
+        entry = min(slow, key=lambda each: each.events_read_s)
+        entry.events_read_s, self._ask_after_s = at_s, at_s + self._ask_every_s
         self._ask_every_s = min(LONGEST_ASK_S, 2 * self._ask_every_s)
         return (AskWhy(entry.node, entry.name),)
 
     def _drop_oldest_failed(self) -> None:
         """Delete the oldest of the failed pods that were kept when there are too many."""
-        for name in list(self._kept)[:-N_KEPT]:
-            self._kept.remove(name)
+        for name in list(self._failed_pods)[:-N_KEPT]:
+            self._failed_pods.remove(name)
             self._entries[name] = _unowned(name)
 
     def _point(self, entry: _Entry, pod: Doc, at_s: float) -> Iterable[Action]:
         annotation = (pod["metadata"].get("annotations") or {}).get(MASTER_NOTE)
-        if not self._endpoint or annotation == self._endpoint or at_s < entry.asked_at_s + AGAIN_S:
+        if not self._endpoint or annotation == self._endpoint or at_s < entry.ordered_at_s + AGAIN_S:
             return ()
-        entry.asked_at_s = at_s
+        entry.ordered_at_s = at_s
         return (Point(entry.name, self._endpoint),)
 
     def _take_in_unknown(self, pods: Mapping[str, Doc]) -> None:
@@ -316,12 +316,14 @@ class PodReconciler:
 
         All of them are deleted, except for a few that failed.
         """
-        mine = {entry.name for entry in self._entries.values()}.union(self._kept)
+        mine = {entry.name for entry in self._entries.values()}.union(self._failed_pods)
         for name in sorted(pods.keys() - mine):
-            if not (self._takes_in_unknown or pods[name]["metadata"]["labels"][NODE_LABEL] in self._known):
+            if not (
+                self._takes_in_unknown or pods[name]["metadata"]["labels"][NODE_LABEL] in self._node_names
+            ):
                 continue
             if _has_failed(pods[name]) and "deletionTimestamp" not in pods[name]["metadata"]:
-                self._kept.append(name)
+                self._failed_pods.append(name)
             else:
                 self._entries[name] = _unowned(name)
 
@@ -340,19 +342,19 @@ class PodReconciler:
 
 def _unowned(pod: str) -> _Entry:
     """Return the entry of a pod that is to be deleted and whose end is not reported."""
-    return _Entry(pod, pod, None, is_reported_on=False, is_desired=False, is_seen=True)
+    return _Entry(pod, pod, None, is_reported_on=False, is_desired=False, is_observed=True)
 
 
 def _remove(entry: _Entry, pod: Doc, at_s: float) -> Iterable[Action]:
     """Return the order that deletes a pod: with a little grace, then by force."""
-    if entry.deletion_asked_s is None:
-        entry.deletion_asked_s = at_s
-    is_late, head = at_s >= entry.deletion_asked_s + FORCE_AFTER_S, pod["metadata"]
+    if entry.deletion_ordered_s is None:
+        entry.deletion_ordered_s = at_s
+    is_late, head = at_s >= entry.deletion_ordered_s + FORCE_AFTER_S, pod["metadata"]
     is_short = (head.get("deletionGracePeriodSeconds") or 0) <= GRACE_S  # others give a PS more
     is_asked = "deletionTimestamp" in head and is_short and not is_late
-    if is_asked or at_s < entry.asked_at_s + AGAIN_S:
+    if is_asked or at_s < entry.ordered_at_s + AGAIN_S:
         return ()
-    entry.asked_at_s = at_s
+    entry.ordered_at_s = at_s
     return (Delete(entry.name, head["uid"], 0 if is_late else GRACE_S),)
 
 

@@ -38,7 +38,7 @@ class _Request:
     node: str
     pod: str
     need: Need
-    asked_at_s: float = float("-inf")  # when the order was given last
+    ordered_at_s: float = float("-inf")  # when the order was given last
     since_s: float | None = None  # since when the pod asks for it
 
 
@@ -67,7 +67,7 @@ class PodResizer:
         for node in tuple(self._requests):
             self.refuse(node, why)
 
-    def told(self) -> tuple[NodeAllotted, ...]:
+    def allotted(self) -> tuple[NodeAllotted, ...]:
         """Return what became of desired sizes since the last call."""
         allotted, self._allotted = self._allotted, []
         return tuple(allotted)
@@ -79,9 +79,9 @@ class PodResizer:
 
     def _settle(self, request: _Request, pod: Doc, at_s: float) -> Iterable[Resize]:
         if not _asks_for(pod, request.need):
-            if at_s < request.asked_at_s + AGAIN_S:
+            if at_s < request.ordered_at_s + AGAIN_S:
                 return ()
-            request.asked_at_s = at_s
+            request.ordered_at_s = at_s
             return (Resize(request.node, request.pod, CONTAINER, *request.need),)
         request.since_s = at_s if request.since_s is None else request.since_s
         if _has(pod, request.need):

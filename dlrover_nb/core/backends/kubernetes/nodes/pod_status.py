@@ -156,11 +156,11 @@ def trouble(events: Iterable[Doc]) -> str:
         event for event in events if event.get("type") == "Warning" or event.get("reason") == "Pulling"
     ]
     troubles = [event for event in troubles if event.get("reason") not in _BESIDE]
-    last = max(troubles, key=_told_at, default=None)
+    last = max(troubles, key=_event_time, default=None)
     return _joined(str(last.get("reason") or ""), last.get("message")) if last else ""
 
 
-def _told_at(event: Doc) -> str:
+def _event_time(event: Doc) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 

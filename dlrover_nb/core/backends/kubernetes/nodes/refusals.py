@@ -35,7 +35,7 @@ class Refusals:
 
     def __init__(self, spec: JobSpec) -> None:
         self._spec = spec
-        self._told: dict[str, tuple[float, str]] = {}
+        self._reasons: dict[str, tuple[float, str]] = {}
         self._has_run, self._idle_since_s = False, float("inf")
 
     def refused(self, what: str, error: BackendError, at_s: float) -> str:
@@ -43,16 +43,16 @@ class Refusals:
         if not self.now(at_s):
             self._idle_since_s = at_s
         why = needed(self._spec, error)
-        self._told[what] = at_s, why
+        self._reasons[what] = at_s, why
         return why
 
     def allowed(self, what: str) -> None:
         """Note that `what` was done."""
-        self._told.pop(what, None)
+        self._reasons.pop(what, None)
 
     def now(self, at_s: float) -> str:
         """Return what is refused now, and what to do; empty: nothing."""
-        recent = [why for told_s, why in self._told.values() if at_s < told_s + RECENT_S]
+        recent = [why for noted_s, why in self._reasons.values() if at_s < noted_s + RECENT_S]
         return "; ".join(dict.fromkeys(recent))
 
     def end_job(self, at_s: float, *, runs: bool) -> bool:

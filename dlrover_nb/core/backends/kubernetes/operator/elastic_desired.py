@@ -134,7 +134,7 @@ def latest(scales: Collection[Doc], job_uid: str) -> Doc | None:
     return by_number[max(by_number)] if by_number else None
 
 
-def asked_of(scale: Doc | None, first: ResourcePlan) -> ResourcePlan:
+def requested_plan(scale: Doc | None, first: ResourcePlan) -> ResourcePlan:
     """Return the plan requested last: that of a ScalePlan, else the job's first plan."""
     if scale is None:
         return first

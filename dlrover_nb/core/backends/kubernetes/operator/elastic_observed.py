@@ -202,11 +202,11 @@ def applied(scale: Doc, plan: ResourcePlan, pods: Iterable[Doc]) -> Applied:
         return Applied.REFUSED
     if _is_there(plan, alive(pods), _roles_in(scale)):
         return Applied.DONE
-    is_begun = phase in {"Pending", "Scaling", "Running", "Succeeded"} or _taken_up(scale)
+    is_begun = phase in {"Pending", "Scaling", "Running", "Succeeded"} or _is_accepted(scale)
     return Applied.SCALING if is_begun else Applied.WAITING
 
 
-def _taken_up(scale: Doc) -> bool:
+def _is_accepted(scale: Doc) -> bool:
     """Whether DLRover's master set its own owner reference: it blocks deletion, ours does not."""
     owners = scale["metadata"].get("ownerReferences") or []
     return any(owner.get("blockOwnerDeletion") for owner in owners)

@@ -42,7 +42,7 @@ def plan_in(document: Doc, plan: ResourcePlan) -> ResourcePlan:
     return Pins(**gather([document]).parts).applied(plan)
 
 
-def asked_in(document: Doc) -> ResourcePlan | None:
+def noted_plan(document: Doc) -> ResourcePlan | None:
     """Return the plan that was taken from a document; None: none yet."""
     note = (document["metadata"].get("annotations") or {}).get(ASKED_NOTE)
     return None if note is None else from_json(note, ResourcePlan)

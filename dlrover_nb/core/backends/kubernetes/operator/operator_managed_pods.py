@@ -20,9 +20,9 @@ from dlrover_nb.core.backends.kubernetes.client.informer import Informer
 from dlrover_nb.core.backends.kubernetes.nodes.external_logs import PodLogs
 from dlrover_nb.core.backends.kubernetes.nodes.refusals import is_refusal, needed
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import (
-    asked_of,
     latest,
     numbered,
+    requested_plan,
     scale_plan,
 )
 from dlrover_nb.core.backends.kubernetes.operator.elastic_observed import (
@@ -83,14 +83,14 @@ class OperatorManagedPods:
         api, of_job = site.api, f"{JOB_LABEL}={self._name}"
         self._jobs = Informer(api, ELASTIC_JOB, f"{RUN_LABEL}={job.run}")
         self._scales = Informer(api, SCALE_PLAN, of_job) if api.has(SCALE_PLAN) else None
-        self._pods_seen = Informer(api, POD, of_job)
+        self._pod_informer = Informer(api, POD, of_job)
         tenant = Tenant(self._name, api.namespace, job.spec.kubernetes)
         self._capacity_informer = CapacityInformer(api, tenant, job.capacity, self._mine)
         self._pod_logs = PodLogs(api)
         self._wish: tuple[ResourcePlan, str] | None = None
         self._refused: tuple[ResourcePlan, str] | None = None
         self._denied = ""
-        self._told: dict[str, str] = {}  # by uid of a pod: what its annotation was set to
+        self._annotations: dict[str, str] = {}  # by uid of a pod: what its annotation was set to
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"operated-{self._name}", daemon=True)
         self._thread.start()
@@ -116,11 +116,11 @@ class OperatorManagedPods:
     def observed(self) -> OperatorManagedJob | None:
         """Return the job's state from its ElasticJob, the newest ScalePlan and its pods."""
         scales = self._scales
-        if not (self._jobs.is_synced and self._pods_seen.is_synced) or (scales and not scales.is_synced):
+        if not (self._jobs.is_synced and self._pod_informer.is_synced) or (scales and not scales.is_synced):
             return None
         job, pods = self._jobs.items().get(self._name), list(self._pods().values())
         state, scale = view(job, [pod for pod in pods if not _has_failed(pod)]), self._latest()
-        plan = asked_of(scale, self._first)
+        plan = requested_plan(scale, self._first)
         progress = applied(scale or BEGINNING, plan, pods)
         refused = (plan, "its ScalePlan failed") if progress is Applied.REFUSED else self._refused
         is_there = state.phase is JobPhase.TRAINING and progress is Applied.DONE
@@ -138,7 +138,7 @@ class OperatorManagedPods:
 
     def denied(self) -> str:
         """Return which right of the job's account is missing now, and what to do; empty: none."""
-        errors = (each.error for each in (self._jobs, self._pods_seen, self._scales) if each is not None)
+        errors = (each.error for each in (self._jobs, self._pod_informer, self._scales) if each is not None)
         refused = (needed(self._job.spec, error) for error in errors if error and is_refusal(error))
         return next(refused, self._denied)
 
@@ -159,7 +159,7 @@ class OperatorManagedPods:
         job = self.observed()
         if job is None or not job.phase.is_final:
             self._end_job()
-        for informer in (self._jobs, self._pods_seen, *filter(None, [self._scales])):
+        for informer in (self._jobs, self._pod_informer, *filter(None, [self._scales])):
             informer.close()
         self._pod_logs.close()
         self._capacity_informer.close()
@@ -211,9 +211,9 @@ class OperatorManagedPods:
             if (pod.get("status") or {}).get("phase") in {"Running", "Succeeded", "Failed"}:
                 self._pod_logs.see(node, pod)
             annotation = (pod["metadata"].get("annotations") or {}).get(MASTER_NOTE)
-            if self._url not in {annotation, self._told.get(uid)}:
+            if self._url not in {annotation, self._annotations.get(uid)}:
                 self._api.patch(POD, name, {"metadata": {"annotations": {MASTER_NOTE: self._url}}})
-                self._told[uid] = self._url
+                self._annotations[uid] = self._url
 
     def _ask(self) -> None:
         """Create a ScalePlan where the desired plan differs from the last request."""
@@ -221,7 +221,7 @@ class OperatorManagedPods:
         if wish is None or job is None or job.phase.is_final:
             return
         plan, decision = wish
-        if plan == asked_of(self._latest(), self._first):
+        if plan == requested_plan(self._latest(), self._first):
             self._refused = None if self._refused is None or self._refused[0] == plan else self._refused
             return
         owner = self._jobs.items().get(self._name)
@@ -233,7 +233,7 @@ class OperatorManagedPods:
                 "ScalePlans are not installed here; ask the cluster's administrator for their definition",
             )
             return
-        spec, number = self._job.spec, self._n_asked() + 1
+        spec, number = self._job.spec, self._last_number() + 1
         pods = self._pods().values()
         document = scale_plan(spec, plan, decision, owner, pods=pods, number=number)
         try:
@@ -248,7 +248,7 @@ class OperatorManagedPods:
     def _latest(self) -> Doc | None:
         return latest(self._scales.items().values() if self._scales else (), self._owner_uid())
 
-    def _n_asked(self) -> int:
+    def _last_number(self) -> int:
         scales = self._scales.items().values() if self._scales else ()
         return max(numbered(scales, self._owner_uid()), default=0)
 
@@ -262,12 +262,12 @@ class OperatorManagedPods:
         since = job["metadata"]["creationTimestamp"] if job else ""
         return {
             name: pod
-            for name, pod in self._pods_seen.items().items()
+            for name, pod in self._pod_informer.items().items()
             if pod["metadata"]["creationTimestamp"] >= since
         }
 
     def _mine(self) -> tuple[Doc, ...] | None:
-        return tuple(self._pods_seen.items().values()) if self._pods_seen.is_synced else None
+        return tuple(self._pod_informer.items().values()) if self._pod_informer.is_synced else None
 
     def _end_job(self) -> None:
         """Delete the ElasticJob; the operator's pods go with it."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.client.informer import Informer
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import ASKED_NOTE, DECISION_NOTE
 from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import (
-    asked_in,
+    noted_plan,
     open_scale_plans,
     plan_in,
     with_edits,
@@ -71,8 +71,8 @@ class PlanFollower:
         self._api, self._link = api, link
         self._jobs = Informer(api, ELASTIC_JOB, f"{JOB_LABEL}={job.spec.name}")
         self._scales: Informer | None = None
-        self._asked: ResourcePlan | None = None  # what was taken from the ElasticJob; it is seen there later
-        self._taken: dict[str, _Adoption] = {}  # by ScalePlan
+        self._edited_plan: ResourcePlan | None = None  # of the ElasticJob, whose copy shows it later
+        self._adoptions: dict[str, _Adoption] = {}  # by ScalePlan
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"plans-{self._name}", daemon=True)
         self._thread.start()
@@ -105,7 +105,7 @@ class PlanFollower:
 
     def _take_edit(self, job: Doc) -> None:
         """Decide what was changed in the ElasticJob since the last time."""
-        before, why_not = self._asked or asked_in(job) or self._first, None
+        before, why_not = self._edited_plan or noted_plan(job) or self._first, None
         after = plan_in(job, before)
         if after == before:
             return
@@ -116,20 +116,20 @@ class PlanFollower:
         except DlroverError as error:
             why_not = str(error)
             logger.warning("job %s: the edited ElasticJob is refused: %s", self._name, error)
-        self._asked = after
+        self._edited_plan = after
         notes = {ASKED_NOTE: to_json(after).decode(), REFUSED_NOTE: why_not}
         self._api.patch(ELASTIC_JOB, self._name, {"metadata": {"annotations": notes}})
 
     def _follow(self, scale: Doc, job: Doc) -> None:
         """Take a ScalePlan up, note that, and judge it; what was written is seen a little later."""
-        name, noted = scale["metadata"]["name"], asked_in(scale)
+        name, noted = scale["metadata"]["name"], noted_plan(scale)
         if noted is not None:
-            self._taken.setdefault(name, _Adoption(noted, "", 0.0))
-            self._judge(scale, self._taken[name])
+            self._adoptions.setdefault(name, _Adoption(noted, "", 0.0))
+            self._judge(scale, self._adoptions[name])
             return
-        if name not in self._taken and not self._take(scale):
+        if name not in self._adoptions and not self._take(scale):
             return
-        adoption = self._taken[name]
+        adoption = self._adoptions[name]
         notes = {ASKED_NOTE: to_json(adoption.plan).decode(), DECISION_NOTE: adoption.decision or None}
         owners = [*(scale["metadata"].get("ownerReferences") or ()), *owned_by(job)]
         self._say(scale, "Scaling", createTime=self._now())
@@ -146,7 +146,8 @@ class PlanFollower:
         except DlroverError as error:
             self._end(scale, str(error))
             return False
-        self._taken[name] = _Adoption(plan, decided.id, decided.at_s) if decided else _Adoption(plan, "", 0.0)
+        decision, at_s = (decided.id, decided.at_s) if decided else ("", 0.0)
+        self._adoptions[name] = _Adoption(plan, decision, at_s)
         return True
 
     def _judge(self, scale: Doc, adoption: _Adoption) -> None:

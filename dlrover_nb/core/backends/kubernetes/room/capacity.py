@@ -127,18 +127,18 @@ def room_of(
     machines = _free(looked.nodes, others, tenant.spec)
     limit = _limit(looked.quotas, tenant, of_free=True)
     if limit:
-        own_requests = _held(mine)
+        own_requests = _total_requests(mine)
         limit = limit[0] + own_requests[0], limit[1] + own_requests[1]
     queue, counted = looked.queue, [pod for pod in mine if is_managed(pod)]
     if queue is None or (mine and not counted):  # Kueue lets these pods be
         return _offer(machines, limit, tenant, fallback)
-    own = _held(pod for pod in counted if not pod["spec"].get("schedulingGates"))
+    own = _total_requests(pod for pod in counted if not pod["spec"].get("schedulingGates"))
     capacity = _offer(machines, _within(limit, queue.free, own), tenant, fallback)
     note = "; ".join(filter(None, (queue.limit_words, queue.closed)))
     return replace(capacity, note=note)
 
 
-def _held(pods: Iterable[Doc]) -> Amount:
+def _total_requests(pods: Iterable[Doc]) -> Amount:
     """Return what pods hold that have not ended."""
     requests = [requests_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
     return sum(cpu for cpu, _ in requests), sum(mib for _, mib in requests)

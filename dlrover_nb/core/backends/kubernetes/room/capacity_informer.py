@@ -72,7 +72,7 @@ class CapacityInformer:
         self._everywhere, self._kueue = api.within(""), KueueReader(api, tenant.spec)
         self._not_before_s: dict[str, float] = {}
         self._listed_s: dict[str, float] = {}
-        self._seen: ClusterCapacity | None = None
+        self._capacity: ClusterCapacity | None = None
         self._read_s = 0.0
         self._error: BackendError | None = None
         self._first, self._closed = threading.Event(), threading.Event()
@@ -87,22 +87,22 @@ class CapacityInformer:
         BackendError
             When it did not come: why not.
         """
-        if self._seen is None and not self._closed.is_set():
+        if self._capacity is None and not self._closed.is_set():
             self._first.wait(FIRST_LIMIT_S)
-        if self._seen is None:
+        if self._capacity is None:
             raise self._error or BackendError(
                 f"the cluster of job {self._tenant.job} has not been read yet; try again"
             )
-        return self._seen
+        return self._capacity
 
     def hosts(self) -> tuple[Host, ...]:
         """Return the machines with their loads; none where these are not known, or too old."""
         is_old = is_stale(self._read_s, time.monotonic(), LOOK_EVERY_S)
-        return () if self._seen is None or is_old else self._seen.hosts
+        return () if self._capacity is None or is_old else self._capacity.hosts
 
     def queue(self) -> QueueQuota | None:
         """Return what the job's queue of Kueue admits; None: there is none, or it was not read yet."""
-        return None if self._seen is None else self._seen.queue
+        return None if self._capacity is None else self._capacity.queue
 
     def close(self) -> None:
         """End the thread without waiting for a pending request."""
@@ -112,14 +112,14 @@ class CapacityInformer:
         while not self._closed.is_set():
             mine = self._mine()
             try:
-                self._seen, self._error = self._see(mine or ()), None
+                self._capacity, self._error = self._read(mine or ()), None
                 self._first.set()
             except BackendError as error:
                 self._error = error
                 logger.info("job %s cannot read the capacity of the cluster now: %s", self._tenant.job, error)
-            self._closed.wait(SOON_S if self._seen is None or mine is None else LOOK_EVERY_S)
+            self._closed.wait(SOON_S if self._capacity is None or mine is None else LOOK_EVERY_S)
 
-    def _see(self, mine: Collection[Doc]) -> ClusterCapacity:
+    def _read(self, mine: Collection[Doc]) -> ClusterCapacity:
         read_s, looked = time.monotonic(), self._look()
         looked = replace(looked, queue=self._kueue.read(mine))
         capacity = capacity_of(looked, self._tenant, self._fallback)

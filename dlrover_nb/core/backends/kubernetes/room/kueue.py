@@ -33,7 +33,7 @@ _STATES = (("Finished", "ended"), ("Evicted", "evicted"), ("Admitted", "admitted
 
 
 @dataclass(frozen=True, slots=True)
-class SeenQueues:
+class QueueObjects:
     """What was read of Kueue.
 
     Parameters
@@ -58,7 +58,7 @@ def queue_of(spec: KubernetesSpec) -> str:
     return named.get(QUEUE_NAME, "")
 
 
-def quota_of(queue: str, objects: SeenQueues, owners: Iterable[str] = ()) -> QueueQuota:
+def quota_of(queue: str, objects: QueueObjects, owners: Iterable[str] = ()) -> QueueQuota:
     """Return what a queue admits, and what it decided.
 
     Parameters
@@ -116,12 +116,12 @@ class _Share:
         return self.nominal if self.lending is None else min(self.nominal, self.lending)
 
     @property
-    def kept_unused(self) -> float:
+    def withheld(self) -> float:
         """What no queue uses and no other queue may borrow."""
         return max(0.0, self.nominal - self.lent_at_most - self.reserved)
 
 
-def _bounds(own: Doc, objects: SeenQueues, resource: str, unit: int) -> tuple[float | None, float | None]:
+def _bounds(own: Doc, objects: QueueObjects, resource: str, unit: int) -> tuple[float | None, float | None]:
     """Return what a ClusterQueue can ever admit of a resource, and what is free of that now."""
     shares = _shares(own, resource, unit)
     if not shares:
@@ -137,7 +137,7 @@ def _bounds(own: Doc, objects: SeenQueues, resource: str, unit: int) -> tuple[fl
 
 
 def _bound(
-    own: _Share, others: list[_Share], objects: SeenQueues, cohort: str
+    own: _Share, others: list[_Share], objects: QueueObjects, cohort: str
 ) -> tuple[float | None, float | None]:
     if not cohort:
         return own.nominal, max(0.0, own.nominal - own.reserved)
@@ -146,7 +146,7 @@ def _bound(
     if _has_more(objects.cohorts, cohort):
         return limit, left
     most = own.nominal + sum(each.lent_at_most for each in others)
-    unused = own.nominal - own.reserved + sum(s.nominal - s.reserved - s.kept_unused for s in others)
+    unused = own.nominal - own.reserved + sum(s.nominal - s.reserved - s.withheld for s in others)
     unused = max(0.0, unused)
     return (most, unused) if limit is None or left is None else (min(limit, most), min(left, unused))
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Forbidden, NotThere
-from dlrover_nb.core.backends.kubernetes.room.kueue import SeenQueues, queue_of, quota_of
+from dlrover_nb.core.backends.kubernetes.room.kueue import QueueObjects, queue_of, quota_of
 from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE, KUEUE_VERSIONS
 from dlrover_nb.core.manifests.kinds import Kind
 from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
@@ -56,7 +56,7 @@ class KueueReader:
         try:
             self._find_out()
             if not self._is_absent:
-                self._quota = quota_of(self._queue, self._seen(), _owners(pods))
+                self._quota = quota_of(self._queue, self._objects(), _owners(pods))
         except Forbidden:
             self._not_before_s["LocalQueue"] = time.monotonic() + FORBIDDEN_S
             self._quota = QueueQuota(self._queue, note=UNREAD)
@@ -71,8 +71,8 @@ class KueueReader:
             self._version = next((kind.version for kind in kinds if self._api.has(kind)), "")
             self._is_absent = not self._version
 
-    def _seen(self) -> SeenQueues:
-        return SeenQueues(
+    def _objects(self) -> QueueObjects:
+        return QueueObjects(
             self._local(),
             self._all("ClusterQueue", namespaced=False),
             self._all("Cohort", namespaced=False),
