@@ -247,7 +247,7 @@ def _row_html(row: Sequence[str], right: Sequence[bool]) -> str:
 
 def _breakable(text: str) -> str:
     """Let a long name break between its words: else it moves the other columns out of a narrow page."""
-    return _LONG_NAME.sub(lambda found: found[0].replace("_", "_<wbr>"), text)
+    return _LONG_NAME.sub(lambda match: match[0].replace("_", "_<wbr>"), text)
 
 
 def _side(right: bool) -> str:  # noqa: FBT001 - its one meaning is its name

@@ -58,22 +58,22 @@ def slow_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     )
 
 
-def worst(found: Sequence[Straggler]) -> tuple[Straggler, ...]:
+def worst(findings: Sequence[Straggler]) -> tuple[Straggler, ...]:
     """Return one finding of each node, the one of the longest window: it says the most."""
     longest: dict[str, Straggler] = {}
-    for each in found:
+    for each in findings:
         if each.node not in longest or each.window_s > longest[each.node].window_s:
             longest[each.node] = each
     return tuple(longest.values())
 
 
-def slow_words(found: Straggler, job: str) -> str:
+def slow_words(finding: Straggler, job: str) -> str:
     """Say who is slow: its time, that of its peers, since when, and by which rule."""
-    what = "a request" if found.role == "ps" else "an iteration"
+    what = "a request" if finding.role == "ps" else "an iteration"
     return (
-        f"{short_name(found.node, job)} is slow: {seconds_text(found.iter_s)} of its own in {what}, its "
-        f"peers {seconds_text(found.peers_s)} ({found.ratio:.1f} times), since {units.clock(found.since_s)}, "
-        f"{found.pace} ({found.rule})."
+        f"{short_name(finding.node, job)} is slow: {seconds_text(finding.iter_s)} of its own in {what}, its "
+        f"peers {seconds_text(finding.peers_s)} ({finding.ratio:.1f} times), "
+        f"since {units.clock(finding.since_s)}, {finding.pace} ({finding.rule})."
     )
 
 
@@ -186,11 +186,11 @@ def closed_table(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> 
 
 
 def deciders(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> dict[str, str]:
-    """Return who decided on each action, by its id; those that nobody has are left out."""
+    """Return who decided on each action, by its id; actions without a decision are left out."""
     by_decision = {each.id: each.by for each in decisions}
     answered = {each.proposal: each.by for each in decisions if each.proposal}
-    found = {each.id: by_decision.get(each.decision) or answered.get(each.id) for each in acted}
-    return {name: by for name, by in found.items() if by}
+    by_action = {each.id: by_decision.get(each.decision) or answered.get(each.id) for each in acted}
+    return {name: by for name, by in by_action.items() if by}
 
 
 def status_words(mitigation: Mitigation) -> str:
@@ -222,13 +222,13 @@ def of_decision(decision: Decision, snapshot: JobSnapshot) -> Mitigation | None:
 
 def state_words(decision: Decision, snapshot: JobSnapshot) -> str:
     """Describe the progress of a decision about an action; empty: it is about none."""
-    found = of_decision(decision, snapshot)
-    if found is None:
+    action = of_decision(decision, snapshot)
+    if action is None:
         return "requested, not in effect yet" if decision.verdict is Verdict.MITIGATE else ""
-    is_heard = decision.id in {known.id for known in snapshot.decisions}
+    is_heard = decision.id in {each.id for each in snapshot.decisions}
     if not is_heard:
         return "the next report of the job shows the result"
-    return f"action {found.id} ({found.words}) is {status_words(found)}"
+    return f"action {action.id} ({action.words}) is {status_words(action)}"
 
 
 def order_command(job: str, action: Action) -> str:

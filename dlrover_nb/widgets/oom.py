@@ -30,8 +30,8 @@ def countdown(line: MemoryLine) -> str:
     if line.full_in_s is None:
         first = f", in {early} at the soonest" if line.full_in_low_s is not None else ""
         return f"{headline(line)}{first}"
-    known = line.full_in_low_s is not None or line.full_in_high_s is not None
-    return headline(line) + (f" (5 %: {early}, 95 %: {late})" if known else "")
+    has_range = line.full_in_low_s is not None or line.full_in_high_s is not None
+    return headline(line) + (f" (5 %: {early}, 95 %: {late})" if has_range else "")
 
 
 def headline(line: MemoryLine) -> str:

@@ -74,13 +74,13 @@ def few(
     bucket = np.floor((times - times[0]) / ((times[-1] - times[0]) / n_bucket)).astype(int)
     order = np.lexsort((values, bucket))  # NaN behind all numbers of its bucket
     is_gap = np.isnan(values[order])
-    kept = []
+    extremes = []
     for rows in (order[~is_gap], order[is_gap]):
         first = np.flatnonzero(np.diff(bucket[rows], prepend=-1))
         last = np.append(first[1:], len(rows)) - 1
-        kept += [rows[first], rows[last]] if len(rows) else []
-    seen = np.unique(np.concatenate(kept))
-    return times[seen].tolist(), values[seen].tolist()
+        extremes += [rows[first], rows[last]] if len(rows) else []
+    shown = np.unique(np.concatenate(extremes))
+    return times[shown].tolist(), values[shown].tolist()
 
 
 def _gap_s(t_s: Sequence[float]) -> float:
@@ -169,8 +169,8 @@ def codes(node: Sequence[str], names: Sequence[str]) -> Integers:
 
 def _merged(shape: tuple[int, int], cell: Integers, values: Floats, merge: Merge) -> Floats:
     """Return a table of `shape` from values and the flat index of their cells; NaN where there is none."""
-    told = np.isfinite(values)
-    cell, values = cell[told], values[told]
+    is_finite = np.isfinite(values)
+    cell, values = cell[is_finite], values[is_finite]
     grid = np.full(shape[0] * shape[1], np.nan)
     if merge is Merge.GREATEST:
         np.fmax.at(grid, cell, values)
@@ -209,10 +209,10 @@ class Spread:
 def spread(wide: WideTable) -> Spread:
     """Return the summary of many lines that could not be distinguished."""
     grid = np.array([*wide.values.values()], float).reshape(len(wide.values), len(wide.t_s))
-    told = np.isfinite(grid).any(axis=0) if len(grid) else np.zeros(len(wide.t_s), bool)
+    is_filled = np.isfinite(grid).any(axis=0) if len(grid) else np.zeros(len(wide.t_s), bool)
     edges = np.full((3, len(wide.t_s)), np.nan)
-    if told.any():
-        edges[:, told] = np.nanquantile(grid[:, told], (0.0, 0.5, 1.0), axis=0)
+    if is_filled.any():
+        edges[:, is_filled] = np.nanquantile(grid[:, is_filled], (0.0, 0.5, 1.0), axis=0)
     low, mid, high = (tuple(edge.tolist()) for edge in edges)
     return Spread(wide.t_s, low, mid, high)
 
@@ -229,8 +229,8 @@ def summary_rows(
 ) -> list[tuple[float, float, float, float]]:
     """Return (end, mean, least, greatest) of `n_row` equal spans of time, empty ones left out."""
     times, values = np.asarray(t_s, float), np.asarray(y, float)
-    told = np.isfinite(values)
-    times, values = times[told], values[told]
+    is_finite = np.isfinite(values)
+    times, values = times[is_finite], values[is_finite]
     if not len(times):
         return []
     start = float(times.min())
@@ -258,9 +258,9 @@ class NodeRows:
     def column(self, name: str) -> Floats:
         """Return a column; all NaN where the chunk has none (it is from an older master)."""
         if name not in self._arrays:
-            found = self._numbers.get(name)
+            numbers = self._numbers.get(name)
             nothing = np.full(len(self.node), np.nan)
-            self._arrays[name] = nothing if found is None else np.asarray(found, float)
+            self._arrays[name] = nothing if numbers is None else np.asarray(numbers, float)
         return self._arrays[name]
 
     @property

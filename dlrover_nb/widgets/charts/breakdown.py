@@ -83,8 +83,8 @@ class Columns:
             return self.nodes
         slow = sorted(self.nodes, key=lambda s: s.iter_s, reverse=True)
         ps = [s for s in slow if s.is_ps][:_MOST_PS]
-        kept = {s.name for s in (*ps, *[s for s in slow if not s.is_ps][: rows_of.MOST_ROWS - len(ps)])}
-        return tuple(s for s in self.nodes if s.name in kept)
+        shown = {s.name for s in (*ps, *[s for s in slow if not s.is_ps][: rows_of.MOST_ROWS - len(ps)])}
+        return tuple(s for s in self.nodes if s.name in shown)
 
     @property
     def note(self) -> str:
@@ -100,15 +100,18 @@ def columns(
     rows = rows_of.node_rows(series, snapshot.spec.name)
     seconds = np.array([rows.column(f"{part}_s") for part in PARTS]).reshape(len(PARTS), -1)
     seconds[_OTHER] += np.fmax(rows.column("iter_s") - seconds.sum(axis=0), 0.0)
-    told = np.nan_to_num(seconds.sum(axis=0)) > 0
-    courses = tuple(_course(rows, seconds, told, role, snapshot.started_at_s) for role in roles)
-    return Columns(_nodes(snapshot, rows, seconds, told) if told.any() else _last_reports(snapshot), courses)
+    is_measured = np.nan_to_num(seconds.sum(axis=0)) > 0
+    courses = tuple(_course(rows, seconds, is_measured, role, snapshot.started_at_s) for role in roles)
+    return Columns(
+        _nodes(snapshot, rows, seconds, is_measured) if is_measured.any() else _last_reports(snapshot),
+        courses,
+    )
 
 
 def _last_reports(snapshot: JobSnapshot) -> tuple[Spent, ...]:
     """Return the data of the nodes' last reports, without telemetry."""
     of_plan = [node for node in snapshot.nodes if node.role in set(Role)]
-    told = [(n, n.last.split) for n in of_plan if n.last is not None and n.last.split.total_s > 0]
+    splits = [(n, n.last.split) for n in of_plan if n.last is not None and n.last.split.total_s > 0]
     return tuple(
         Spent(
             name=rows_of.short_name(node.id, snapshot.spec.name),
@@ -116,12 +119,12 @@ def _last_reports(snapshot: JobSnapshot) -> tuple[Spent, ...]:
             shares=tuple(getattr(split, f"{part}_s") / split.total_s for part in PARTS),
             is_ps=node.role is Role.PS,
         )
-        for node, split in told
+        for node, split in splits
     )
 
 
-def _nodes(snapshot: JobSnapshot, rows: NodeRows, seconds: Floats, told: Flags) -> tuple[Spent, ...]:
-    recent = told & (rows.at_s > rows.at_s[told].max() - LAST_S)
+def _nodes(snapshot: JobSnapshot, rows: NodeRows, seconds: Floats, is_measured: Flags) -> tuple[Spent, ...]:
+    recent = is_measured & (rows.at_s > rows.at_s[is_measured].max() - LAST_S)
     here = {rows_of.short_name(node.id, snapshot.spec.name) for node in snapshot.nodes}
     names = sorted({n for n in rows.kept(recent) if n in here or not here}, key=rows_of.natural)
     is_ps = rows.ps_by_name
@@ -138,8 +141,8 @@ def _spent(name: str, seconds: Floats, *, is_ps: bool) -> Spent:
     return Spent(name, float(1.0 / n_iter_per_s), tuple((shares / shares.sum()).tolist()), is_ps)
 
 
-def _course(rows: NodeRows, seconds: Floats, told: Flags, role: Role, start_s: float) -> Course:
-    keep = told & (rows.is_ps == (role is Role.PS))
+def _course(rows: NodeRows, seconds: Floats, is_measured: Flags, role: Role, start_s: float) -> Course:
+    keep = is_measured & (rows.is_ps == (role is Role.PS))
     if not keep.any():
         return Course(role, (), ((),) * len(PARTS))
     names = rows.kept(keep)

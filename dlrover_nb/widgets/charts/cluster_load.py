@@ -32,25 +32,25 @@ PARTS: tuple[_Part, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The moments at which one part is known, in hours before the newest point, and its cores then."""
+class Curve:
+    """Cores of one part at the moments with a value, in hours before the newest point."""
 
     hours: tuple[float, ...]
     cores: tuple[float, ...]
 
 
-def known(points: Sequence[LoadPoint], part: Callable[[LoadPoint], Amount | None]) -> Known:
+def curve(points: Sequence[LoadPoint], part: Callable[[LoadPoint], Amount | None]) -> Curve:
     """Return one part over time."""
-    told = [(point.at_s, amount.cpu) for point in points if (amount := part(point)) is not None]
+    cores = [(point.at_s, amount.cpu) for point in points if (amount := part(point)) is not None]
     end_s = points[-1].at_s if points else 0.0
-    return Known(tuple((at_s - end_s) / 3600 for at_s, _ in told), tuple(cpu for _, cpu in told))
+    return Curve(tuple((at_s - end_s) / 3600 for at_s, _ in cores), tuple(cpu for _, cpu in cores))
 
 
 def marks(points: Sequence[LoadPoint]) -> Drawing:
     """Describe the chart of points of one machine, or of all, oldest first."""
     lines = []
     for label, color, dash, part in PARTS:
-        line = known(points, part)
+        line = curve(points, part)
         if line.cores:
             lines.append(Line(line.hours, line.cores, color, label, dash))
     plot = Plot(TITLE, WORDS, "hours before the newest sample", "cores", tuple(lines), height=220)

@@ -51,7 +51,7 @@ class Columns:
     proposal: Dot | None
     currency: str
     n_plan: int
-    asked: tuple[Dot, ...] = ()  # plans that the user queried
+    queried: tuple[Dot, ...] = ()  # plans that the user queried
     is_assumed: bool = False  # the prices are; unknown of a front alone
 
     @property
@@ -76,7 +76,7 @@ class Columns:
 
     @property
     def _price(self) -> float | None:
-        dot = self.now or self.proposal or next(iter((*self.front, *self.asked)), None)
+        dot = self.now or self.proposal or next(iter((*self.front, *self.queried)), None)
         return dot.candidate.cost_per_hour if dot else math.inf
 
 
@@ -94,8 +94,8 @@ def _proposed(snapshot: JobSnapshot) -> Dot | None:
     if opened is None:
         return None
     front = snapshot.front
-    known = (front.current, *front.candidates) if front else ()
-    now = next((c for c in known if c.plan == opened.candidate.plan), None)
+    candidates = (front.current, *front.candidates) if front else ()
+    now = next((c for c in candidates if c.plan == opened.candidate.plan), None)
     name = f"proposal {opened.id}"
     return Dot(now, (name,)) if now else Dot(opened.candidate, (f"{name} as proposed",))
 
@@ -129,9 +129,9 @@ def marks(data: Columns) -> Drawing:
         ),
         _points(_known(data.now), INK, "square", "now", unit),
         _points(_known(data.proposal), RED, "diamond", "proposal", unit, 6.0),
-        _points([*data.asked], ORANGE, "diamond", "asked about", unit, 6.0),
+        _points([*data.queried], ORANGE, "diamond", "asked about", unit, 6.0),
     )
-    some = data.front or data.now or data.proposal or data.asked
+    some = data.front or data.now or data.proposal or data.queried
     title = "Pareto front (bars: 90 % band)" if data.front else f"{SHORT_TITLE}: none yet, no fit"
     plot = Plot(title, _words(data), data.cost_label, "samples/s", layers, height=320)
     empty = "" if some else "None yet: the fit waits for steady samples."
@@ -178,10 +178,10 @@ def _words(data: Columns) -> str:
 def data_table(data: Columns, *, named_only: bool = False) -> Table:
     """Return the same numbers as a table: of all plans, or of those that have a name."""
     shown = [dot for dot in _merged(data) if dot.names or not named_only]
-    known = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
+    always = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
     chances = [name for name, of in CHANCES.items() if any(of(dot.candidate) is not None for dot in shown)]
     rows = tuple((*_row(dot), *(_chance(CHANCES[name](dot.candidate)) for name in chances)) for dot in shown)
-    head = (*known, *chances)
+    head = (*always, *chances)
     note = (
         f"{len(data.front)} of {data.n_plan:,} plans weighed, predicted now; cheapest first."
         if data.front
@@ -196,7 +196,7 @@ def _merged(data: Columns) -> list[Dot]:
 
     A proposal keeps its original numbers; the front has the present ones for the same plan.
     """
-    extra = [d for d in (data.now, data.proposal, *data.asked) if d is not None]
+    extra = [d for d in (data.now, data.proposal, *data.queried) if d is not None]
     named: dict[ResourcePlan, tuple[str, ...]] = {}
     for d in extra:
         named[d.candidate.plan] = (*named.get(d.candidate.plan, ()), *d.names)

@@ -102,8 +102,8 @@ def columns(
     rows = node_rows(series, snapshot.spec.name)
     wide = widen(rows.at_s - snapshot.started_at_s, rows.node, rows.column("memory_mib"), n_bucket=n_bucket)
     now_s = snapshot.at_s - snapshot.started_at_s
-    known = () if snapshot.phase.is_final else tuple(m for m in snapshot.memory if m.fan)
-    forecasts = tuple(_forecast(m, now_s) for m in known)
+    lines = () if snapshot.phase.is_final else tuple(m for m in snapshot.memory if m.fan)
+    forecasts = tuple(_forecast(m, now_s) for m in lines)
     plan, out = snapshot.target, running_out(snapshot)
     return Columns(
         nodes=wide,
@@ -216,13 +216,15 @@ def _words(data: Columns) -> str:
 
 def data_table(data: Columns) -> Table:
     """Return the same numbers as a table: per node its use against the limit; of many nodes the fullest."""
-    told = {name: finite for name, y in data.nodes.values.items() if (finite := [*filter(math.isfinite, y)])}
-    share = {name: y[-1] / data.limit_mib[data.role_of[name]] for name, y in told.items()}
-    names = list(told)
+    finite_of = {
+        name: finite for name, y in data.nodes.values.items() if (finite := [*filter(math.isfinite, y)])
+    }
+    share = {name: y[-1] / data.limit_mib[data.role_of[name]] for name, y in finite_of.items()}
+    names = list(finite_of)
     if len(names) > MOST_ROWS:
         names = sorted(names, key=lambda name: share[name], reverse=True)[:MOST_ROWS]
-    rows = tuple(_row(data, name, told[name], share[name]) for name in names)
-    n_more = len(told) - len(rows)
+    rows = tuple(_row(data, name, finite_of[name], share[name]) for name in names)
+    n_more = len(finite_of) - len(rows)
     more = f"The {len(rows)} fullest; {n_more} more nodes are not shown." if n_more else ""
     clock = f"By the forecast, {data.clock_band}." if data.clock_band else ""
     head = ("node", "first", "last", "greatest", "limit", "used")

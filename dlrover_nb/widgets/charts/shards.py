@@ -58,8 +58,8 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
     counts = [job.get(name, [math.nan] * len(t_s)) for name in ("done", "doing", "todo")]
     rows = [row for row in zip(t_s, *counts, strict=True) if all(map(math.isfinite, row))]
     per_min = _per_min(rows)
-    kept = _latest_of_each_bucket(rows, n_bucket)
-    lines = [trace([r[0] for r in kept], [r[i] for r in kept]) for i in (1, 2, 3)]
+    latest = _latest_of_each_bucket(rows, n_bucket)
+    lines = [trace([r[0] for r in latest], [r[i] for r in latest]) for i in (1, 2, 3)]
     done, doing, todo = (line.y for line in lines)
     return Columns(lines[0].t_s, done, doing, todo, snapshot.train, per_min, _left_s(snapshot.train, per_min))
 
@@ -117,9 +117,9 @@ def words(data: Columns) -> str:
 
 def data_table(data: Columns) -> Table:
     """Return the same numbers as a table."""
-    known = [i for i, v in enumerate(data.done) if math.isfinite(v)]
-    step = max(1, math.ceil(len(known) / N_TWIN_ROW))
-    at = known[::-1][::step][::-1]  # the last one always
+    finite = [i for i, v in enumerate(data.done) if math.isfinite(v)]
+    step = max(1, math.ceil(len(finite) / N_TWIN_ROW))
+    at = finite[::-1][::step][::-1]  # the last one always
     rows = tuple(
         (
             units.elapsed(data.t_s[i]),

@@ -4,7 +4,7 @@ The rule is `core.straggler.detect`'s: a worker's mean iteration over that of th
 time it waits for its peers. Cells over the threshold have a cross, so that the chart is readable without
 color.
 
-Where the job's controller has found somebody, its findings are the mark: it watches all the time, over
+Where the job's controller has findings, these are the mark: it watches all the time, over
 longer windows and by a rule that noise does not mislead. Two rules in one chart would tell two stories; the
 ratio then only tints a cell.
 """
@@ -60,7 +60,7 @@ class Columns:
     window_s: float
     threshold: float
     now: tuple[str, ...]  # stragglers of the last window, or those that the controller has found
-    rule: str = ""  # of the controller, where it has found somebody
+    rule: str = ""  # of the controller, where it has findings
 
     @property
     def title(self) -> str:
@@ -91,25 +91,27 @@ class Columns:
 def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     """Return the chart's data."""
     rows = node_rows(series, snapshot.spec.name)
-    told = ~rows.is_ps
+    is_worker = ~rows.is_ps
     own_s = rows.column("iter_s") - np.nan_to_num(rows.column("peers_s"))
-    at_s = rows.at_s[told]
+    at_s = rows.at_s[is_worker]
     window_s = _window_s(float(np.ptp(at_s)) if len(at_s) else 0.0)
-    found = heat(zip(at_s.tolist(), rows.kept(told), own_s[told].tolist(), strict=True), window_s)
+    heatmap = heat(zip(at_s.tolist(), rows.kept(is_worker), own_s[is_worker].tolist(), strict=True), window_s)
     start_s = snapshot.started_at_s
-    known = _found_by_controller(snapshot)
+    findings = _found_by_controller(snapshot)
     by_node = {
-        name: _cells(found, i, start_s, known.get(name) if known else None, is_known=bool(known))
-        for i, name in enumerate(found.nodes)
+        name: _cells(
+            heatmap, i, start_s, findings.get(name) if findings else None, by_controller=bool(findings)
+        )
+        for i, name in enumerate(heatmap.nodes)
     }
     return Columns(
         rows=tuple((name, by_node[name]) for name in _shown(by_node)),
         cells=tuple(cell for cells in by_node.values() for cell in cells),
-        n_worker=len(found.nodes),
+        n_worker=len(heatmap.nodes),
         window_s=window_s,
-        threshold=found.threshold,
-        now=tuple(known) or found.stragglers,
-        rule="; ".join(dict.fromkeys(each.rule for each in known.values())),
+        threshold=heatmap.threshold,
+        now=tuple(findings) or heatmap.stragglers,
+        rule="; ".join(dict.fromkeys(each.rule for each in findings.values())),
     )
 
 
@@ -124,18 +126,18 @@ def _window_s(span_s: float) -> float:
 
 
 def _cells(
-    found: Heat, i: int, start_s: float, known: Straggler | None, *, is_known: bool
+    heatmap: Heat, i: int, start_s: float, finding: Straggler | None, *, by_controller: bool
 ) -> tuple[Cell, ...]:
-    """Return the cells of one worker; `known` marks them from where the controller found it slow."""
-    columns_of = zip(found.starts_s, found.ratios[i], found.iter_s[i], found.is_over[i], strict=True)
+    """Return the cells of one worker; `finding` marks them from where the controller found it slow."""
+    columns_of = zip(heatmap.starts_s, heatmap.ratios[i], heatmap.iter_s[i], heatmap.is_over[i], strict=True)
     return tuple(
         Cell(
-            found.nodes[i],
+            heatmap.nodes[i],
             max(0.0, at_s - start_s),
-            at_s - start_s + found.window_s,
+            at_s - start_s + heatmap.window_s,
             ratio,
             iter_s,
-            (known is not None and at_s + found.window_s > known.since_s) if is_known else over,
+            (finding is not None and at_s + heatmap.window_s > finding.since_s) if by_controller else over,
         )
         for at_s, ratio, iter_s, over in columns_of
         if math.isfinite(ratio)
@@ -146,8 +148,8 @@ def _shown(by_node: dict[str, tuple[Cell, ...]]) -> list[str]:
     if len(by_node) <= MOST_ROWS:
         return list(by_node)
     slowest = sorted(by_node, key=lambda n: max((c.ratio for c in by_node[n]), default=0.0), reverse=True)
-    kept = set(slowest[:MOST_ROWS])
-    return [name for name in by_node if name in kept]
+    names = set(slowest[:MOST_ROWS])
+    return [name for name in by_node if name in names]
 
 
 def marks(data: Columns) -> Drawing:

@@ -57,10 +57,10 @@ class Columns:
 def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = N_BUCKET) -> Columns:
     """Return the chart's data; a report of several seconds counts as its mean."""
     rows = node_rows(series, snapshot.spec.name)
-    told = ~rows.is_ps
-    t_s = rows.at_s[told] - snapshot.started_at_s
-    speed = rows.column("samples_per_s")[told]
-    return Columns(widen(t_s, rows.kept(told), speed, n_bucket=n_bucket, merge=Merge.MEAN))
+    is_worker = ~rows.is_ps
+    t_s = rows.at_s[is_worker] - snapshot.started_at_s
+    speed = rows.column("samples_per_s")[is_worker]
+    return Columns(widen(t_s, rows.kept(is_worker), speed, n_bucket=n_bucket, merge=Merge.MEAN))
 
 
 def marks(data: Columns) -> Drawing:
@@ -94,12 +94,14 @@ def _last(y: tuple[float, ...]) -> float | None:
 
 def data_table(data: Columns) -> Table:
     """Return the same numbers as a table; of many workers, the slowest ones."""
-    by_mean = {name: told for name, y in data.workers.values.items() if (told := [*filter(math.isfinite, y)])}
-    names = list(by_mean)
+    speeds = {
+        name: finite for name, y in data.workers.values.items() if (finite := [*filter(math.isfinite, y)])
+    }
+    names = list(speeds)
     if len(names) > MOST_ROWS:
-        names = sorted(names, key=lambda name: fmean(by_mean[name]))[:MOST_ROWS]
-    rows = tuple(_row(name, by_mean[name]) for name in names)
-    n_more = len(by_mean) - len(rows)
+        names = sorted(names, key=lambda name: fmean(speeds[name]))[:MOST_ROWS]
+    rows = tuple(_row(name, speeds[name]) for name in names)
+    n_more = len(speeds) - len(rows)
     note = f"The {len(rows)} slowest; {n_more} more workers are not shown." if n_more else ""
     return Table(TITLE, ("worker", "last samples/s", "mean", "least", "greatest"), rows, note)
 

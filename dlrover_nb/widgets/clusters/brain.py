@@ -13,26 +13,32 @@ if TYPE_CHECKING:
 
 QUEUE_HEAD = ("place", "job", "owner", "asks for", "starts with", "why")
 HEAD = ("job", "owner", "runs", "is meant to have", "cores", "may plan with", "why not more")
-NOBODY = "No job in auto mode takes part now."
+NO_JOBS = "No job in auto mode takes part now."
 
 
-def brain_view(found: BrainRound) -> View:
+def brain_view(brain_round: BrainRound) -> View:
     """Return one round."""
     facts = [
-        ("planned by", f"{found.by}, term {found.term}, round {found.number}"),
-        ("jobs", f"{len(found.shares)} of {len(found.shares) + len(found.apart)} take part"),
-        ("choice", "that of the round before: no other is clearly better" if found.is_kept else "a new one"),
+        ("planned by", f"{brain_round.by}, term {brain_round.term}, round {brain_round.number}"),
+        (
+            "jobs",
+            f"{len(brain_round.shares)} of {len(brain_round.shares) + len(brain_round.apart)} take part",
+        ),
+        (
+            "choice",
+            "that of the round before: no other is clearly better" if brain_round.is_kept else "a new one",
+        ),
     ]
     blocks: list[Block] = [Facts(tuple(facts))]
-    if found.note:
-        blocks.append(Paragraph(found.note, Tone.WARNING))
-    rows = tuple(_row(share) for share in found.shares)
-    blocks.append(Table("What jobs are meant to have", HEAD, rows) if rows else Paragraph(NOBODY))
-    if found.queue:
-        blocks.append(Table("The queue", QUEUE_HEAD, tuple(_queue_row(each) for each in found.queue)))
-    if found.apart:
-        blocks.append(Table("Jobs that take no part", ("job", "why"), found.apart))
-    return View(f"The brain of {found.cluster}", tuple(blocks))
+    if brain_round.note:
+        blocks.append(Paragraph(brain_round.note, Tone.WARNING))
+    rows = tuple(_row(share) for share in brain_round.shares)
+    blocks.append(Table("What jobs are meant to have", HEAD, rows) if rows else Paragraph(NO_JOBS))
+    if brain_round.queue:
+        blocks.append(Table("The queue", QUEUE_HEAD, tuple(_queue_row(each) for each in brain_round.queue)))
+    if brain_round.apart:
+        blocks.append(Table("Jobs that take no part", ("job", "why"), brain_round.apart))
+    return View(f"The brain of {brain_round.cluster}", tuple(blocks))
 
 
 def _queue_row(queued: QueuedJob) -> tuple[str, ...]:

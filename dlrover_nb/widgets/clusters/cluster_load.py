@@ -53,9 +53,9 @@ def totals(load: ClusterLoad) -> tuple[tuple[str, str], ...]:
         ("idle", load.idle),
         ("used", load.used),
     )
-    told = tuple((name, _words(amount)) for name, amount in rows)
+    words = tuple((name, _words(amount)) for name, amount in rows)
     is_over = over is not None and (over.cpu > 0 or over.memory_mib > 0)
-    return (*told, ("held beyond that", _words(over))) if is_over else told
+    return (*words, ("held beyond that", _words(over))) if is_over else words
 
 
 def machines_table(load: ClusterLoad) -> Table:
@@ -87,6 +87,6 @@ def _recent(load: ClusterLoad, points: Sequence[LoadPoint]) -> tuple[Block, ...]
     lines = [
         (label, f"{bars} up to {units.cores(max(part.cores))} cores")
         for label, _, _, of in charts.PARTS[1:]
-        if (bars := sparkline((part := charts.known(points, of)).cores))
+        if (bars := sparkline((part := charts.curve(points, of)).cores))
     ]
     return (*((Facts(tuple(lines)),) if lines else ()), charts.static(points))

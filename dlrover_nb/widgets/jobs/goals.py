@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 
-def goals_view(found: GoalAnswer, snapshot: JobSnapshot) -> View:
+def goals_view(answer: GoalAnswer, snapshot: JobSnapshot) -> View:
     """Return the answer for one job."""
-    title = f"A plan of {snapshot.title} for {', '.join(goal.text for goal in found.goals)}"
-    if found.plan is not None:
-        return View(title, _met(found, found.plan, snapshot))
+    title = f"A plan of {snapshot.title} for {', '.join(goal.text for goal in answer.goals)}"
+    if answer.plan is not None:
+        return View(title, _met(answer, answer.plan, snapshot))
     blocks: list[Block] = [Paragraph("No plan meets all of these goals.", Tone.WARNING)]
-    blocks += [Paragraph(_alone_words(goal, best, snapshot)) for goal, best in found.alone]
-    others = {goal for goal, _ in found.alone}
+    blocks += [Paragraph(_alone_words(goal, best, snapshot)) for goal, best in answer.alone]
+    others = {goal for goal, _ in answer.alone}
     blocks += [
         Paragraph(f"With all the others met, {_nearest_words(each.goal, each.nearest, snapshot)}.")
-        for each in found.bindings
+        for each in answer.bindings
         if each.goal not in others
     ]
     return View(title, tuple(blocks))
 
 
-def _met(found: GoalAnswer, plan: Candidate, snapshot: JobSnapshot) -> tuple[Block, ...]:
+def _met(answer: GoalAnswer, plan: Candidate, snapshot: JobSnapshot) -> tuple[Block, ...]:
     is_now = plan.plan == snapshot.target
     rows = tuple(
-        (goal.text, _amount(goal.kind, VALUES[goal.kind](plan) or 0.0, snapshot)) for goal in found.goals
+        (goal.text, _amount(goal.kind, VALUES[goal.kind](plan) or 0.0, snapshot)) for goal in answer.goals
     )
-    sure = "also at the lower end of it" if found.is_sure else "but not at the lower end of it"
+    sure = "also at the lower end of it" if answer.is_sure else "but not at the lower end of it"
     blocks: list[Block] = [
         Facts(
             (

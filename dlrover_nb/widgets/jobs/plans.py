@@ -74,8 +74,8 @@ def currency(snapshot: JobSnapshot) -> units.Currency:
 def predicted_now(snapshot: JobSnapshot, plan: ResourcePlan) -> Candidate | None:
     """Return a plan as the present fit predicts it; None: it is not on the front."""
     front = snapshot.front
-    known = (front.current, *front.candidates) if front else ()
-    return next((c for c in known if c.plan == plan), None)
+    candidates = (front.current, *front.candidates) if front else ()
+    return next((c for c in candidates if c.plan == plan), None)
 
 
 def proposal_facts(proposal: Proposal, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
@@ -357,7 +357,7 @@ def decision_view(
 
 def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnapshot) -> str:
     """Describe the progress of a decision from facts alone: never 'done' before the plan runs."""
-    is_heard = decision.id in {known.id for known in snapshot.decisions}
+    is_heard = decision.id in {each.id for each in snapshot.decisions}
     settings = {Verdict.MODE, Verdict.PIN, Verdict.BUDGET}
     if not is_heard and (proposal is not None or decision.verdict in settings):
         return "the next report of the job shows the result"

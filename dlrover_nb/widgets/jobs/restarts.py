@@ -19,8 +19,8 @@ def restart_facts(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str,
         return ()
     from dlrover_nb.core.master.external.restarts import foretold, words  # noqa: PLC0415 - few jobs are external
 
-    found = foretold(external, snapshot.nodes, plan, in_place=bool(snapshot.resizes_in_place))
+    restarts = foretold(external, snapshot.nodes, plan, in_place=bool(snapshot.resizes_in_place))
     train = snapshot.train
-    kept = train.n_sample_kept
-    n_repeated = None if kept is None else max(train.n_sample_done - kept, 0)
-    return (("the change", words(found, external, n_repeated)),) if found else ()
+    n_safe = train.n_sample_kept  # in a checkpoint
+    n_repeated = None if n_safe is None else max(train.n_sample_done - n_safe, 0)
+    return (("the change", words(restarts, external, n_repeated)),) if restarts else ()

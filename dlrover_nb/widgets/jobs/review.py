@@ -78,10 +78,10 @@ _LABEL = re.compile(r"(?P<verb>\w+)(?: (?P<subject>[dmp]\d+))?(?: (?:with|to) (?
 
 def read_press(label: str) -> Press:
     """Read the label of a button that was pressed: ``Override p2 with 3w x 0.5 + 1p x 0.25``."""
-    found = _LABEL.fullmatch(label)
-    if found is None:
+    match = _LABEL.fullmatch(label)
+    if match is None:
         return Press("", "", "")
-    return Press(found["verb"].lower(), found["subject"] or "", found["plan"] or "")
+    return Press(match["verb"].lower(), match["subject"] or "", match["plan"] or "")
 
 
 def meaning(label: str) -> str:
@@ -138,32 +138,32 @@ class Review:
     can_answer_action: bool = False
 
 
-def review(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> Review:
+def review(snapshot: JobSnapshot, pending: PendingAction | None, link: Link) -> Review:
     """Return the card for a snapshot, the last press, and the state of the link."""
     opened = snapshot.open_proposal
-    in_flight = asked is not None and asked.answer is Answer.ASKED
-    shown = opened or _last_shown(snapshot, asked)
+    in_flight = pending is not None and pending.answer is Answer.ASKED
+    shown = opened or _last_shown(snapshot, pending)
     can_act = not in_flight and not link.badge and not snapshot.phase.is_final
     acts = can_act and snapshot.open_mitigation is not None
-    return Review(shown, can_act and opened is not None, _message(snapshot, asked, link), can_act, acts)
+    return Review(shown, can_act and opened is not None, _message(snapshot, pending, link), can_act, acts)
 
 
-def _last_shown(snapshot: JobSnapshot, asked: PendingAction | None) -> Proposal | None:
+def _last_shown(snapshot: JobSnapshot, pending: PendingAction | None) -> Proposal | None:
     by_id = {p.id: p for p in snapshot.proposals}
-    if asked is not None and asked.proposal in by_id:
-        return by_id[asked.proposal]
+    if pending is not None and pending.proposal in by_id:
+        return by_id[pending.proposal]
     return snapshot.proposals[-1] if snapshot.proposals else None
 
 
-def _message(snapshot: JobSnapshot, asked: PendingAction | None, link: Link) -> str:
+def _message(snapshot: JobSnapshot, pending: PendingAction | None, link: Link) -> str:
     opened = snapshot.open_proposal
-    news = [_asked_words(snapshot, asked)] if asked else []
-    if opened is not None and (asked is None or asked.proposal != opened.id):
+    news = [_pending_words(snapshot, pending)] if pending else []
+    if opened is not None and (pending is None or pending.proposal != opened.id):
         news.append(f"Proposal {opened.id} ({str(opened.kind).upper()}) waits for your decision.")
     acts = None if snapshot.phase.is_final else snapshot.open_mitigation
-    if acts is not None and (asked is None or asked.proposal != acts.id):
+    if acts is not None and (pending is None or pending.proposal != acts.id):
         news.append(f"Action {acts.id} ({acts.words}) waits for your decision.")
-    if opened is None and acts is None and asked is None:
+    if opened is None and acts is None and pending is None:
         news.append(_idle_words(snapshot))
     if link.badge and not snapshot.phase.is_final:
         news.append("The view is stale, so nothing can be decided from here.")
@@ -179,23 +179,23 @@ def _idle_words(snapshot: JobSnapshot) -> str:
     return "No proposal yet."
 
 
-def _asked_words(snapshot: JobSnapshot, asked: PendingAction) -> str:
-    if asked.answer is Answer.ASKED:
-        return f"Asked to {asked.words}..."
-    if asked.answer is Answer.REFUSED:
-        return f"Refused to {asked.words}: {asked.why}"
-    if not asked.proposal and asked.decision is not None:
-        state = state_words(asked.decision, None, snapshot)
-        return f"{asked.words[0].upper()}{asked.words[1:]} (decision {asked.decision.id}): {state}."
-    proposal = next((p for p in snapshot.proposals if p.id == asked.proposal), None)
-    acted = next((each for each in snapshot.mitigations if each.id == asked.proposal), None)
-    number = f" as {asked.decision.id}" if asked.decision and asked.decision.id else ""
+def _pending_words(snapshot: JobSnapshot, pending: PendingAction) -> str:
+    if pending.answer is Answer.ASKED:
+        return f"Asked to {pending.words}..."
+    if pending.answer is Answer.REFUSED:
+        return f"Refused to {pending.words}: {pending.why}"
+    if not pending.proposal and pending.decision is not None:
+        state = state_words(pending.decision, None, snapshot)
+        return f"{pending.words[0].upper()}{pending.words[1:]} (decision {pending.decision.id}): {state}."
+    proposal = next((p for p in snapshot.proposals if p.id == pending.proposal), None)
+    acted = next((each for each in snapshot.mitigations if each.id == pending.proposal), None)
+    number = f" as {pending.decision.id}" if pending.decision and pending.decision.id else ""
     if acted is not None and not acted.is_open:
         return f"Action {acted.id}{number}: {mitigations.status_words(acted)}."
     if proposal is None or proposal.status == "pending":
-        return f"Received: {asked.verdict} {asked.proposal}{number}."
-    what = "Your plan instead of" if asked.verdict is Verdict.OVERRIDE else "Proposal"
-    return f"{what} {asked.proposal}{number}: {status_words(proposal, snapshot)}."
+        return f"Received: {pending.verdict} {pending.proposal}{number}."
+    what = "Your plan instead of" if pending.verdict is Verdict.OVERRIDE else "Proposal"
+    return f"{what} {pending.proposal}{number}: {status_words(proposal, snapshot)}."
 
 
 def undo_label(snapshot: JobSnapshot) -> str:
@@ -211,16 +211,16 @@ def undo_words(snapshot: JobSnapshot) -> str:
     if back is None:
         return ""
     done = next((d for d in snapshot.decisions if d.id == back.undoes), None)
-    said = f"{undo_label(snapshot)} ({done.words if done else 'made earlier'})"
+    label = f"{undo_label(snapshot)} ({done.words if done else 'made earlier'})"
     if back.action is not None:
-        return f"{said} does this: {back.action.words}."
+        return f"{label} does this: {back.action.words}."
     if back.verdict is Verdict.BUDGET:
         limit = (
             "no total budget" if back.budget_total is None else f"a total budget of {back.budget_total:,.6g}"
         )
-        return f"{said} goes back to {limit}."
+        return f"{label} goes back to {limit}."
     to = back.plan.short if back.plan else f"{back.mode} mode" if back.mode else f"pinned: {back.pins}"
-    return f"{said} goes back to {to}."
+    return f"{label} goes back to {to}."
 
 
 def card_html(card: Review, snapshot: JobSnapshot) -> str:
@@ -271,22 +271,22 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
 
 def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:
     """Return the deadline of a job that runs, and how probable it is to be met."""
-    told = snapshot.deadline
-    if told is None or snapshot.phase.is_final:
+    outlook = snapshot.deadline
+    if outlook is None or snapshot.phase.is_final:
         return ()
-    return (f"deadline {told.words}",)
+    return (f"deadline {outlook.words}",)
 
 
 def _budget_words(snapshot: JobSnapshot) -> tuple[str, ...]:
     """Return what is spent of the total budget, in few words."""
-    told = snapshot.budget
-    return () if told is None else (f"budget {told.spent_words}",)
+    budget = snapshot.budget
+    return () if budget is None else (f"budget {budget.spent_words}",)
 
 
 def _budget_html(snapshot: JobSnapshot) -> str:
     """Say what the rest of the budget buys, once most of it is spent or it will not be enough."""
-    told = snapshot.budget
-    if told is None or told.is_enough or not (told.is_near or told.now is not None):
+    budget = snapshot.budget
+    if budget is None or budget.is_enough or not (budget.is_near or budget.now is not None):
         return ""
     return block_html(Paragraph(f"Budget: {budget_words(snapshot)}", Tone.WARNING))
 

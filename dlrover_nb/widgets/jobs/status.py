@@ -82,19 +82,19 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     """Return the state of one job."""
     blocks: list[Block] = [*failed_blocks(snapshot), Facts(summary_facts(snapshot)), *hint(snapshot)]
     blocks += (*mitigations.slow_blocks(snapshot), *mitigations.hint(snapshot))
-    told = series is not None and bool(series.job.get("at_s"))
-    reported = series is not None and bool(series.node.get("at_s"))
+    has_series = series is not None and bool(series.job.get("at_s"))
+    has_reports = series is not None and bool(series.node.get("at_s"))
     if waits := first_steps_words(snapshot):
         blocks.append(Paragraph(waits, Tone.NEWS))
-    elif told:
+    elif has_series:
         blocks.append(CHARTS["throughput"].static(snapshot, series))
     blocks += nodes_blocks(snapshot)
     if any(node.last is not None for node in snapshot.nodes):
         blocks.append(breakdown.static_bars(snapshot, series))
-    if reported:
+    if has_reports:
         blocks += stragglers_blocks(snapshot, series)
     blocks += memory_blocks(snapshot)
-    if reported:
+    if has_reports:
         blocks.append(CHARTS["memory"].static(snapshot, series))
     return View(f"Job {snapshot.title}: {snapshot.phase}", tuple(blocks))
 
@@ -117,8 +117,8 @@ def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tupl
     data = stragglers.columns(snapshot, series)
     if not data.now:
         return ()
-    told = () if data.rule else (Paragraph(data.state, Tone.WARNING),)  # `slow_blocks` says who it found
-    return (*told, CHARTS["stragglers"].static(snapshot, series))
+    state = () if data.rule else (Paragraph(data.state, Tone.WARNING),)  # else `slow_blocks` names them
+    return (*state, CHARTS["stragglers"].static(snapshot, series))
 
 
 def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
@@ -169,15 +169,15 @@ def _limit_facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
     return budget + ([("deadline", deadline_words(snapshot))] if has_deadline else [])
 
 
-def reported_words(snapshot: JobSnapshot, told: TrainerStatus) -> str:
-    """Return what the program tells of its progress itself, and how long ago it did."""
-    left_s = None if told.remaining_s is None else left_of(snapshot)
+def reported_words(snapshot: JobSnapshot, status: TrainerStatus) -> str:
+    """Return what the program itself reported of its progress, and how long ago."""
+    left_s = None if status.remaining_s is None else left_of(snapshot)
     parts = (
-        "" if told.percentage is None else f"{told.percentage} % done",
+        "" if status.percentage is None else f"{status.percentage} % done",
         "" if left_s is None else f"{units.duration(left_s)} to go",
-        ", ".join(f"{name} {value}" for name, value in told.metrics),
+        ", ".join(f"{name} {value}" for name, value in status.metrics),
     )
-    age_s = max((snapshot.ended_at_s or snapshot.at_s) - told.at_s, 0.0)
+    age_s = max((snapshot.ended_at_s or snapshot.at_s) - status.at_s, 0.0)
     return f"{'; '.join(filter(None, parts)) or 'no values'} ({units.duration(age_s)} ago)"
 
 
@@ -338,8 +338,8 @@ def _outstanding(nodes: Sequence[NodeView]) -> tuple[NodeView, ...]:
         return tuple(nodes)
     used = {n.id: n.last.memory_mib / n.memory_mib if n.last else 0.0 for n in nodes}
     first = sorted(nodes, key=lambda n: (n.phase is NodePhase.READY, -used[n.id]))[:_MOST_NODES]
-    kept = {n.id for n in first}
-    return tuple(n for n in nodes if n.id in kept)
+    names = {n.id for n in first}
+    return tuple(n for n in nodes if n.id in names)
 
 
 def _node_row(node: NodeView) -> tuple[str, ...]:
@@ -399,14 +399,16 @@ def memory_table(lines: Sequence[MemoryLine]) -> Table:
 
 
 def _memory_row(m: MemoryLine) -> tuple[str, ...]:
-    known = m.at_end_low_mib is not None and m.at_end_high_mib is not None
+    has_range = m.at_end_low_mib is not None and m.at_end_high_mib is not None
     return (
         str(m.role),
         units.memory(m.now_mib),
         units.memory(m.limit_mib),
         m.law,
         units.memory(m.at_end_mib),
-        f"{units.memory(m.at_end_low_mib)} to {units.memory(m.at_end_high_mib)}" if known else units.MISSING,
+        f"{units.memory(m.at_end_low_mib)} to {units.memory(m.at_end_high_mib)}"
+        if has_range
+        else units.MISSING,
         units.duration(m.full_in_s) if m.full_in_s is not None else "not before the end",
         units.percent(m.oom_probability),
     )

@@ -23,16 +23,16 @@ NOTHING = "No straggler: no node is slower than the others of its role by the ru
 def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
     """Return the nodes, the findings and the actions; where one waits for an answer, that one.
 
-    The job's controller watches all the time and over longer windows: where it has found somebody, its
-    findings are shown, and not those of this moment.
+    The job's controller watches all the time and over longer windows: where it has findings,
+    these are shown, and not those of this moment.
     """
     job = snapshot.spec.name
     title = f"Stragglers of {job}"
     opened, errors = mitigations.open_blocks(snapshot), mitigations.error_blocks(snapshot)
     if not review.times:
-        told = mitigations.slow_blocks(snapshot)
+        slow = mitigations.slow_blocks(snapshot)
         nothing = Paragraph("No node has reported an iteration yet.", Tone.HINT)
-        return View(title, (*told, nothing, *errors, *opened))
+        return View(title, (*slow, nothing, *errors, *opened))
     rows = tuple(_row(each, review, job) for each in review.times)
     settings = review.settings
     windows = f"windows of {units.duration(settings.short_s)} and {units.duration(settings.long_s)}"
@@ -58,7 +58,7 @@ def _found_words(review: Review, job: str) -> str:
 def _row(node: NodeTimes, review: Review, job: str) -> tuple[str, ...]:
     others_s = review.others_s(node)
     ratio = units.MISSING if not others_s else f"{node.work_s / others_s:.2f}"
-    found = [each for each in review.findings if each.node == node.node]
+    findings = [each for each in review.findings if each.node == node.node]
     return (
         short_name(node.node, job),
         seconds_text(node.work_s),
@@ -66,12 +66,12 @@ def _row(node: NodeTimes, review: Review, job: str) -> tuple[str, ...]:
         ratio,
         seconds_text(node.exchange_s),
         units.number(node.samples_per_s) if node.samples_per_s else units.MISSING,
-        "; ".join(_finding(each) for each in found) or units.MISSING,
+        "; ".join(_finding(each) for each in findings) or units.MISSING,
     )
 
 
-def _finding(found: Straggler) -> str:
-    return f"{found.pace}, {found.ratio:.2f} times over {units.duration(found.window_s)} ({found.rule})"
+def _finding(slow: Straggler) -> str:
+    return f"{slow.pace}, {slow.ratio:.2f} times over {units.duration(slow.window_s)} ({slow.rule})"
 
 
 def _proposed(each: Proposed, job: str) -> tuple[Block, ...]:

@@ -193,23 +193,23 @@ class Consequence:
         return not (self.weighed and self.weighed.refusal)
 
 
-def consequence_blocks(told: Consequence, snapshot: JobSnapshot) -> tuple[Block, ...]:
+def consequence_blocks(consequence: Consequence, snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the predicted effect, and how it is uncertain or impossible."""
-    if told.error:
-        return (Paragraph(f"The prediction failed: {told.error}", Tone.WARNING),)
-    if told.weighed is None:
-        return (Paragraph(f"Weighing {plan_words(told.plan, snapshot.target)}..."),)
-    change = () if told.weighed.refusal else restart_facts(snapshot, told.plan)
+    if consequence.error:
+        return (Paragraph(f"The prediction failed: {consequence.error}", Tone.WARNING),)
+    if consequence.weighed is None:
+        return (Paragraph(f"Weighing {plan_words(consequence.plan, snapshot.target)}..."),)
+    change = () if consequence.weighed.refusal else restart_facts(snapshot, consequence.plan)
     return (
-        *_refusal_blocks(told, snapshot),
-        *_gain_blocks(told.candidate, snapshot),
+        *_refusal_blocks(consequence, snapshot),
+        *_gain_blocks(consequence.candidate, snapshot),
         *([Facts(change)] if change else ()),
     )
 
 
-def consequence_html(told: Consequence, snapshot: JobSnapshot) -> str:
+def consequence_html(consequence: Consequence, snapshot: JobSnapshot) -> str:
     """Return the same as HTML; warnings are red as well as worded."""
-    parts = ((block, block_html(block)) for block in consequence_blocks(told, snapshot))
+    parts = ((block, block_html(block)) for block in consequence_blocks(consequence, snapshot))
     return "".join(
         f'<div style="color:{WARN}">{html}</div>' if _warns(block) else html for block, html in parts
     )
@@ -219,10 +219,10 @@ def _warns(block: Block) -> bool:
     return isinstance(block, Paragraph) and block.tone is Tone.WARNING
 
 
-def _refusal_blocks(told: Consequence, snapshot: JobSnapshot) -> tuple[Block, ...]:
-    if told.plan == snapshot.target:
+def _refusal_blocks(consequence: Consequence, snapshot: JobSnapshot) -> tuple[Block, ...]:
+    if consequence.plan == snapshot.target:
         return (Paragraph("This is the plan of the job now; move a slider to see another."),)
-    refusal = told.weighed.refusal if told.weighed else ""
+    refusal = consequence.weighed.refusal if consequence.weighed else ""
     return (Paragraph(f"Not possible: {refusal}", Tone.WARNING),) if refusal else ()
 
 

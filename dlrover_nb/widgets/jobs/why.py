@@ -54,8 +54,8 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot, question: Question
     title = _why_title(explanation, snapshot)
     if question is not None:
         return View(title, tuple(Paragraph(f"{each.question.asks} {each.words}") for each in replies))
-    told = Facts(tuple((f"{each.question.number} {each.question.asks}", each.words) for each in replies))
-    return View(title, (told, *_grounds(explanation, snapshot)))
+    facts = Facts(tuple((f"{each.question.number} {each.question.asks}", each.words) for each in replies))
+    return View(title, (facts, *_grounds(explanation, snapshot)))
 
 
 def _grounds(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -135,16 +135,16 @@ def candidate_facts(
 
 def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
     """Return the constraint that binds the plan."""
-    held = e.binding or ("no constraint: a larger plan would be allowed",)
-    return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(held))
+    constraints = e.binding or ("no constraint: a larger plan would be allowed",)
+    return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(constraints))
 
 
 def marginal_blocks(
     marginals: Sequence[Marginal], money: units.Currency, *, ended: bool = False
 ) -> tuple[Block, ...]:
     """Return the effect and cost of one step along each axis; none is possible in an ended job."""
-    told = () if ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
-    return (*told, _marginals_table(marginals, money))
+    refusal = () if ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
+    return (*refusal, _marginals_table(marginals, money))
 
 
 def _refused(refusal: str) -> tuple[Block, ...]:
@@ -208,12 +208,12 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
     """Return the predicted parts of an iteration, as far as the measurements distinguish them."""
     if candidate is None or not candidate.breakdown:
         return ()
-    known = {c.term for c in fit.coefficients if c.identified} if fit else set()
-    known |= {HOST, *({REST} if known else ())}
+    terms = {c.term for c in fit.coefficients if c.identified} if fit else set()
+    terms |= {HOST, *({REST} if terms else ())}
     parts = [
-        (_PART_WORDS.get(t.term, t.term), t.seconds, t.share) for t in _felt(candidate) if t.term in known
+        (_PART_WORDS.get(t.term, t.term), t.seconds, t.share) for t in _felt(candidate) if t.term in terms
     ]
-    rest = [t for t in candidate.breakdown if t.term not in known]
+    rest = [t for t in candidate.breakdown if t.term not in terms]
     if rest:
         names = ", ".join(t.term for t in rest if t.term != REST)
         parts.append((names, sum(t.seconds for t in rest), sum(t.share for t in rest)))
@@ -280,9 +280,9 @@ def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
     money = currency(snapshot)
     now = snapshot.front.current if snapshot.front else None
     if w.plan == snapshot.target:
-        told = Facts(_as_it_runs(w.candidate, snapshot)) if w.candidate else Paragraph(UNKNOWN)
+        prediction = Facts(_as_it_runs(w.candidate, snapshot)) if w.candidate else Paragraph(UNKNOWN)
         does = "runs on" if snapshot.running == w.plan else "is changing to"
-        return Paragraph(f"It is what the job {'ran on' if snapshot.phase.is_final else does}."), told
+        return Paragraph(f"It is what the job {'ran on' if snapshot.phase.is_final else does}."), prediction
     if w.candidate is None:
         facts: Block = Paragraph(UNKNOWN)
     elif now is None:
@@ -340,14 +340,14 @@ def _weighed_row(w: Weighed) -> tuple[str, ...]:
     )
 
 
-def _is_far(asked: Candidate, snapshot: JobSnapshot) -> bool:
+def _is_far(candidate: Candidate, snapshot: JobSnapshot) -> bool:
     """Whether a plan is so large that a chart with it would hide all others."""
     others = snapshot.front.candidates if snapshot.front else ()
-    largest = max((c.plan.total_cpu for c in others), default=asked.plan.total_cpu)
-    return asked.plan.total_cpu > FAR * largest
+    largest = max((c.plan.total_cpu for c in others), default=candidate.plan.total_cpu)
+    return candidate.plan.total_cpu > FAR * largest
 
 
 def _asked_chart(candidates: Sequence[Candidate], snapshot: JobSnapshot) -> StaticChart:
-    asked = tuple(front.Dot(c, ("asked about",)) for c in candidates)
-    data = replace(front.columns(snapshot), asked=asked)
+    dots = tuple(front.Dot(c, ("asked about",)) for c in candidates)
+    data = replace(front.columns(snapshot), queried=dots)
     return StaticChart(svg_drawing.draw(front.marks(data)), front.data_table(data, named_only=True))

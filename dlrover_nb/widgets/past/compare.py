@@ -51,7 +51,7 @@ def _facts(histories: Sequence[RunHistory], names: tuple[str, ...]) -> Table:
 
 
 def _column(history: RunHistory) -> dict[str, str]:
-    run, told = history.run, score(history.outcomes)
+    run, predicted = history.run, score(history.outcomes)
     took_s, trained = end_s(history) - run.started_at_s, n_sample(history)
     prices = run.spec.prices
     money = units.Currency(prices.currency, prices.assumed)
@@ -67,8 +67,8 @@ def _column(history: RunHistory) -> dict[str, str]:
         "plan at the end": plan_spans(history)[-1].plan.short,
         "proposals and decisions": f"{len(history.proposals)} and {len(history.decisions)}",
         "actions applied and failed": _applied_and_failed(history),
-        "predictions inside their band": units.percent(told.inside),
-        "median error of predictions": units.percent(told.median_error, 1),
+        "predictions inside their band": units.percent(predicted.inside),
+        "median error of predictions": units.percent(predicted.median_error, 1),
     }
 
 
@@ -85,8 +85,8 @@ def speeds_chart(histories: Sequence[RunHistory]) -> StaticChart:
         t_s, y = series_line(history.series, history.run.started_at_s, "samples_per_s")
         lines.append(Line(t_s, y, CYCLE[i % len(CYCLE)], history.run.run, DASHES[i % len(DASHES)]))
     words = f"Throughput of {units.counted(len(histories), 'run')} over the time since each began."
-    seen = tuple(replace(line, x=x, y=y) for line in lines for x, y in (few(line.x, line.y),))
-    plot = Plot("Throughput", words, "time since start", "samples/s", seen, x_is_time=True, height=280)
+    layers = tuple(replace(line, x=x, y=y) for line in lines for x, y in (few(line.x, line.y),))
+    plot = Plot("Throughput", words, "time since start", "samples/s", layers, x_is_time=True, height=280)
     return StaticChart(draw_panel(plot).svg, _twin(lines))
 
 

@@ -63,14 +63,14 @@ def ended_words(run: JobRun) -> str:
 def history_view(history: RunHistory) -> View:
     """Return one run: its job, throughput, decisions and outcomes."""
     run = history.run
-    told = told_blocks(history.proposals, history.decisions, history.outcomes)
+    decided = told_blocks(history.proposals, history.decisions, history.outcomes)
     acted = told_actions(history.mitigations, history.decisions)
     blocks: list[Block] = [Facts(_run_facts(run)), speed_chart(history)]
     blocks += [memory_chart(history)] if history.series else []
-    blocks += [Heading("Decisions and how they turned out"), *told] if told else []
+    blocks += [Heading("Decisions and how they turned out"), *decided] if decided else []
     blocks += [Heading("Actions against stragglers"), *acted] if acted else []
     blocks += [fits_table(history.fits, run.started_at_s)] if history.fits else []
-    if not told:
+    if not decided:
         blocks.append(Paragraph("No plan was proposed or decided."))
     return View(f"History of {run.job}, run {run.run}", tuple(blocks))
 
@@ -172,7 +172,7 @@ def _speed_twin(t_s: Sequence[float], y: Sequence[float]) -> Table:
 
 def fits_table(fits: Sequence[FitSummary], start_s: float) -> Table:
     """Return the data behind each fit of a run, oldest first; of many, the last of equal parts."""
-    kept = [fits[(i + 1) * len(fits) // N_TWIN_ROW - 1] for i in range(N_TWIN_ROW)]
+    sample = [fits[(i + 1) * len(fits) // N_TWIN_ROW - 1] for i in range(N_TWIN_ROW)]
     rows = tuple(
         (
             units.elapsed(f.at_s - start_s),
@@ -181,7 +181,7 @@ def fits_table(fits: Sequence[FitSummary], start_s: float) -> Table:
             units.percent(f.log_error, 1),
             ", ".join(t.term for t in f.terms if t.identified) or "none",
         )
-        for f in (kept if len(fits) > N_TWIN_ROW else fits)
+        for f in (sample if len(fits) > N_TWIN_ROW else fits)
     )
     head = ("at (m:ss)", "plans", "samples", "error between plans", "terms determined")
     return Table(f"Fits ({len(fits)} in all)", head, rows)

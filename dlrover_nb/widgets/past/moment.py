@@ -43,8 +43,8 @@ def moment_view(moment: Moment, start_s: float, job: str, span_s: float | None =
     blocks += _against_stragglers(moment, job)
     blocks += [speeds_chart(moment, start_s, span_s)] if moment.speeds else []
     blocks += _known(moment, start_s)
-    told = told_blocks(moment.proposals, moment.decisions, moment.outcomes)
-    blocks += [Heading("Decided until then"), *told] if told else []
+    decided = told_blocks(moment.proposals, moment.decisions, moment.outcomes)
+    blocks += [Heading("Decided until then"), *decided] if decided else []
     if moment.story:
         rows = tuple((line,) for line in moment.story[-N_STORY:])
         blocks.append(Table("What had happened, the newest last", ("story",), rows))
@@ -75,12 +75,12 @@ def _facts(moment: Moment, start_s: float) -> tuple[tuple[str, str], ...]:
 
 
 def _advised(moment: Moment) -> tuple[Block, ...]:
-    found = moment.open_proposal
+    proposal = moment.open_proposal
     head = Heading("Advised then")
-    if found is None:
+    if proposal is None:
         return (head, Paragraph("No proposal was open."))
-    blocks: tuple[Block, ...] = (head, Paragraph(f"Proposal {found.id} was open."))
-    blocks += proposal_view(found).blocks
+    blocks: tuple[Block, ...] = (head, Paragraph(f"Proposal {proposal.id} was open."))
+    blocks += proposal_view(proposal).blocks
     return blocks + (front_view(moment.front).blocks if moment.front is not None else ())
 
 
@@ -96,8 +96,8 @@ def _against_stragglers(moment: Moment, job: str) -> tuple[Block, ...]:
         head = Paragraph(f"Action {mitigations.head_words(opened)} waited.")
         waits = (head, Facts(mitigations.facts(opened)))
     done = mitigations.closed_table(moment.mitigations, moment.decisions)
-    found = (*slow, *waits, *((done,) if done is not None else ()))
-    return (Heading("Stragglers then"), *found) if found else ()
+    blocks = (*slow, *waits, *((done,) if done is not None else ()))
+    return (Heading("Stragglers then"), *blocks) if blocks else ()
 
 
 def _known(moment: Moment, start_s: float) -> tuple[Block, ...]:

@@ -115,10 +115,10 @@ def _fan_chart(line: MemoryLine) -> StaticChart:
     words = f"Memory of the largest {line.role} from now to the end of the job; {limit}."
     plot = Plot("Memory from now to the end", words, "from now", "MiB", layers, x_is_time=True, height=250)
     step = max(1, len(line.fan) // 8)
-    kept = [*line.fan[:-1:step], line.fan[-1]]
+    points = [*line.fan[:-1:step], line.fan[-1]]
     rows = tuple(
         (units.elapsed(p.in_s), units.memory(p.mid_mib), units.memory(p.low_mib), units.memory(p.high_mib))
-        for p in kept
+        for p in points
     )
     return StaticChart(
         svg_drawing.draw_panel(plot).svg,

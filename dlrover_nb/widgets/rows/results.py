@@ -83,14 +83,14 @@ _CLUSTER: Columns[tuple[str, Capacity | None, str, str]] = Columns(
 )
 
 
-def jobs(found: Iterable[JobSummary]) -> Tables:
+def jobs(summaries: Iterable[JobSummary]) -> Tables:
     """Return the list of jobs."""
-    return listed("jobs", c.JOBS, found)
+    return listed("jobs", c.JOBS, summaries)
 
 
-def unmanaged(found: Iterable[UnmanagedJob]) -> Tables:
+def unmanaged(summaries: Iterable[UnmanagedJob]) -> Tables:
     """Return jobs of others."""
-    return listed("unmanaged", _UNMANAGED, found)
+    return listed("unmanaged", _UNMANAGED, summaries)
 
 
 def status(snapshot: JobSnapshot) -> Tables:
@@ -170,29 +170,29 @@ def _acted(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table:
     return c.ACTIONS.table((each, by.get(each.id)) for each in acted)
 
 
-def brain(found: BrainRound) -> Tables:
+def brain(brain_round: BrainRound) -> Tables:
     """Return what every job of a cluster is meant to have."""
     tables = {
-        "shares": _SHARES.table(found.shares),
-        "queue": _QUEUE.table(found.queue),
-        "apart": _APART.table(found.apart),
+        "shares": _SHARES.table(brain_round.shares),
+        "queue": _QUEUE.table(brain_round.queue),
+        "apart": _APART.table(brain_round.apart),
     }
-    return Tables(one(_ROUND, found), tables, "shares")
+    return Tables(one(_ROUND, brain_round), tables, "shares")
 
 
-def goals(found: GoalAnswer, snapshot: JobSnapshot) -> Tables:
+def goals(answer: GoalAnswer, snapshot: JobSnapshot) -> Tables:
     """Return the plan that meets some goals, or what is in the way."""
-    nearest = {each.goal: each.nearest for each in found.bindings}
-    alone = dict(found.alone)
+    nearest = {each.goal: each.nearest for each in answer.bindings}
+    alone = dict(answer.alone)
     rows = [
         (
             goal,
-            None if found.plan is None else VALUES[goal.kind](found.plan),
+            None if answer.plan is None else VALUES[goal.kind](answer.plan),
             nearest.get(goal, alone.get(goal)),
         )
-        for goal in found.goals
+        for goal in answer.goals
     ]
-    return Tables(one(_MET, (snapshot.spec.name, found)), {"goals": _GOALS.table(rows)}, "goals")
+    return Tables(one(_MET, (snapshot.spec.name, answer)), {"goals": _GOALS.table(rows)}, "goals")
 
 
 def shards(snapshot: JobSnapshot) -> Tables:
@@ -205,26 +205,26 @@ def shards(snapshot: JobSnapshot) -> Tables:
     return Tables(one(_JOB, snapshot.spec.name), tables, "shards")
 
 
-def runs(found: Iterable[JobRun]) -> Tables:
+def runs(rows: Iterable[JobRun]) -> Tables:
     """Return the runs in the history."""
-    return listed("runs", c.RUNS, found)
+    return listed("runs", c.RUNS, rows)
 
 
-def audit(found: Iterable[AuditedCommand]) -> Tables:
+def audit(rows: Iterable[AuditedCommand]) -> Tables:
     """Return commands in the audit."""
-    return listed("commands", c.AUDIT, found)
+    return listed("commands", c.AUDIT, rows)
 
 
-def history(found: RunHistory) -> Tables:
+def history(past: RunHistory) -> Tables:
     """Return one run of the history."""
     tables = {
-        "proposals": c.PROPOSALS.table(found.proposals),
-        "decisions": c.DECISIONS.table(found.decisions),
-        "outcomes": c.OUTCOMES.table((found.run.job, outcome) for outcome in found.outcomes),
-        "mitigations": _acted(found.mitigations, found.decisions),
-        "series": c.SERIES.table(found.series),
+        "proposals": c.PROPOSALS.table(past.proposals),
+        "decisions": c.DECISIONS.table(past.decisions),
+        "outcomes": c.OUTCOMES.table((past.run.job, outcome) for outcome in past.outcomes),
+        "mitigations": _acted(past.mitigations, past.decisions),
+        "series": c.SERIES.table(past.series),
     }
-    return Tables(one(c.RUNS, found.run), tables)
+    return Tables(one(c.RUNS, past.run), tables)
 
 
 def scores(board: Scoreboard) -> Tables:
@@ -242,14 +242,14 @@ def cluster(description: str, capacity: Capacity | None, why_unknown: str, acces
     return Tables(one(_CLUSTER, (description, capacity, why_unknown, access.ask)), tables)
 
 
-def load(description: str, told: ClusterLoad, points: Iterable[LoadPoint]) -> Tables:
+def load(description: str, now: ClusterLoad, points: Iterable[LoadPoint]) -> Tables:
     """Return the load of a cluster: all machines together (the head), each of them, and the recent past."""
     tables = {
-        "machines": c.MACHINE_LOADS.table(told.machines),
-        "jobs": c.HOLDERS.table((m.name, job, amount) for m in told.machines for job, amount in m.jobs),
+        "machines": c.MACHINE_LOADS.table(now.machines),
+        "jobs": c.HOLDERS.table((m.name, job, amount) for m in now.machines for job, amount in m.jobs),
         "series": c.LOAD_POINTS.table(points),
     }
-    return Tables(one(c.LOAD, (description, told)), tables, "machines")
+    return Tables(one(c.LOAD, (description, now)), tables, "machines")
 
 
 def facts(**values: object) -> Tables:
@@ -257,6 +257,6 @@ def facts(**values: object) -> Tables:
     return Tables(Table(tuple(values), (values,)))
 
 
-def imported(path: str, found: Imported, differences: Iterable[tuple[str, str, str]]) -> Tables:
+def imported(path: str, documents: Imported, differences: Iterable[tuple[str, str, str]]) -> Tables:
     """Return the content of a file of exported documents, and what differs from the running job."""
-    return Tables(one(_IMPORTED, (path, found)), {"differences": _DIFFERENCES.table(differences)})
+    return Tables(one(_IMPORTED, (path, documents)), {"differences": _DIFFERENCES.table(differences)})

@@ -114,8 +114,8 @@ class Tables:
         if not name and self.head is not None:
             return self.head
         if name not in self.tables:
-            known = ", ".join(self.tables) or "only the default one"
-            raise NotFoundError(f"no table {name!r} in this result; known: {known}")
+            names = ", ".join(self.tables) or "only the default one"
+            raise NotFoundError(f"no table {name!r} in this result; known: {names}")
         return self.tables[name]
 
 

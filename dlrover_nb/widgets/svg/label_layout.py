@@ -140,7 +140,7 @@ def _boxes(label: Label, spot: Spot) -> tuple[Box, ...]:
 
 
 def place(
-    labels: Sequence[Label], room: Room, markers: Iterable[Box] = (), *, taken: Iterable[Box] = ()
+    labels: Sequence[Label], room: Room, markers: Iterable[Box] = (), *, fixed: Iterable[Box] = ()
 ) -> list[Spot | None]:
     """Return the spot of each label; None: it has no room.
 
@@ -150,31 +150,35 @@ def place(
         The most important first.
     markers
         Covered only where there is no other room.
-    taken
+    fixed
         Never covered.
     """
-    markers, held = tuple(markers), [*taken]
+    markers, obstacles = tuple(markers), [*fixed]
     chosen: list[Spot | None] = []
     for label in labels:
-        spot = _best(label, room, held, markers)
+        spot = _best(label, room, obstacles, markers)
         chosen.append(spot)
-        held += _boxes(label, spot) if spot else ()
+        obstacles += _boxes(label, spot) if spot else ()
     return chosen
 
 
-def _best(label: Label, room: Room, held: Sequence[Box], markers: Sequence[Box]) -> Spot | None:
+def _best(label: Label, room: Room, obstacles: Sequence[Box], markers: Sequence[Box]) -> Spot | None:
     """Return the first free spot that covers the fewest markers."""
 
     def n_covered(spot: Spot) -> int:
         text = text_box(label, spot)
         return sum(not text.is_clear_of(marker, room) for marker in markers)
 
-    return min((spot for spot in label.spots if _fits(label, spot, room, held)), key=n_covered, default=None)
+    return min(
+        (spot for spot in label.spots if _fits(label, spot, room, obstacles)), key=n_covered, default=None
+    )
 
 
-def _fits(label: Label, spot: Spot, room: Room, held: Sequence[Box]) -> bool:
+def _fits(label: Label, spot: Spot, room: Room, obstacles: Sequence[Box]) -> bool:
     boxes = _boxes(label, spot)
-    return boxes[0].is_inside(room) and all(box.is_clear_of(other, room) for box in boxes for other in held)
+    return boxes[0].is_inside(room) and all(
+        box.is_clear_of(other, room) for box in boxes for other in obstacles
+    )
 
 
 # the spots of what charts label

@@ -69,14 +69,14 @@ def upright(plot: Plot, x: tuple[float, float], width_px: tuple[float, float]) -
     rules = tuple(r for r in plot.layers if isinstance(r, Rule) and r.along is Orientation.VERTICAL)
     named = sorted((i for i, r in enumerate(rules) if r.label), key=lambda i: rules[i].at, reverse=True)
     axes = Axes(x, (0.0, 1.0))
-    found: list[Spot | None] = []
+    spots: list[Spot | None] = []
     for n_row in range(1, MOST_ROWS + 1):
         room = Room(width_px, (n_row * ROW_PX,) * 2)
         labels = [Label(rules[i].label, axes.share_x(rules[i].at), 1.0, in_rows(n_row)) for i in named]
-        found = place(labels, room)
-        if None not in found:
+        spots = place(labels, room)
+        if None not in spots:
             break
-    by_rule = dict(zip(named, found, strict=True))
+    by_rule = dict(zip(named, spots, strict=True))
     return Rows(rules, tuple(by_rule.get(i) for i in range(len(rules))))
 
 
@@ -97,7 +97,7 @@ def level(plot: Plot, axes: Axes, room: Room, top: float = 0.0) -> list[tuple[Ru
         if isinstance(r, Rule) and r.along is Orientation.VERTICAL
     ]
     rows = Box(0.0, top, 0.0, _FAR_PX, -_FAR_PX, 0.0)
-    return list(zip(rules, place(labels, room, lines, taken=(rows,) if top else ()), strict=True))
+    return list(zip(rules, place(labels, room, lines, fixed=(rows,) if top else ()), strict=True))
 
 
 def of_markers(layers: Sequence[Points], axes: Axes, room: Room) -> list[list[Spot | None]]:
@@ -107,14 +107,14 @@ def of_markers(layers: Sequence[Points], axes: Axes, room: Room) -> list[list[Sp
         for layer in layers
         for x, y in zip(layer.x, layer.y, strict=True)
     ]
-    held: list[Box] = []
+    boxes: list[Box] = []
     spots: list[list[Spot | None]] = []
     for layer in layers:
         labels = [
             Label(name, axes.share_x(x), axes.share_y(y), around(layer.size) if name else ())
             for name, x, y in zip(layer.labels, layer.x, layer.y, strict=False)
         ]
-        found = place(labels, room, markers, taken=held)
-        held += [text_box(label, spot) for label, spot in zip(labels, found, strict=True) if spot]
-        spots.append(found)
+        placed = place(labels, room, markers, fixed=boxes)
+        boxes += [text_box(label, spot) for label, spot in zip(labels, placed, strict=True) if spot]
+        spots.append(placed)
     return spots

@@ -22,12 +22,12 @@ def single(plot: Plot) -> str:
     rows = [(layer, x, y) for layer in plot.layers for x, y in _values(layer)]
     if len({x for _, x, _ in rows}) != 1 or _has_column(plot):
         return ""
-    said = [f"{_name(layer)} {units.number(y)}".strip() for layer, _, y in rows]
-    more = f" and {len(said) - _MOST_NAMED} more" if len(said) > _MOST_NAMED else ""
+    words = [f"{_name(layer)} {units.number(y)}".strip() for layer, _, y in rows]
+    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
     x = rows[0][1]
     where = f"at {units.elapsed(x)}" if plot.x_is_time else f"at {x:g} {plot.x_label}"
-    count = "one value" if len(said) == 1 else "one value each"
-    return f"{count}, {', '.join(said[:_MOST_NAMED])}{more} {plot.y_label} {where}"
+    count = "one value" if len(words) == 1 else "one value each"
+    return f"{count}, {', '.join(words[:_MOST_NAMED])}{more} {plot.y_label} {where}"
 
 
 def sentence(words: str) -> str:

@@ -137,8 +137,8 @@ def _row(heard: JobReading, slot: dict[str, int]) -> Row:
 def state_words(heard: JobReading) -> str:
     """Describe the phase, the reason of a failure, and the age of the report."""
     job = heard.summary
-    said = f"{job.phase}: {job.message}" if job.message and job.phase is JobPhase.FAILED else str(job.phase)
-    return f"{said} (stale {units.duration(round(heard.age_s))})" if heard.is_stale else said
+    words = f"{job.phase}: {job.message}" if job.message and job.phase is JobPhase.FAILED else str(job.phase)
+    return f"{words} (stale {units.duration(round(heard.age_s))})" if heard.is_stale else words
 
 
 def coarse_s(seconds: float | None) -> float | None:

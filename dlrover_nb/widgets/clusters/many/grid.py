@@ -112,8 +112,10 @@ class Grid:
         if name not in self._y or not t_s:
             return
         column, held_s = self._y[name], gap_s(t_s)
-        known = self._resample(t_s, y, held_s)
-        self._y[name] = [old if math.isfinite(old) else new for old, new in zip(column, known, strict=True)]
+        resampled = self._resample(t_s, y, held_s)
+        self._y[name] = [
+            old if math.isfinite(old) else new for old, new in zip(column, resampled, strict=True)
+        ]
         self._renew(name)
 
     def copy(self) -> Wide:
@@ -124,8 +126,8 @@ class Grid:
     def _make_room(self, name: str) -> None:
         if name in self._y:
             return
-        taken = set(self._slot.values())
-        self._slot[name] = next(i for i in range(len(taken) + 1) if i not in taken)
+        slots = set(self._slot.values())
+        self._slot[name] = next(i for i in range(len(slots) + 1) if i not in slots)
         self._y[name] = [NAN] * len(self._t_s)
         self._renew(name)
 

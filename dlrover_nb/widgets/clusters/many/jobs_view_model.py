@@ -60,12 +60,12 @@ class JobsViewModel:
                     self._error = str(error).splitlines()[0]
 
     def _read(self) -> None:
-        told = self._cluster.live_jobs()
+        summaries = self._cluster.live_jobs()
         self._n_fetch += 1
         if self._n_fetch % CAPACITY_EVERY == 0:
             self._capacity = self._cluster.capacity()
         with self._lock:
-            new = self._take(told)
+            new = self._take(summaries)
         for name in new:
             _HISTORY.submit(self._fill, name, self._time.shift_s(name))
 
@@ -86,32 +86,32 @@ class JobsViewModel:
     def _jobs(self, now_s: float) -> tuple[JobReading, ...]:
         return tuple(JobReading(job, now_s - heard_s) for job, heard_s in self._heard.values())
 
-    def _take(self, told: tuple[JobSummary, ...]) -> list[str]:
+    def _take(self, summaries: tuple[JobSummary, ...]) -> list[str]:
         """Store summaries; return the jobs whose lines are new."""
         now_s = self._answered_s = self._monotonic()
         self._error = ""
-        for job in told:
-            known = self._heard.get(job.name)
-            is_news = known is None or known[0].at_s != job.at_s or job.phase.is_final
-            self._heard[job.name] = (job, now_s if known is None or is_news else known[1])
-        self._heard = {name: known for name, known in self._heard.items() if now_s - known[1] < FORGET_S}
-        return self._tick(told, now_s) if told else []
+        for job in summaries:
+            latest = self._heard.get(job.name)
+            is_news = latest is None or latest[0].at_s != job.at_s or job.phase.is_final
+            self._heard[job.name] = (job, now_s if latest is None or is_news else latest[1])
+        self._heard = {name: latest for name, latest in self._heard.items() if now_s - latest[1] < FORGET_S}
+        return self._tick(summaries, now_s) if summaries else []
 
-    def _tick(self, told: tuple[JobSummary, ...], now_s: float) -> list[str]:
+    def _tick(self, summaries: tuple[JobSummary, ...], now_s: float) -> list[str]:
         jobs = self._jobs(now_s)
         before, lines = self._grid.names, drawn(jobs)
         for name in before.difference(lines):
             self._grid.drop(name)
-        at_s = self._time.advance({job.name: job.at_s for job in told})
+        at_s = self._time.advance({job.name: job.at_s for job in summaries})
         if not before:
-            self._begin(told, at_s)
+            self._begin(summaries, at_s)
         speeds = {heard.summary.name: speed(heard) for heard in jobs}
         self._grid.add(at_s, {name: speeds[name] for name in lines})
         return [name for name in lines if name not in before]
 
-    def _begin(self, told: tuple[JobSummary, ...], at_s: float) -> None:
+    def _begin(self, summaries: tuple[JobSummary, ...], at_s: float) -> None:
         """Let the chart begin at the start of the oldest running job, or the oldest of all."""
-        running = [job for job in told if not job.phase.is_final] or told
+        running = [job for job in summaries if not job.phase.is_final] or summaries
         starts_s = (job.started_at_s + self._time.shift_s(job.name) for job in running)
         from_s = min(at_s, *starts_s)  # no time is before the chart's origin
         self._grid.open_back(from_s, at_s)

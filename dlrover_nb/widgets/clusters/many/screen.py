@@ -137,15 +137,15 @@ class ManyScreen:
     def show(self) -> None:
         """Update all models."""
         state = self._state()
-        told = columns(state)
-        self._show_words(told)
-        self._table.update(told.rows)
+        data = columns(state)
+        self._show_words(data)
+        self._table.update(data.rows)
         self._figure.update(state.wide.since(state.origin_s), static.x_label(state))
-        self._offer(sorted((row.name for row in told.rows), key=natural))
+        self._offer(sorted((row.name for row in data.rows), key=natural))
 
-    def _show_words(self, told: Columns) -> None:
-        _set(self._totals, totals_html(told))
-        _set(self._message, block_html(Paragraph(told.badge, Tone.WARNING)) if told.badge else "")
+    def _show_words(self, data: Columns) -> None:
+        _set(self._totals, totals_html(data))
+        _set(self._message, block_html(Paragraph(data.badge, Tone.WARNING)) if data.badge else "")
 
     def _offer(self, names: list[str]) -> None:
         options = [_NONE, *names]
@@ -153,10 +153,10 @@ class ManyScreen:
             self._job.options = options
 
 
-def totals_html(told: Columns) -> str:
+def totals_html(data: Columns) -> str:
     """Return the totals as a row of names and values."""
     cells = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in told.totals
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in data.totals
     )
     return f"<dl>{cells}</dl>"
 

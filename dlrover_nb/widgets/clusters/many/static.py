@@ -23,13 +23,13 @@ TITLE = "Throughput of all jobs"
 
 def view(state: shown.JobsViewState) -> View:
     """Return the cluster's totals, the chart, and the table of jobs."""
-    told = columns(state)
-    blocks: list[Block] = [Facts(told.totals)]
-    if told.badge:
-        blocks.append(Paragraph(told.badge, Tone.WARNING))
-    if told.rows:
+    data = columns(state)
+    blocks: list[Block] = [Facts(data.totals)]
+    if data.badge:
+        blocks.append(Paragraph(data.badge, Tone.WARNING))
+    if data.rows:
         blocks.append(StaticChart(chart(state), data_table(state)))
-        rows = tuple(row.cells for row in told.rows)
+        rows = tuple(row.cells for row in data.rows)
         blocks.append(Table("Jobs, those that need attention first", HEAD, rows))
     else:
         blocks.append(Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)))
@@ -85,8 +85,8 @@ def _last(y: list[float]) -> float:
 def data_table(state: shown.JobsViewState) -> Table:
     """Return the chart's numbers."""
     rows = tuple(
-        (name, units.number(min(known)), units.number(max(known)), units.number(known[-1]))
+        (name, units.number(min(finite)), units.number(max(finite)), units.number(finite[-1]))
         for name, y in state.wide.y.items()
-        if (known := [value for value in y if value == value])  # noqa: PLR0124 - as above
+        if (finite := [value for value in y if value == value])  # noqa: PLR0124 - as above
     )
     return Table(f"{TITLE}, samples/s", ("job", "least", "greatest", "last"), rows)
