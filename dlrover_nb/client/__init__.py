@@ -1,7 +1,7 @@
 """Services of dlrover-nb for programs of others: exact shards, checkpoints, progress, and requests to stop.
 
 Nothing but the standard library is imported, and Python 3.8 is enough, so the folder may be copied into any
-image. Outside of a job the same program runs alone: all rows are its own, and nobody asks it to stop.
+image. Outside of a job the same program runs alone: all rows are its own, and it is never asked to stop.
 """
 
 from __future__ import annotations

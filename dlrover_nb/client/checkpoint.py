@@ -52,7 +52,7 @@ class _Head(NamedTuple):
     rows: str
 
 
-class _Found(NamedTuple):
+class _Copy(NamedTuple):
     head: _Head
     path: str
 
@@ -64,7 +64,7 @@ class _Saver:
         self.folder, self._memory = folder, memory
         self._writer: threading.Thread | None = None
         self._written_from = ""  # the place in memory that is being written to the folder
-        self._count = max([found.head.number for found in self._found()], default=0)
+        self._count = max([copy.head.number for copy in self._copies()], default=0)
 
     def save(self, state: bytes | Callable[[], bytes], step: int) -> None:
         joined = session()
@@ -82,11 +82,11 @@ class _Saver:
 
     def load(self) -> tuple[_Head, bytes] | None:
         self.wait()
-        for found in sorted(self._found(), reverse=True):
-            data = _read(found)
+        for copy in sorted(self._copies(), reverse=True):
+            data = _read(copy)
             if data is not None:
-                return found.head, data
-            logger.warning("the checkpoint in %s is damaged; an older one is used", found.path)
+                return copy.head, data
+            logger.warning("the checkpoint in %s is damaged; an older one is used", copy.path)
         return None
 
     def wait(self) -> None:
@@ -98,8 +98,8 @@ class _Saver:
         """Copy to shared memory; None where there is none, or not enough of it."""
         if self._memory is None:
             return None
-        known = {found.path: found.head.number for found in self._in_memory(self._memory)}
-        path = min(self._memory.places, key=lambda place: known.get(place, 0))
+        numbers = {copy.path: copy.head.number for copy in self._in_memory(self._memory)}
+        path = min(self._memory.places, key=lambda place: numbers.get(place, 0))
         if path == self._written_from:
             self.wait()
         try:
@@ -140,17 +140,17 @@ class _Saver:
         for name in [*names[: names.index(os.path.basename(newest)) + 1][:-N_KEPT], *unfinished]:
             os.unlink(os.path.join(self.folder, name))
 
-    def _found(self) -> list[_Found]:
+    def _copies(self) -> list[_Copy]:
         """Return all copies with a readable head."""
         names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
         paths = [os.path.join(self.folder, name) for name in names if _NAME.fullmatch(name)]
-        files = [_Found(head, path) for path in paths for head in [_head(path)] if head is not None]
+        files = [_Copy(head, path) for path in paths for head in [_head(path)] if head is not None]
         return files + ([] if self._memory is None else self._in_memory(self._memory))
 
     @staticmethod
-    def _in_memory(memory: Memory) -> list[_Found]:
+    def _in_memory(memory: Memory) -> list[_Copy]:
         heads = [(path, _head(path)) for path in memory.places]
-        return [_Found(head, path) for path, head in heads if head is not None]
+        return [_Copy(head, path) for path, head in heads if head is not None]
 
 
 def _write(file: BinaryIO, head: _Head, data: memoryview | bytes) -> None:
@@ -173,15 +173,15 @@ def _head(path: str) -> _Head | None:
         return None
 
 
-def _read(found: _Found) -> bytes | None:
+def _read(copy: _Copy) -> bytes | None:
     """Return the state of a copy; None where it is not whole."""
     try:
-        with open(found.path, "rb") as file:
+        with open(copy.path, "rb") as file:
             file.readline()
             data = file.read()
     except OSError:
         return None
-    is_whole = len(data) == found.head.n_byte and zlib.crc32(data) == found.head.checksum
+    is_whole = len(data) == copy.head.n_byte and zlib.crc32(data) == copy.head.checksum
     return data if is_whole else None
 
 
@@ -246,10 +246,10 @@ def load(*, folder: str | None = None, with_rows: bool = True) -> Checkpoint | N
     ServiceError
         When the account is of other rows, or other processes of this start loaded another checkpoint.
     """
-    found, joined = _saver(folder).load(), session()
+    newest, joined = _saver(folder).load(), session()
     if joined is not None and with_rows:
-        joined.restore("" if found is None else found[0].rows)
-    return None if found is None else Checkpoint(found[1], found[0].step)
+        joined.restore("" if newest is None else newest[0].rows)
+    return None if newest is None else Checkpoint(newest[1], newest[0].step)
 
 
 def wait(*, folder: str | None = None) -> None:

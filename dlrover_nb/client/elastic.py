@@ -45,8 +45,8 @@ class RowsOf:
 
     def __init__(self, shard: Shard, *, is_shuffled: bool) -> None:
         self.shard = shard
-        self.grant = 0 if shard.held is None else shard.held.key[1]
-        self._first = 0 if shard.held is None else shard.held.end - len(shard)
+        self.grant = 0 if shard.lease is None else shard.lease.key[1]
+        self._first = 0 if shard.lease is None else shard.lease.end - len(shard)
         self._n_taken = self._n_done = 0
         self.end = self._first + len(shard)
         self._rows = torch.arange(shard.start, shard.stop)
@@ -87,17 +87,17 @@ class RowsOf:
 
 def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Return the parameters whose gradients are summed, in one tensor."""
-    found = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not found:
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not parameters:
         raise ValueError("the model needs parameters to train, got none with requires_grad")
-    device = next(iter(found.values())).device
-    for name, p in found.items():
+    device = next(iter(parameters.values())).device
+    for name, p in parameters.items():
         if p.dtype is not torch.float32 or p.device != device:
             raise ValueError(
                 f"parameters must be float32 on one device, got {name} with {p.dtype} on {p.device}; use "
                 "model.float() and model.to(device) before the optimizer is made"
             )
-    return list(found.values())
+    return list(parameters.values())
 
 
 class Elastic:
@@ -193,7 +193,7 @@ class Elastic:
                     is_over = self._complete()
             self._is_complete = is_over
         except LeftError:
-            pass  # nobody needs this process any more
+            pass  # this process is not needed any more
         finally:
             self._rows.close()
             if self._group is not None:
@@ -262,17 +262,16 @@ class Elastic:
 
     def _size_of_batch(self) -> int:
         joined = session()
-        told = 0 if joined is None else joined.batch_size()
-        return told or self._batch_size
+        return (joined and joined.batch_size()) or self._batch_size
 
     def _n_accumulate(self) -> int:
         joined = session()
         return 1 if joined is None else max(int(joined.state()["n_accumulate"]), 1)
 
     def _dump(self) -> torch.Tensor:
-        kept = io.BytesIO()
-        torch.save([self._model.state_dict(), self._optimizer.state_dict()], kept)
-        return torch.frombuffer(bytearray(kept.getvalue()), dtype=torch.uint8)
+        buffer = io.BytesIO()
+        torch.save([self._model.state_dict(), self._optimizer.state_dict()], buffer)
+        return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
 
     def _load(self, data: torch.Tensor) -> None:
         model, optimizer = torch.load(io.BytesIO(data.numpy().tobytes()), weights_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .group import Group, Sum
     from .rows import Rows
 
-IDLE_S = 0.02  # between steps in which nobody has rows, while some may still come back
+IDLE_S = 0.02  # between steps in which no member has rows, while some may still come back
 
 
 def note_busy(n_row: int, seconds: float) -> None:

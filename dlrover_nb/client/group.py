@@ -231,14 +231,14 @@ class Group:
         """
         padded = own.new_zeros((max(total.n_items), *own.shape[1:]))
         padded[: len(own)] = own
-        found = [torch.empty_like(padded) for _ in total.n_items]
+        gathered = [torch.empty_like(padded) for _ in total.n_items]
         try:
-            dist.all_gather(found, padded)
+            dist.all_gather(gathered, padded)
         except RuntimeError as error:
             logger.info("a step is given up, as a member is lost: %s", error)
             self.join()
             return None
-        return [rows[:n_item] for rows, n_item in zip(found, total.n_items)]  # noqa: B905
+        return [rows[:n_item] for rows, n_item in zip(gathered, total.n_items)]  # noqa: B905
 
     def applied(self) -> None:
         """Note that the last sum was applied to the state; go to another world if one is due.
@@ -272,7 +272,7 @@ class Group:
         """Ask for the next world until it is made."""
         reached = self._places()
         while True:
-            name, answer = self._session.ask_world(seen=self.member.number, step=self.step, reached=reached)
+            name, answer = self._session.ask_world(self.member.number, self.step, reached)
             if name == "world":
                 return answer
             if name == "world over":
@@ -313,12 +313,12 @@ class Group:
         return self.member.number, self.member.rank, self.member.size, self.step
 
     def _restored(self) -> int:
-        """Take over the newest checkpoint, where nobody has parameters; return its step, 0: there is none."""
-        found = checkpoint.load(folder=self._checkpoints)
-        if found is None:
+        """Take over the newest checkpoint, where no member has parameters; return its step, 0 for none."""
+        newest = checkpoint.load(folder=self._checkpoints)
+        if newest is None:
             return 0
-        self._load(torch.frombuffer(bytearray(found.state), dtype=torch.uint8))
-        return found.step
+        self._load(torch.frombuffer(bytearray(newest.state), dtype=torch.uint8))
+        return newest.step
 
     def _send_state(self, source: int, *, is_source: bool) -> int:
         """Broadcast the source's state; return its step."""

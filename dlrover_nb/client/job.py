@@ -11,7 +11,7 @@ def in_job() -> bool:
 
 
 def should_stop() -> bool:
-    """Whether somebody stops the job: save what is worth it, and end; False outside of a job.
+    """Whether the job is being stopped: save what is worth it, and end; False outside of a job.
 
     Cheap enough for each step: the answer is about a second old. `shards` ends by itself then.
     """
@@ -26,7 +26,7 @@ def is_changing() -> bool:
 
 
 def batch_size(default: int) -> int:
-    """Return how many rows a step of this node should have: as somebody set it, else `default`."""
+    """Return how many rows a step of this node should have: as set by a command, else `default`."""
     joined = session()
     return default if joined is None else joined.batch_size() or default
 

@@ -22,7 +22,7 @@ EVERY_S = 1.0  # between two reports of rows; the state of the job is as old at 
 _PROCESS = os.getpid()  # of the import: a fork has another one
 
 
-class Held:
+class Lease:
     """A granted shard: how many of its rows are done, and how many of them are reported."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Session:
         program = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self.caller = {"node": link.node, "slot": slot, "program": program}
         self._lock = threading.RLock()
-        self._held: dict[tuple[int, int], Held] = {}
+        self._leases: dict[tuple[int, int], Lease] = {}
         self._elsewhere: dict[tuple[str, int, int], tuple[dict[str, str], int]] = {}
         self._state: dict[str, Any] = {}
         self._n_restored = 0
@@ -65,37 +65,37 @@ class Session:
 
     # shards
 
-    def ask(self, n_row: int = 0) -> tuple[str, dict[str, Any], Held | None]:
+    def ask(self, n_row: int = 0) -> tuple[str, dict[str, Any], Lease | None]:
         """Report what is done and ask for a shard; return the answer, and the shard if there is one."""
         with self._lock:
             name, answer = self._call("shard", holding=self._holding(), n_row=n_row)
-            held = None
+            lease = None
             if name == "granted":
-                held = Held(answer)
-                self._held[held.key] = held
+                lease = Lease(answer)
+                self._leases[lease.key] = lease
         self._begin()
-        return name, answer, held
+        return name, answer, lease
 
     def report(self) -> None:
         """Report now what is done; returns when the master has it."""
         with self._lock:
             self._refresh()
 
-    def give_back(self, helds: list[Held]) -> None:
+    def give_back(self, leases: list[Lease]) -> None:
         """Give shards back with their rows that are done, if the master answers: it takes them anyhow."""
         with self._lock:
-            mine = [held for held in helds if held.key in self._held and not held.n_done >= held.end]
+            mine = [lease for lease in leases if lease.key in self._leases and not lease.n_done >= lease.end]
             try:
-                self._call("give back", tries=1, leases=[list(held.key) for held in mine])
+                self._call("give back", tries=1, leases=[list(lease.key) for lease in mine])
             except ServiceError as error:
                 logger.info("shards are not given back: %s", error)
-            for held in mine:
-                self._held.pop(held.key, None)
+            for lease in mine:
+                self._leases.pop(lease.key, None)
 
     def done_elsewhere(self, caller: dict[str, str], key: tuple[int, int], n_row: int) -> None:
         """Count the first rows of a shard that this process trains, and another one may have drawn."""
         with self._lock:
-            own = self._held.get(key) if caller == self.caller else None
+            own = self._leases.get(key) if caller == self.caller else None
             if own is not None:
                 own.n_done = max(own.n_done, n_row)
                 return
@@ -106,20 +106,20 @@ class Session:
     @property
     def n_open(self) -> int:
         """Rows that were drawn here and are not done."""
-        return sum(held.end - held.n_done for held in self._held.values() if not held.is_relayed)
+        return sum(lease.end - lease.n_done for lease in self._leases.values() if not lease.is_relayed)
 
     # elastic jobs
 
-    def ask_world(self, seen: int, step: int, reached: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Ask with whom to train; return the answer."""
+    def ask_world(self, number: int, step: int, reached: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+        """Ask with which members to train; `number` is that of the newest world known here."""
         with self._lock:
             self._begin()
             return self._link.call(
-                "world", {"caller": self.caller, "seen": seen, "step": step, "reached": reached}
+                "world", {"caller": self.caller, "seen": number, "step": step, "reached": reached}
             )
 
     def tell_reached(self, reached: list[dict[str, Any]]) -> None:
-        """Count the rows as done that the parameters of this process contain, whoever trained them."""
+        """Count the rows as done that the parameters of this process contain, trained here or elsewhere."""
         with self._lock:
             self._link.call("reached", {"caller": self.caller, "reached": reached})
 
@@ -151,7 +151,7 @@ class Session:
         return self._state
 
     def batch_size(self) -> int:
-        """Return the rows of a mini-batch of this node, as somebody set them; 0: nobody did."""
+        """Return the rows of a mini-batch of this node, as set by a command; 0: not set."""
         self.asks_size = True
         return int(self.state()["batch_size"])
 
@@ -166,9 +166,9 @@ class Session:
         with self._lock:
             self._n_restored += 1
             self._link.call("restore", {"caller": self.caller, "rows": rows, "number": self._n_restored})
-            for held in self._held.values():
-                held.is_stale = True
-            self._held.clear()
+            for lease in self._leases.values():
+                lease.is_stale = True
+            self._leases.clear()
             self._elsewhere.clear()
 
     # parts
@@ -184,37 +184,37 @@ class Session:
             for each in done:
                 del self._elsewhere[caller["program"], each["shard"], each["grant"]]
         n_row, busy_s = self.busy
-        told = {"n_row_busy": n_row, "busy_s": busy_s, "asks_size": self.asks_size}
-        self._state = self._call("state", tries=tries, holding=self._holding(), **told)[1]
+        counts = {"n_row_busy": n_row, "busy_s": busy_s, "asks_size": self.asks_size}
+        self._state = self._call("state", tries=tries, holding=self._holding(), **counts)[1]
 
     def _call(self, kind: str, tries: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401 - JSON
         """Send a request with what is done since the last one, and note what it says of the leases."""
-        news = [held for held in self._held.values() if held.n_done > held.n_told]
-        counts = [(held, held.n_done) for held in news]
+        news = [lease for lease in self._leases.values() if lease.n_done > lease.n_told]
+        counts = [(lease, lease.n_done) for lease in news]
         done = [{"shard": h.key[0], "grant": h.key[1], "n_row": n_done} for h, n_done in counts]
         name, answer = self._link.call(kind, {"caller": self.caller, "done": done, **fields}, tries=tries)
-        for held, n_done in counts:
-            held.n_told = max(held.n_told, n_done)
-            if held.is_over:
-                self._held.pop(held.key, None)
+        for lease, n_done in counts:
+            lease.n_told = max(lease.n_told, n_done)
+            if lease.is_over:
+                self._leases.pop(lease.key, None)
         for shard, grant in answer.get("stale", ()):
             self._drop((shard, grant))
         return name, answer
 
     def _drop(self, key: tuple[int, int]) -> None:
-        held = self._held.pop(key, None)
-        if held is None or held.is_over:
+        lease = self._leases.pop(key, None)
+        if lease is None or lease.is_over:
             return
-        held.is_stale = True
-        if not held.is_relayed:
+        lease.is_stale = True
+        if not lease.is_relayed:
             logger.warning(
                 "shard %d was taken back from this process; others train its rows from %d on",
                 key[0],
-                held.n_told,
+                lease.n_told,
             )
 
     def _holding(self) -> list[list[int]]:
-        return [list(key) for key in self._held]
+        return [list(key) for key in self._leases]
 
     def _done_elsewhere(self) -> list[tuple[dict[str, str], list[dict[str, int]]]]:
         by_program: dict[str, tuple[dict[str, str], list[dict[str, int]]]] = {}

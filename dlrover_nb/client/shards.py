@@ -13,14 +13,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from .link import ServiceError
-from .session import Held, session
+from .session import Lease, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 WAIT_S = 0.3
 LOCAL_ROWS = 10_240  # of a shard outside of a job
-MOST_DRAWN = 256  # shards that are drawn and not done: more means that nobody says what is done
+MOST_DRAWN = 256  # shards that are drawn and not done: more means that `done` is never called
 
 
 class Shard:
@@ -39,11 +39,11 @@ class Shard:
     """
 
     def __init__(
-        self, epoch: int, bounds: tuple[int, int], rows: Sequence[int], held: Held | None = None
+        self, epoch: int, bounds: tuple[int, int], rows: Sequence[int], lease: Lease | None = None
     ) -> None:
         self.epoch, self.rows = epoch, rows
         self.start, self.stop = bounds
-        self._held, self._n_done = held, 0
+        self._lease, self._n_done = lease, 0
         self.seed = 0
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class Shard:
     @property
     def is_stale(self) -> bool:
         """Whether it was taken back from this process, so that others train its remaining rows."""
-        return self._held is not None and self._held.is_stale
+        return self._lease is not None and self._lease.is_stale
 
     def done(self, n_row: int | None = None) -> None:
         """Count `n_row` more rows as done, in their order; None: all that are left."""
@@ -69,8 +69,8 @@ class Shard:
         if not 0 <= more <= left:
             raise ValueError(f"done() takes 0 to {left} rows of this shard, got {n_row}")
         self._n_done += more
-        if self._held is not None:
-            self._held.n_done += more
+        if self._lease is not None:
+            self._lease.n_done += more
 
     def batches(self, size: int | Callable[[], int]) -> Iterator[Sequence[int]]:
         """Yield its rows in batches; each counts as done when the next is asked for, unless it does before.
@@ -87,9 +87,9 @@ class Shard:
             self.done(max(0, end - self._n_done))
 
     @property
-    def held(self) -> Held | None:
+    def lease(self) -> Lease | None:
         """Its lease; None outside of a job."""
-        return self._held
+        return self._lease
 
 
 class Source:
@@ -125,9 +125,9 @@ class Source:
                 self._local = self._shards()
             return next(self._local, None)
         while True:
-            name, answer, held = joined.ask(self._n_row or 0)
-            if held is not None:
-                return self._shard(answer, held)
+            name, answer, lease = joined.ask(self._n_row or 0)
+            if lease is not None:
+                return self._shard(answer, lease)
             if name == "over" or not wait:
                 return None
             time.sleep(float(answer["wait_s"]))
@@ -135,14 +135,14 @@ class Source:
     def give_back(self, shards: Sequence[Shard]) -> None:
         """Give back shards whose rows are not all done."""
         joined = session()
-        helds = [shard.held for shard in shards if shard.held is not None]
-        if joined is not None and helds:
-            joined.give_back(helds)
+        leases = [shard.lease for shard in shards if shard.lease is not None]
+        if joined is not None and leases:
+            joined.give_back(leases)
 
-    def _shard(self, answer: dict[str, int], held: Held) -> Shard:
+    def _shard(self, answer: dict[str, int], lease: Lease) -> Shard:
         rows = self._ordered(answer["start"], answer["stop"], "{seed}-{shard}".format(**answer))
         bounds = answer["start"], answer["stop"]
-        shard = Shard(answer["epoch"], bounds, rows[answer["offset"] : answer["until"]], held)
+        shard = Shard(answer["epoch"], bounds, rows[answer["offset"] : answer["until"]], lease)
         shard.seed = int(answer["seed"])
         return shard
 

@@ -97,13 +97,13 @@ class ShardDataset(IterableDataset[Any]):
             shard = source.draw(wait=False)
             if shard is None:
                 return
-            if shard.held is not None:
-                shard.held.is_relayed = True
-            held, n_row = shard.held, 0 if shard.held is None else shard.held.n_done
+            if shard.lease is not None:
+                shard.lease.is_relayed = True
+            lease, n_row = shard.lease, 0 if shard.lease is None else shard.lease.n_done
             for at in range(0, len(shard), self._batch_size):
                 rows = shard.rows[at : at + self._batch_size]
                 n_row += len(rows)
-                key = (0, 0) if held is None else held.key
+                key = (0, 0) if lease is None else lease.key
                 caller = {"node": "", "slot": "", "program": ""} if joined is None else joined.caller
                 yield self._read(rows), Ticket(**caller, shard=key[0], grant=key[1], n_row=n_row)
 

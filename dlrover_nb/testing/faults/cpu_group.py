@@ -89,11 +89,11 @@ def set_back(quota: Quota) -> None:
 
 def _paths(pid: int) -> dict[str, str]:
     """Return the path of a process's group by controller; v2's is the one named ''."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
-        found.update(dict.fromkeys(controllers.split(","), path))
-    return found
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
 
 
 def _values(group: Path) -> tuple[tuple[str, str], ...]:
@@ -103,8 +103,8 @@ def _values(group: Path) -> tuple[tuple[str, str], ...]:
 
 def _cores(values: tuple[tuple[str, str], ...]) -> float | None:
     """Return the quota in cores; None: there is none."""
-    told = dict(values)
-    quota, period = told[_V2].split() if _V2 in told else (told[_QUOTA], told[_PERIOD])
+    texts = dict(values)
+    quota, period = texts[_V2].split() if _V2 in texts else (texts[_QUOTA], texts[_PERIOD])
     return None if quota in {"max", "-1"} else int(quota) / int(period)
 
 

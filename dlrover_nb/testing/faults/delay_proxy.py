@@ -151,12 +151,12 @@ def _is_at(accepted: socket.socket, path: Path) -> bool:
 
 
 def _sockets(pid: int) -> list[int]:
-    found = []
+    descriptors = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed since it was listed
             if str(link.readlink()).startswith("socket:"):
-                found.append(int(link.name))
-    return found
+                descriptors.append(int(link.name))
+    return descriptors
 
 
 def _copied(process: int, descriptor: int) -> int:

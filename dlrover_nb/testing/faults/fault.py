@@ -188,11 +188,11 @@ def restore(job: Snapshots) -> tuple[str, ...]:
     Needed only where the process that asked for a fault and its injector were killed at once. Nodes that are
     being slowed by a living injector are not touched.
     """
-    folder, found = Path(job.snapshot().folder), list[str]()
+    folder, words = Path(job.snapshot().folder), list[str]()
     for node in held_nodes(folder):
         with contextlib.suppress(InvalidValueError):  # its injector lives
-            found += [text] if (text := _restore(folder, node)) else []
-    return tuple(found)
+            words += [text] if (text := _restore(folder, node)) else []
+    return tuple(words)
 
 
 def _restore(folder: Path, node: str) -> str:

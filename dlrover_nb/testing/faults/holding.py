@@ -49,7 +49,7 @@ class Hold:
 
 
 class HoldFile:
-    """The record of a node, open and locked; nobody else slows the node meanwhile."""
+    """The record of a node, open and locked; no other process slows the node meanwhile."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -66,7 +66,7 @@ class Events:
 
     def wait(self, seconds: float) -> list[News]:
         """Wait, and return the reports that came; `LetGo` when it is time to end."""
-        end_s, found = time.monotonic() + seconds, list[News]()
+        end_s, news = time.monotonic() + seconds, list[News]()
         while True:
             left_s = max(0.0, end_s - time.monotonic())
             ready, _, _ = select.select([sys.stdin.fileno(), *self._ends], [], [], left_s)
@@ -75,9 +75,9 @@ class Events:
                     raise LetGo(self._ends[descriptor])
                 self._read()
             while b"\n" in self._rest:
-                found.append(from_json(self.read_line(), News))
+                news.append(from_json(self.read_line(), News))
             if not ready:
-                return found
+                return news
 
     def _read(self) -> None:
         data = os.read(sys.stdin.fileno(), _READ_BYTES)
@@ -120,10 +120,10 @@ class Stopper:
             signal.pidfd_send_signal(self._process, number)
 
     def _wait(self, seconds: float) -> None:
-        found = self._events.wait(seconds)
-        if found:
+        news = self._events.wait(seconds)
+        if news:
             self._heard_s = time.monotonic()
-        self.news += found
+        self.news += news
 
 
 class Injector:

@@ -94,11 +94,11 @@ def find_target(job: Snapshots, node: str) -> Target:
 
 
 def _view(snapshot: JobSnapshot, node: str) -> NodeView:
-    found = next((view for view in snapshot.nodes if view.id == node), None)
-    if found is None:
+    view = next((view for view in snapshot.nodes if view.id == node), None)
+    if view is None:
         nodes = ", ".join(view.id for view in snapshot.nodes) or f"none: the job is {snapshot.phase}"
         raise NotFoundError(f"job {snapshot.spec.name} has no node {node}; its nodes are {nodes}")
-    return found
+    return view
 
 
 def _writes_to(pid: int, log: Path) -> bool:

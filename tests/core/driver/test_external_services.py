@@ -105,7 +105,7 @@ else:
         for batch, ticket in loader:
             train(0, batch)
             data.done(ticket)
-    assert not client.session.session()._held, "nothing piles up"
+    assert not client.session.session()._leases, "nothing piles up"
 """
 )
 # Processes in step: rank 0 loads and saves, all acknowledge before; the parameters count the rows they have seen.

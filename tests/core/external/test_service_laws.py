@@ -164,8 +164,7 @@ class Program(Session):
 
     @property
     def n_unreported(self):
-        held = self._held.values()
-        return sum(each.n_done - each.n_told for each in held)
+        return sum(lease.n_done - lease.n_told for lease in self._leases.values())
 
 
 _made = contextlib.ExitStack()

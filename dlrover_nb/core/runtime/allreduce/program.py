@@ -65,9 +65,9 @@ class ShardOf:
     """A shard of the job's rows, read and shuffled; fits `dlrover_nb.client.rows.Work`."""
 
     def __init__(self, shard: Shard, read: Callable[[int, int], Batch], seed: int) -> None:
-        assert shard.held is not None
-        number, self.grant = shard.held.key
-        self.shard, self.end = shard, shard.held.end
+        assert shard.lease is not None
+        number, self.grant = shard.lease.key
+        self.shard, self.end = shard, shard.lease.end
         granted = Granted(
             Lease(Purpose.TRAIN, number, self.grant),
             shard.epoch,
