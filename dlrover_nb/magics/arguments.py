@@ -42,10 +42,10 @@ class Grammar:
 
     def __init__(self, command: str, verbs: Mapping[str, Verb], common: tuple[Argument, ...] = ()) -> None:
         about = (argument("verb", metavar="VERB", nargs="?", help="one verb"),)
-        known = {**verbs, "help": Verb("help", "explain all verbs, or one", self._help, about, "submit")}
+        every = {**verbs, "help": Verb("help", "explain all verbs, or one", self._help, about, "submit")}
         self.command = command
         self.verbs = {
-            name: replace(verb, arguments=(*verb.arguments, *common)) for name, verb in known.items()
+            name: replace(verb, arguments=(*verb.arguments, *common)) for name, verb in every.items()
         }
 
     def parse_line(self, line: str) -> Call:

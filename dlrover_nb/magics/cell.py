@@ -48,9 +48,9 @@ def looks_like_yaml(cell: str) -> bool:
     """Whether a cell begins with a key, or with what only YAML begins with."""
     lines = (line for line in cell.splitlines() if line.strip() and not line.lstrip().startswith("#"))
     first = next(lines, "").strip()
-    found = _KEY.match(first)
-    if found:
-        return not keyword.iskeyword(found["key"])
+    match = _KEY.match(first)
+    if match:
+        return not keyword.iskeyword(match["key"])
     return first.startswith(("{", "- ", "---", "%")) or not _PYTHON.search(cell)
 
 

@@ -58,10 +58,10 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
     before = lines[line][:column]
     if line > 0 and _CELL.match(lines[0]):
         return complete_yaml(lines[1:line], before) if looks_like_yaml("\n".join(lines[1:line])) else ("", ())
-    found = _LINE.search(before)
-    if not found or found["words"] is None:
+    match = _LINE.search(before)
+    if not match or match["words"] is None:
         return "", ()
-    *words, fragment = re.split(r"\s+", found["words"])
+    *words, fragment = re.split(r"\s+", match["words"])
     return fragment, tuple(c for c in _candidates(session, words, fragment) if c.startswith(fragment))
 
 
@@ -72,8 +72,8 @@ def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[s
         return ()
     parser = GRAMMAR.parser_of(words[0])
     job = next((word for word in words[1:] if word in session.jobs), None)
-    if (taken := parser.action_of(words[-1])) is not None:
-        return _values(session, taken, job, fragment)
+    if (flag := parser.action_of(words[-1])) is not None:
+        return _values(session, flag, job, fragment)
     if fragment.startswith("-"):
         return (flag for flag in parser.flags if flag not in words)
     return _positional(session, parser, job, fragment)
@@ -89,7 +89,7 @@ def _positional(session: Session, parser: Parser, job: str | None, fragment: str
 def _values(session: Session, action: argparse.Action, job: str | None, fragment: str) -> Iterable[str]:
     """Return what an argument may be."""
     if isinstance(action.type, OneOf):
-        return action.type.known
+        return action.type.names
     match action.metavar:
         case "FILE" | "ROWS":
             return _files(fragment)
@@ -107,8 +107,8 @@ def _known(session: Session, metavar: str, job: str | None) -> Iterable[str]:
     if metavar == "RUN":
         return session.runs.get(job, ()) if job else [r for ids in session.runs.values() for r in ids]
     names = [session.names.get(job, Names())] if job else session.names.values()
-    found = list(dict.fromkeys(name for each in names for name in each.of(metavar)))
-    return ["current", *found] if metavar == "PLAN" else found
+    values = list(dict.fromkeys(name for each in names for name in each.of(metavar)))
+    return ["current", *values] if metavar == "PLAN" else values
 
 
 def _settings(fragment: str) -> Iterable[str]:
@@ -124,11 +124,11 @@ def _files(fragment: str) -> Iterable[str]:
     folder, slash, start = fragment.rpartition("/")
     try:
         with os.scandir(os.path.expanduser(f"{folder}{slash}") or ".") as entries:  # noqa: PTH111 - "/" stays
-            found = sorted(
+            names = sorted(
                 islice((e.name + "/" * e.is_dir() for e in entries if e.name.startswith(start)), N_FILE)
             )
     except (OSError, ValueError):  # no such folder, or a name that none can have
         return
-    for name in found:
+    for name in names:
         if not re.search(r"[\s'\"\\]", name) and (start or not name.startswith(".")):
             yield f"{folder}{slash}{name}"

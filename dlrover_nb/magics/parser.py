@@ -152,28 +152,28 @@ class OneOf:
     ----------
     what
         What the value is, for messages.
-    known
+    names
         The accepted values.
     added
-        Returns those that installed packages add; asked only where a value is not among `known`.
+        Returns those that installed packages add; asked only where a value is not among `names`.
     """
 
     what: str
-    known: tuple[str, ...]
+    names: tuple[str, ...]
     added: Callable[[], Iterable[str]] = tuple
 
     def __call__(self, text: str) -> str:
         """Return the value, or refuse it with the nearest accepted one."""
-        if text not in self.known and text not in self.added():
+        if text not in self.names and text not in self.added():
             raise argparse.ArgumentTypeError(
-                f"unknown {self.what} {text!r}; {did_you_mean(text, self.known)}"
+                f"unknown {self.what} {text!r}; {did_you_mean(text, self.names)}"
             )
         return text
 
 
-def one_of(what: str, known: Iterable[str], added: Callable[[], Iterable[str]] = tuple) -> OneOf:
-    """Return the type of an argument that is one of `known`."""
-    return OneOf(what, tuple(str(word) for word in known), added)
+def one_of(what: str, names: Iterable[str], added: Callable[[], Iterable[str]] = tuple) -> OneOf:
+    """Return the type of an argument that is one of `names`."""
+    return OneOf(what, tuple(str(word) for word in names), added)
 
 
 def columns(text: str) -> list[str]:
@@ -209,7 +209,7 @@ def widths(text: str) -> list[int]:
 
 def yes_no(text: str) -> bool:
     """Return a yes or no as a bool."""
-    known = {"yes": True, "no": False, "true": True, "false": False}
-    if text not in known:
+    answers = {"yes": True, "no": False, "true": True, "false": False}
+    if text not in answers:
         raise argparse.ArgumentTypeError(f"must be yes or no, got {text!r}")
-    return known[text]
+    return answers[text]

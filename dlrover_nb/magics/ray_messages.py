@@ -123,12 +123,12 @@ class RayMessages:
             self._size = log.tell()
             stderr = sys.stderr
             stderr.flush()
-            kept = os.dup(STDERR)
+            stderr_copy = os.dup(STDERR)
             os.dup2(log.fileno(), STDERR)
         if _writes_to(stderr, STDERR):
-            sys.stderr = os.fdopen(os.dup(kept), "w", 1, stderr.encoding, "backslashreplace")
+            sys.stderr = os.fdopen(os.dup(stderr_copy), "w", 1, stderr.encoding, "backslashreplace")
         handler, ray = logging.FileHandler(path, delay=True), logging.getLogger("ray")
-        before = _Before(path, kept, stderr, handler, ray.propagate)
+        before = _Before(path, stderr_copy, stderr, handler, ray.propagate)
         ray.addHandler(handler)
         ray.propagate = False
         return before

@@ -110,5 +110,5 @@ class Session:
 
     def forget(self, job: str) -> None:
         """Forget a job that was deleted."""
-        for known in (self.jobs, self.names, self.shown):
-            known.pop(job, None)
+        for table in (self.jobs, self.names, self.shown):
+            table.pop(job, None)

@@ -76,8 +76,8 @@ _QUESTION = re.compile(r"\s*%%?dlrover\s+(?P<verb>[\w-]+)\s*\?{1,2}\s*")
 def explain_verbs(lines: list[str]) -> list[str]:
     """Read ``%dlrover VERB?`` as ``%dlrover help VERB``: IPython would look for a variable of that name."""
     (text, *more) = [line for line in lines if line.strip()] or [""]
-    found = None if more else _QUESTION.fullmatch(text)
-    return lines if found is None else [f"%dlrover help {found['verb']}\n"]
+    match = None if more else _QUESTION.fullmatch(text)
+    return lines if match is None else [f"%dlrover help {match['verb']}\n"]
 
 
 def _matcher_of(magics: DlroverMagics) -> object:
@@ -85,13 +85,13 @@ def _matcher_of(magics: DlroverMagics) -> object:
     def dlrover_matcher(context: CompletionContext) -> SimpleMatcherResult:
         from dlrover_nb.magics.completion import complete  # noqa: PLC0415 - at the first completion
 
-        fragment, found = complete(
+        fragment, texts = complete(
             magics.commands.session, context.full_text, context.cursor_line, context.cursor_position
         )
         return {
-            "completions": [SimpleCompletion(text=text, type="dlrover") for text in found],
+            "completions": [SimpleCompletion(text=text, type="dlrover") for text in texts],
             "matched_fragment": fragment,
-            "suppress": bool(found),
+            "suppress": bool(texts),
         }
 
     return dlrover_matcher
@@ -123,5 +123,5 @@ def unload(shell: InteractiveShell) -> None:
 
 def loaded(shell: InteractiveShell) -> DlroverMagics | None:
     """Return the magics of a shell, if it has them."""
-    found = shell.magics_manager.registry.get(DlroverMagics.__name__)
-    return found if isinstance(found, DlroverMagics) else None
+    magics = shell.magics_manager.registry.get(DlroverMagics.__name__)
+    return magics if isinstance(magics, DlroverMagics) else None

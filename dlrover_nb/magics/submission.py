@@ -76,10 +76,10 @@ def own_code(spec: JobSpec, namespace: Mapping[str, object]) -> dict[str, object
     return own
 
 
-def _variable(what: str, name: str, namespace: Mapping[str, object], known: tuple[str, ...]) -> object:
+def _variable(what: str, name: str, namespace: Mapping[str, object], ours: tuple[str, ...]) -> object:
     if name in namespace:
         return namespace[name]
     defined = (n for n in namespace if not n.startswith("_"))
-    ours = f"known: {', '.join((*known, 'package.module:name'))}"
-    hint = did_you_mean(name, (*known, *defined), otherwise=ours)
+    choices = f"known: {', '.join((*ours, 'package.module:name'))}"
+    hint = did_you_mean(name, (*ours, *defined), otherwise=choices)
     raise NotFoundError(f"no {what} {name!r} here, built in or defined by you; {hint}")

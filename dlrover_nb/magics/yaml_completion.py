@@ -19,10 +19,10 @@ _PART = re.compile(
 )
 _OPENS, _CLOSES = "{[", "}]"
 
-Found = tuple[str, tuple[str, ...]]  # (the part before the cursor to be replaced, what may replace it)
+Completion = tuple[str, tuple[str, ...]]  # (the part before the cursor to be replaced, what may replace it)
 
 
-def complete_yaml(above: list[str], before: str) -> Found:
+def complete_yaml(above: list[str], before: str) -> Completion:
     """Return the keys, or after a key the values, of a job file that fit where the cursor is.
 
     Parameters
@@ -37,10 +37,10 @@ def complete_yaml(above: list[str], before: str) -> Found:
     return _flow(text, levels) if levels else _block(above, before)
 
 
-def _block(above: list[str], before: str) -> Found:
-    if found := _VALUE.match(before):
-        group, _ = _position(above, len(found["indent"]))
-        return _values([*group, found["key"]], found["value"])
+def _block(above: list[str], before: str) -> Completion:
+    if match := _VALUE.match(before):
+        group, _ = _position(above, len(match["indent"]))
+        return _values([*group, match["key"]], match["value"])
     fragment = before.lstrip(" ")
     if not re.fullmatch(r"\w*", fragment):
         return "", ()
@@ -48,12 +48,12 @@ def _block(above: list[str], before: str) -> Found:
     return _keys(group, used, fragment)
 
 
-def _keys(group: list[str], used: set[str], fragment: str) -> Found:
+def _keys(group: list[str], used: set[str], fragment: str) -> Completion:
     keys = known_keys(".".join(group))
     return fragment, tuple(f"{key}: " for key in keys if key.startswith(fragment) and key not in used)
 
 
-def _values(path: list[str], fragment: str) -> Found:
+def _values(path: list[str], fragment: str) -> Completion:
     return fragment, tuple(value for value in known_values(".".join(path)) if value.startswith(fragment))
 
 
@@ -61,14 +61,14 @@ def _position(above: list[str], depth: int) -> tuple[list[str], set[str]]:
     """Return the groups that contain a line of this indentation, and the keys used there already."""
     group, used = list[str](), set[str]()
     for text in reversed(above):
-        found = _KEY.match(text)
-        if not found:
+        match = _KEY.match(text)
+        if not match:
             continue
-        indent = len(found["indent"])
+        indent = len(match["indent"])
         if indent == depth and not group:
-            used.add(found["key"])
+            used.add(match["key"])
         elif indent < depth:
-            group.insert(0, found["key"])
+            group.insert(0, match["key"])
             depth = indent
     return group, used
 
@@ -90,11 +90,11 @@ class _Level:
 def _open(text: str) -> list[_Level]:
     """Return the braces and brackets that are open at the end of a text, outermost first."""
     levels, line = list[_Level](), list[str]()
-    for found in _PART.finditer(text):
-        part = found[0]
+    for match in _PART.finditer(text):
+        part = match[0]
         words = levels[-1].words if levels else line
         if part in _OPENS:
-            levels.append(_Level(part, found.start(), _key_of(words)))
+            levels.append(_Level(part, match.start(), _key_of(words)))
         elif part in _CLOSES:
             if levels:
                 levels.pop()
@@ -112,7 +112,7 @@ def _key_of(words: list[str]) -> str:
     return words[0].strip("\"'") if len(words) > 1 and words[1] == ":" else ""
 
 
-def _flow(text: str, levels: list[_Level]) -> Found:
+def _flow(text: str, levels: list[_Level]) -> Completion:
     """Return what fits within open braces; nothing within a list or a quoted text."""
     innermost = levels[-1]
     start = text.rfind("\n", 0, levels[0].at) + 1

@@ -1,4 +1,4 @@
-"""The verb `audit`: list who asked for what, verify that nobody changed the list, export it."""
+"""The verb `audit`: list who asked for what, verify that the list is unchanged, export it."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def plan(commands: Commands, *, job: str | None, goal: list[str] | None, cell: s
 
 def why(commands: Commands, *, job: str | None, proposal: str | None, question: str | None) -> WhyView:
     """Answer questions about a proposal: the one named, the one shown last, or the open one."""
-    found = commands.job(job)
-    shown = found.why(commands.session.proposal_for(found.name, proposal), question=question)
+    handle = commands.job(job)
+    shown = handle.why(commands.session.proposal_for(handle.name, proposal), question=question)
     commands.session.note_names(shown.snapshot)
     return shown
 
@@ -137,21 +137,21 @@ def mitigate(
     commands: Commands, *, job: str | None, given: dict[str, Any], why: str
 ) -> DecisionView | MitigationsView:
     """Order an action against stragglers; where none is given, show those that there are."""
-    found = commands.job(job)
+    handle = commands.job(job)
     if given or why:
-        return commands.decided(found.mitigate(**given, why=why))
-    shown = found.mitigations()
+        return commands.decided(handle.mitigate(**given, why=why))
+    shown = handle.mitigations()
     commands.session.note_shown_action(shown.snapshot)
     return shown
 
 
 def _collect_action(values: Values) -> Values:
     """Collect what was given of an action in ``given``, by the names that `Job.mitigate` takes."""
-    kept = {name: value for name, value in values.items() if name not in ACTION_NAMES}
+    others = {name: value for name, value in values.items() if name not in ACTION_NAMES}
     given = {name: values[name] for name in ACTION_NAMES if values[name] is not None}
     for name in given.keys() & {"batches", "rates", "cores", "memory"}:
         given[name] = dict(cast("list[tuple[str, object]]", given[name]))
-    return {**kept, "given": given}
+    return {**others, "given": given}
 
 
 def whatif(commands: Commands, *, job: str | None, sizes: Sizes) -> WhatIfView:
@@ -161,23 +161,23 @@ def whatif(commands: Commands, *, job: str | None, sizes: Sizes) -> WhatIfView:
 
 def accept(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
     """Accept a proposal, or an action against stragglers."""
-    found = commands.job(job)
-    return commands.decided(found.accept(commands.session.answered_for(found.name, proposal), why=why))
+    handle = commands.job(job)
+    return commands.decided(handle.accept(commands.session.answered_for(handle.name, proposal), why=why))
 
 
 def override(
     commands: Commands, *, job: str | None, proposal: str | None, sizes: Sizes, why: str
 ) -> DecisionView:
     """Answer a proposal with another plan; parts that are not given stay as they are."""
-    found = commands.job(job)
-    proposal = commands.session.proposal_for(found.name, proposal)
-    return commands.decided(found.override(**asdict(sizes), proposal=proposal, why=why))
+    handle = commands.job(job)
+    proposal = commands.session.proposal_for(handle.name, proposal)
+    return commands.decided(handle.override(**asdict(sizes), proposal=proposal, why=why))
 
 
 def reject(commands: Commands, *, job: str | None, proposal: str | None, why: str) -> DecisionView:
     """Reject a proposal, or an action against stragglers."""
-    found = commands.job(job)
-    return commands.decided(found.reject(commands.session.answered_for(found.name, proposal), why=why))
+    handle = commands.job(job)
+    return commands.decided(handle.reject(commands.session.answered_for(handle.name, proposal), why=why))
 
 
 def pin(commands: Commands, *, job: str | None, sizes: Sizes, clear: bool, why: str) -> DecisionView:

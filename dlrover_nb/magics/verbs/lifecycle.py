@@ -56,9 +56,9 @@ def wait(commands: Commands, *, job: str | None, timeout: float | None, until: s
 
 def stop(commands: Commands, *, job: str | None, why: str) -> StatusView:
     """Stop a job."""
-    found = commands.job(job)
-    shown = found.stop(why=why)
-    commands.session.jobs[found.name] = not shown.phase.is_final
+    handle = commands.job(job)
+    shown = handle.stop(why=why)
+    commands.session.jobs[handle.name] = not shown.phase.is_final
     return shown
 
 
@@ -85,13 +85,13 @@ def shards(
     commands: Commands, *, job: str | None, retry: int | None, skip: int | None, why: str
 ) -> ShardsView:
     """Show the account of rows, after a decision about a shard where one is named."""
-    found = commands.job(job)
+    handle = commands.job(job)
     if retry is not None:
-        shown = found.retry_shard(retry, why=why)
+        shown = handle.retry_shard(retry, why=why)
     elif skip is not None:
-        shown = found.skip_shard(skip, why=why)
+        shown = handle.skip_shard(skip, why=why)
     else:
-        shown = found.shards()
+        shown = handle.shards()
     commands.session.note_names(shown.snapshot)
     return shown
 

@@ -64,24 +64,24 @@ def tokens(
 
     store, now_s = CredentialStore(), SystemClock().now_s
     try:
-        kept = Tokens(store, now_s)
+        table = Tokens(store, now_s)
         if action == "list":
-            return TokensView(kept.all(name), now_s())
+            return TokensView(table.all(name), now_s())
         if name is None:
             what = "the name of a person" if action == "add" else "the id of a token"
             raise InvalidValueError(
                 f"tokens {action} must be told {what}, got none; `tokens list` shows both"
             )
         if action == "remove":
-            return _removed(kept, name)
-        secret = kept.add(name, Limits(AccessRole(role), namespace), days)
+            return _removed(table, name)
+        secret = table.add(name, Limits(AccessRole(role), namespace), days)
     finally:
         store.close()
     return Note(f"A token of {name} as {role}, shown this once", secret)
 
 
-def _removed(kept: Tokens, name: str) -> Note:
-    gone = kept.remove(name)
+def _removed(table: Tokens, name: str) -> Note:
+    gone = table.remove(name)
     return Note(f"The token {gone.id[:N_ID]} of {gone.person} is valid no more")
 
 

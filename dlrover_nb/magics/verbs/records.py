@@ -82,9 +82,9 @@ def history(commands: Commands, *, job: str | None, run: str | None) -> HistoryV
 
     cluster = commands.session.cluster
     if cluster is not None and cluster.simulated and run is None:
-        for known in cluster.jobs():
-            if known.name == job:
-                return cluster.job(known.name).history()  # raises: no history is kept of a simulated job
+        for each in cluster.jobs():
+            if each.name == job:
+                return cluster.job(each.name).history()  # raises: no history is kept of a simulated job
     shown = past.history(job, run)
     if isinstance(shown, RunsView):
         commands.session.runs = past.ids(shown.runs)

@@ -309,19 +309,19 @@ def jobs(commands: Commands) -> JobsView:
 
 def status(commands: Commands, *, job: str | None) -> StatusView | UnmanagedJobView:
     """Show a job's state."""
-    found = commands.any_job(job)
-    if isinstance(found, UnmanagedJobView):
-        return found
-    shown = found.status()
+    handle = commands.any_job(job)
+    if isinstance(handle, UnmanagedJobView):
+        return handle
+    shown = handle.status()
     commands.session.note_shown(shown.snapshot)
     return shown
 
 
 def watch(commands: Commands, *, job: str | None) -> LiveView:
     """Follow a job live."""
-    found = commands.job(job)
-    commands.session.shown.pop(found.name, None)  # from now on the live view shows what is open
-    return found.watch()
+    handle = commands.job(job)
+    commands.session.shown.pop(handle.name, None)  # from now on the live view shows what is open
+    return handle.watch()
 
 
 VERBS = (
