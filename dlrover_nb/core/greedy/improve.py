@@ -81,9 +81,9 @@ def beam(options: Options, chosen: Index, prices: Array) -> Index:
         before, option, score = before[top], option[top], total[top]
         used = used[before] + need[option]
         picks = np.column_stack((picks[before], own[j][option]))
-    found = chosen.copy()
-    found[jobs] = picks[np.argmax(options.value[picks].sum(axis=1))]
-    return found
+    choice = chosen.copy()
+    choice[jobs] = picks[np.argmax(options.value[picks].sum(axis=1))]
+    return choice
 
 
 def _core_jobs(options: Options, prices: Array) -> Index:
@@ -119,12 +119,12 @@ def _accept(options: Options, chosen: Index, score: Array) -> bool:
     order = np.argsort(-score[candidate], kind="stable")
     order = order[np.isfinite(score[candidate[order]])]
     extra = (options.need[:, candidate] - options.need[:, chosen]).T
-    free, taken = options.free(chosen), False
+    free, is_changed = options.free(chosen), False
     for job in order:
         left = free - extra[job]
         if ((left >= 0) | (extra[job] <= 0)).all():
-            chosen[job], free, taken = candidate[job], left, True
-    return taken
+            chosen[job], free, is_changed = candidate[job], left, True
+    return is_changed
 
 
 def _best_pair(options: Options, chosen: Index, core: Index) -> Index | None:

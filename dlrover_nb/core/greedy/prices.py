@@ -92,10 +92,10 @@ def _lowest_point(slopes: Array, heights: Array) -> Array | None:
     from scipy.optimize import linprog  # noqa: PLC0415 - see `core.numerics`
 
     n = slopes.shape[1]
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(n), 1.0),
         A_ub=np.column_stack((slopes, -np.ones(len(slopes)))),
         b_ub=-heights,
         bounds=[*[(0.0, 1.0)] * n, (None, None)],
     )
-    return np.asarray(found.x) if found.x is not None else None
+    return np.asarray(solution.x) if solution.x is not None else None

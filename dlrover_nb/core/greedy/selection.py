@@ -100,8 +100,8 @@ def select(
         none = 0 * capacity
         return Selection(np.zeros(0, np.intp), 0.0, 0.0, none, capacity, none, values)
     options, origin = _options(bids, values, capacity, shrink=shrink)
-    found = find_prices(options)
-    chosen = _search(options, found)
+    prices = find_prices(options)
+    chosen = _search(options, prices)
     if chosen is None:
         raise overfull(bids, capacity, shrink=shrink)
     used = bids.present.sum(axis=0) + options.need[:, chosen].sum(axis=1)
@@ -110,10 +110,10 @@ def select(
     return Selection(
         chosen=np.where(index < 0, -1, index - bids.offsets[:-1]),
         objective=options.total(chosen) * unit,
-        bound=found.bound * unit,
+        bound=prices.bound * unit,
         used=used,
         free=np.where(capacity - used > ROUNDING * capacity, capacity - used, 0.0),
-        prices=found.prices * unit,
+        prices=prices.prices * unit,
         values=values,
     )
 
@@ -135,8 +135,8 @@ def refusal(bids: Bids, selection: Selection, job: int) -> str | None:
     if not len(values) or values.max() <= worth:
         return None
     want = int(values.argmax())
-    held = bids.present[job] if own < 0 else bids.demands[first + own]
-    more = bids.demands[first + want] - held
+    present = bids.present[job] if own < 0 else bids.demands[first + own]
+    more = bids.demands[first + want] - present
     return _sentence(bids.resources, selection, more, float(values[want]) - worth)
 
 
@@ -184,16 +184,16 @@ def _options(bids: Bids, values: Array, capacity: Array, *, shrink: bool) -> tup
     return Options(value, np.ascontiguousarray(wanted.T), job, start, room), origin
 
 
-def _search(options: Options, found: Prices) -> Index | None:
+def _search(options: Options, prices: Prices) -> Index | None:
     """Return the best choice that is found; None where nothing fits."""
-    start = _start(options, found.prices)
+    start = _start(options, prices.prices)
     if start is None:
         return None
-    chosen = fill(options, start, found.prices)
-    if _is_good(options, chosen, found.bound):
+    chosen = fill(options, start, prices.prices)
+    if _is_good(options, chosen, prices.bound):
         return chosen
-    others = beam(options, chosen, found.prices)
-    swapped = (swap(options, fill(options, c, found.prices), found.prices) for c in (chosen, others))
+    others = beam(options, chosen, prices.prices)
+    swapped = (swap(options, fill(options, c, prices.prices), prices.prices) for c in (chosen, others))
     return max(swapped, key=options.total)
 
 
@@ -216,8 +216,8 @@ def _is_good(options: Options, chosen: Index, bound: float) -> bool:
 
 def overfull(bids: Bids, capacity: Array, *, shrink: bool) -> CapacityError:
     """Return the error of jobs that hold more than there is."""
-    held = bids.present.sum(axis=0)
-    pairs = zip(bids.resources, held, capacity, strict=True)
+    totals = bids.present.sum(axis=0)
+    pairs = zip(bids.resources, totals, capacity, strict=True)
     over = ", ".join(f"{have:g} {name} of {most:g}" for name, have, most in pairs if have > most)
     advice = "offer smaller plans or stop a job" if shrink else "allow shrinking, or stop a job"
     return CapacityError(f"jobs must not hold more than the capacity, they hold {over}; {advice}")

@@ -72,8 +72,8 @@ def fair_share(bids: Bids, capacity: Array) -> Array:
     owner: Index = (
         np.arange(bids.n_job) if bids.owner is None else np.unique(bids.owner, return_inverse=True)[1]
     )
-    held = np.stack([np.bincount(owner, weights=column) for column in bids.present.T], axis=1)
-    share = (held / np.maximum(capacity, np.finfo(float).tiny)).max(axis=1)
+    by_owner = np.stack([np.bincount(owner, weights=column) for column in bids.present.T], axis=1)
+    share = (by_owner / np.maximum(capacity, np.finfo(float).tiny)).max(axis=1)
     return np.asarray(1 / (share[owner][bids.job] + SHARE))
 
 

@@ -79,13 +79,13 @@ def nearest_break_even(
     present
         The plan that runs: recommending it beyond the break-even means no change.
     """
-    nearest, found = FARTHEST, None
+    nearest, change = FARTHEST, None
     for quantity in quantities:
         for sign in [s for s, possible in ((-1, quantity.down), (1, quantity.up)) if possible]:
             distance = _first_change(quantity, sign, recommended, nearest)
             if distance is not None:
-                nearest, found = distance, (quantity, sign * distance)
-    return _flip(*found, present) if found else None
+                nearest, change = distance, (quantity, sign * distance)
+    return _flip(*change, present) if change else None
 
 
 def _first_change(quantity: Quantity, sign: int, recommended: ResourcePlan, within: float) -> float | None:

@@ -60,9 +60,9 @@ def exact_search(
     while True:
         rows = _of_first(depth, grid, objectives, reach)
         fronts = _peeled(*objectives(rows))
-        found = list(fronts if len(rows) == n_plan else itertools.islice(fronts, depth))
-        if len(rows) == n_plan or sum(map(len, found)) >= least:
-            return rows[_until(found, least)], n_plan
+        ranks = list(fronts if len(rows) == n_plan else itertools.islice(fronts, depth))
+        if len(rows) == n_plan or sum(map(len, ranks)) >= least:
+            return rows[_until(ranks, least)], n_plan
         depth *= 2
 
 
@@ -100,13 +100,13 @@ def layers(cost: Array, gain: Array, least: int) -> NDArray[np.intp]:
 
 
 def _until(fronts: Iterable[NDArray[np.intp]], least: int) -> NDArray[np.intp]:
-    found, n_found = [np.empty(0, dtype=np.intp)], 0
+    rows, n_row = [np.empty(0, dtype=np.intp)], 0
     for best in fronts if least else ():
-        found.append(best)
-        n_found += len(best)
-        if n_found >= least:
+        rows.append(best)
+        n_row += len(best)
+        if n_row >= least:
             break
-    return np.concatenate(found)
+    return np.concatenate(rows)
 
 
 def _peeled(cost: Array, gain: Array) -> Iterator[NDArray[np.intp]]:

@@ -77,18 +77,18 @@ class Remembered:
 
     objectives: Objectives
     least: int  # plans to keep
-    kept: list[tuple[Array, Array, Array]] = field(default_factory=list)
+    fronts: list[tuple[Array, Array, Array]] = field(default_factory=list)
 
     def __call__(self, axes: Array) -> tuple[Array, Array]:
         """Return cost and throughput of each row."""
         cost, gain = self.objectives(axes)
         best = layers(cost, gain, self.least)
-        self.kept.append((axes[best], cost[best], gain[best]))
+        self.fronts.append((axes[best], cost[best], gain[best]))
         return cost, gain
 
     def best(self) -> Array:
         """Return the rows of the first fronts of all that were evaluated, each row once."""
-        axes, cost, gain = (np.concatenate(column) for column in zip(*self.kept, strict=True))
+        axes, cost, gain = (np.concatenate(column) for column in zip(*self.fronts, strict=True))
         axes, first = np.unique(axes, axis=0, return_index=True)
         return np.asarray(axes[layers(cost[first], gain[first], self.least)])
 
@@ -165,32 +165,32 @@ def repaired(grid: PlanGrid, steps: Steps) -> Steps:
     """
     steps = steps.copy()
     bad = np.flatnonzero(~grid.allows(grid.rows(steps)))
-    asked = steps[bad]
+    outside = steps[bad]
     low, high = np.zeros(len(bad)), np.ones(len(bad))
     steps[bad] = 0
     for _ in range(10 if len(bad) else 0):
         middle = (low + high) / 2
-        tried = np.floor(asked * middle[:, None]).astype(np.intp)
-        held = grid.allows(grid.rows(tried))
-        steps[bad[held]] = tried[held]
-        low, high = np.where(held, middle, low), np.where(held, high, middle)
+        tried = np.floor(outside * middle[:, None]).astype(np.intp)
+        is_allowed = grid.allows(grid.rows(tried))
+        steps[bad[is_allowed]] = tried[is_allowed]
+        low, high = np.where(is_allowed, middle, low), np.where(is_allowed, high, middle)
     return steps
 
 
 def _walk(archive: Archive) -> None:
     """Evaluate the neighbors of the archive's front until none is better."""
-    seen: set[bytes] = set()
+    visited: set[bytes] = set()
     for _ in range(N_WALK):
-        near = _around(archive, seen)
+        near = _around(archive, visited)
         if not len(near):
             return
         archive.weigh(near)
 
 
-def _around(archive: Archive, seen: set[bytes]) -> Steps:
+def _around(archive: Archive, visited: set[bytes]) -> Steps:
     """Return the neighbors of the front that were not returned before and fit."""
-    fresh = [row for row in archive.steps if row.tobytes() not in seen]
-    seen.update(row.tobytes() for row in fresh)
+    fresh = [row for row in archive.steps if row.tobytes() not in visited]
+    visited.update(row.tobytes() for row in fresh)
     if not fresh:
         return np.empty((0, 4), dtype=np.intp)
     near = _moved(archive.grid, np.array(fresh), MOVES)
@@ -208,12 +208,12 @@ def _moved(grid: PlanGrid, steps: Steps, moves: Steps) -> Steps:
 
 def _filled(grid: PlanGrid, steps: Steps, axis: int) -> Steps:
     """Return the positions with one axis raised as far as quota and machines allow, by bisection."""
-    held, top = steps.copy(), steps.copy()
+    low, top = steps.copy(), steps.copy()
     top[:, axis] = grid.shape[axis]
-    while (gap := top[:, axis] - held[:, axis] > 1).any():
-        tried = held.copy()
-        tried[:, axis] = (held[:, axis] + top[:, axis]) // 2
+    while (gap := top[:, axis] - low[:, axis] > 1).any():
+        tried = low.copy()
+        tried[:, axis] = (low[:, axis] + top[:, axis]) // 2
         fit = gap & grid.allows(grid.rows(tried))
-        held[fit] = tried[fit]
+        low[fit] = tried[fit]
         top[gap & ~fit] = tried[gap & ~fit]
-    return held
+    return low

@@ -77,17 +77,17 @@ def named_picks(
     """Name the most useful plans of a front, by index; `candidates` are the front, cheapest first."""
     if not candidates:
         return ()
-    asked = wishes or Wishes()
-    found = {
+    limits = wishes or Wishes()
+    indices = {
         "best value": best_value(candidates, current),
         "knee": _knee(candidates),
         "fastest": len(candidates) - 1,
-        "fastest in budget": _fastest_in_budget(candidates, asked.budget_per_hour),
-        "fastest in total budget": _fastest_in_total(candidates, asked.in_time),
+        "fastest in budget": _fastest_in_budget(candidates, limits.budget_per_hour),
+        "fastest in total budget": _fastest_in_total(candidates, limits.in_time),
         "cheapest as fast as now": _cheapest_as_fast(candidates, current),
-        "cheapest that meets the deadline": _cheapest_in_time(candidates, asked.in_time),
+        "cheapest that meets the deadline": _cheapest_in_time(candidates, limits.in_time),
     }
-    return tuple(Pick(name, index) for name, index in found.items() if index is not None)
+    return tuple(Pick(name, index) for name, index in indices.items() if index is not None)
 
 
 def thinned(
@@ -103,9 +103,9 @@ def thinned(
     steps = np.abs(np.diff(points, axis=0)) / np.maximum(np.ptp(points, axis=0), 1e-12)
     along = np.concatenate(([0.0], np.cumsum(steps.sum(axis=1))))
     spread = np.searchsorted(along, np.linspace(0.0, along[-1], most))
-    kept = np.unique([*spread, len(candidates) - 1, *(p.index for p in picks)]).tolist()
-    moved = tuple(Pick(p.name, kept.index(p.index)) for p in picks)
-    return tuple(candidates[i] for i in kept), moved
+    indices = np.unique([*spread, len(candidates) - 1, *(p.index for p in picks)]).tolist()
+    moved = tuple(Pick(p.name, indices.index(p.index)) for p in picks)
+    return tuple(candidates[i] for i in indices), moved
 
 
 def best_value(candidates: Sequence[Candidate], current: Candidate) -> int | None:

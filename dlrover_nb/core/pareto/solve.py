@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Solution:
     """The best plans of a grid: rows of shape (n_found, 4), and how many plans were compared."""
 
     rows: Array
@@ -53,7 +53,7 @@ def _nsga2(
 SOLVERS: Mapping[str, Solver] = {"exact": exact_search, "nsga2": _nsga2}
 
 
-def solve(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, least: int = 1) -> Found:
+def solve(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, least: int = 1) -> Solution:
     """Return the plans of the grid that no other dominates in cost and throughput (Eq. 9), and next ones.
 
     Parameters
@@ -66,4 +66,4 @@ def solve(grid: PlanGrid, objectives: Objectives, *, rng: np.random.Generator, l
         How many plans to return, where there are as many: the front, then that of the rest, and so on.
     """
     name = "exact" if grid.n_plan <= MAX_PLANS else "nsga2"
-    return Found(*SOLVERS[name](grid, objectives, rng=rng, least=least))
+    return Solution(*SOLVERS[name](grid, objectives, rng=rng, least=least))

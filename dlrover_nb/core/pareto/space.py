@@ -131,16 +131,18 @@ class PlanGrid:
     def allows(self, axes: Array) -> NDArray[np.bool_]:
         """Return which plans are within the quota and fit on the machines: shape (n_plans,)."""
         w, p, worker_cpu, ps_cpu = axes.T
-        held = np.ones(len(axes), dtype=bool)
+        is_allowed = np.ones(len(axes), dtype=bool)
         if self.quota_cpu is not None:
-            held &= w * worker_cpu + p * ps_cpu <= self.quota_cpu + 1e-9
+            is_allowed &= w * worker_cpu + p * ps_cpu <= self.quota_cpu + 1e-9
         worker_mib, ps_mib = self.sized(axes).memory_mib
         if self.quota_memory_mib is not None:
-            held &= w * worker_mib + p * ps_mib <= self.quota_memory_mib
-        if held.all():
+            is_allowed &= w * worker_mib + p * ps_mib <= self.quota_memory_mib
+        if is_allowed.all():
             return fits(axes, self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib)
-        held[held] = fits(axes[held], self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib[held])
-        return held
+        is_allowed[is_allowed] = fits(
+            axes[is_allowed], self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib[is_allowed]
+        )
+        return is_allowed
 
     def contains(self, axes: Array) -> NDArray[np.bool_]:
         """Return which plans are on the ladders, regardless of quota and machines: shape (n_plans,)."""
@@ -160,9 +162,9 @@ class PlanGrid:
             most, tried = np.full(len(cell), n_w), np.full(len(cell), n_w)
             least = np.zeros(len(cell), dtype=np.intp)
             while (left := np.flatnonzero(least < most)).size:
-                held = self.allows(self.rows_at((tried[left] - 1) * n_cell + cell[left]))
-                least[left[held]] = tried[left[held]]
-                most[left[~held]] = tried[left[~held]] - 1
+                is_allowed = self.allows(self.rows_at((tried[left] - 1) * n_cell + cell[left]))
+                least[left[is_allowed]] = tried[left[is_allowed]]
+                most[left[~is_allowed]] = tried[left[~is_allowed]] - 1
                 tried = (least + most + 1) // 2
             reach[start : start + len(cell)] = least
         return reach.reshape(shape)
@@ -228,9 +230,9 @@ def plan_grid(
     w, p, *cpus = ladders(bounds, fixed)
     worker_cpus, ps_cpus = (_allowed(sizes, capacity) for sizes in cpus)
     most_mib = capacity.most_memory_mib
-    held = tuple(n for n, mib in zip(p, ps_memory(np.array(p), 0, share), strict=True) if mib <= most_mib)
+    counts = tuple(n for n, mib in zip(p, ps_memory(np.array(p), 0, share), strict=True) if mib <= most_mib)
     return PlanGrid(
-        ladders=(w, held or p, worker_cpus, ps_cpus),
+        ladders=(w, counts or p, worker_cpus, ps_cpus),
         capacity=capacity,
         worker_memory_mib=fixed.worker_memory_mib or worker_memory_mib,
         ps_memory_mib=fixed.ps_memory_mib or ps_memory_mib,
@@ -345,5 +347,5 @@ def strides(current: Array, bounds: PlanBounds, pins: Pins | None = None) -> Arr
                 rungs = np.asarray(fixed[axis])
                 row[axis] = rungs[np.abs(np.log(rungs / (factor * current[axis]))).argmin()]
             rows.append(row)
-    found = np.unique(np.array(rows), axis=0)
-    return np.asarray(found[(found != current).any(axis=1)])
+    plans = np.unique(np.array(rows), axis=0)
+    return np.asarray(plans[(plans != current).any(axis=1)])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
-    from dlrover_nb.core.perf.forms import Weighed
+    from dlrover_nb.core.perf.forms import FittedForm
 
     Array = NDArray[np.float64]
 
@@ -44,9 +44,9 @@ def widening(errors: Array, claimed: Array) -> float:
     return float(np.quantile(ratios, 0.9, method="weibull")) / Z_90
 
 
-def drift(evidence: Evidence, weighed: Sequence[Weighed], error: float) -> float:
+def drift(evidence: Evidence, forms: Sequence[FittedForm], error: float) -> float:
     """Return the error of log T_iter per doubling beyond what was tried, `error` within it left aside."""
-    rates = [_rate(np.log2(axis), weighed, error) for axis in evidence.axes.T]
+    rates = [_rate(np.log2(axis), forms, error) for axis in evidence.axes.T]
     squares = [rate for rate in rates if rate is not None]
     pooled = (N_PRIOR_DRIFT * PRIOR_DRIFT**2 + sum(squares)) / (N_PRIOR_DRIFT + len(squares))
     return float(np.sqrt(pooled))
@@ -56,22 +56,22 @@ def beyond(evidence: Evidence, axes: Array) -> Array:
     """Return how many doublings plans lie outside what was tried: shape (n_plans,)."""
     if not len(evidence):
         return np.zeros(len(axes))
-    seen, here = np.log2(evidence.axes), np.log2(axes)
-    out = np.maximum(np.maximum(seen.min(axis=0) - here, here - seen.max(axis=0)), 0)
+    measured, here = np.log2(evidence.axes), np.log2(axes)
+    out = np.maximum(np.maximum(measured.min(axis=0) - here, here - measured.max(axis=0)), 0)
     return np.asarray(np.sqrt((out**2).sum(axis=1)))
 
 
-def _rate(axis: Array, weighed: Sequence[Weighed], error: float) -> float | None:
+def _rate(axis: Array, forms: Sequence[FittedForm], error: float) -> float | None:
     """Return the squared error per doubling when the outer configurations of an axis are predicted."""
     inner = axis <= np.quantile(axis, INNER)
     if inner.sum() < N_CHOICE or inner.all() or np.ptp(axis[inner]) == 0:
         return None
-    off = sum(form.weight * _predict_outer(form, inner) for form in weighed)
+    off = sum(form.weight * _predict_outer(form, inner) for form in forms)
     far = axis[~inner] - axis[inner].max()
     return float(np.sum(np.maximum(off**2 - error**2, 0)) / np.sum(far**2))
 
 
-def _predict_outer(form: Weighed, inner: NDArray[np.bool_]) -> Array:
+def _predict_outer(form: FittedForm, inner: NDArray[np.bool_]) -> Array:
     """Return predicted minus measured log T_iter of the outer configurations, fitted without them."""
     shares = shares_without(form.solved, ~inner)
     return np.asarray(np.log(np.maximum(form.solved.rows[~inner] @ shares, TINY)))

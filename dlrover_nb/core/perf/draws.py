@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.perf.forms import Weighed
+    from dlrover_nb.core.perf.forms import FittedForm
     from dlrover_nb.core.perf.prior import Prior
 
     Array = NDArray[np.float64]
@@ -34,11 +34,11 @@ class Errors:
 
 
 def draw_all(
-    weighed: Sequence[Weighed], errors: Errors, *, n_draw: int, seed: int, prior: Prior | None
+    forms: Sequence[FittedForm], errors: Errors, *, n_draw: int, seed: int, prior: Prior | None
 ) -> Array:
     """Return coefficients of all `TERMS`: ndarray of shape (n_draw, 12), in mirrored pairs."""
     table = []
-    for i, (form, n) in enumerate(zip(weighed, _counts([w.weight for w in weighed], n_draw), strict=True)):
+    for i, (form, n) in enumerate(zip(forms, _counts([w.weight for w in forms], n_draw), strict=True)):
         rows = np.zeros((n, len(TERMS)))
         if n:
             rows[:, form.form.index] = _draw_form(form, errors, n, seed + i, prior) / form.solved.scale
@@ -46,7 +46,7 @@ def draw_all(
     return np.vstack(table)
 
 
-def _draw_form(form: Weighed, errors: Errors, n_draw: int, seed: int, prior: Prior | None) -> Array:
+def _draw_form(form: FittedForm, errors: Errors, n_draw: int, seed: int, prior: Prior | None) -> Array:
     belief = form.solved.belief
     wider = np.sqrt(errors.freedom / np.random.default_rng(seed).chisquare(errors.freedom, n_draw))
     if form.led and prior is not None:

@@ -97,9 +97,9 @@ class Evidence:
 
     def index_of(self, axes: Array, batch_size: Array) -> NDArray[np.intp]:
         """Return the row of each plan among the measured ones, -1 where it was not measured."""
-        known = {row.tobytes(): i for i, row in enumerate(np.column_stack((self.axes, self.batch_size)))}
+        row_of = {row.tobytes(): i for i, row in enumerate(np.column_stack((self.axes, self.batch_size)))}
         rows = np.column_stack((axes, batch_size))
-        return np.array([known.get(row.tobytes(), -1) for row in rows], dtype=np.intp)
+        return np.array([row_of.get(row.tobytes(), -1) for row in rows], dtype=np.intp)
 
     def ordered_by_cpu(self, axes: Array, batch_size: Array, log_iter: Array) -> Array:
         """Return log T_iter of plans, none slower than a measured one that differs by fewer cores alone.
@@ -198,10 +198,10 @@ def _pairs(series: list[Array]) -> tuple[list[tuple[Array, Array]], list[tuple[A
 
 
 def _mean_shares(shares: Array, n_window: Array) -> Array:
-    known = ~np.isnan(shares).any(axis=1)
-    if not known.any():
+    is_split = ~np.isnan(shares).any(axis=1)
+    if not is_split.any():
         return np.full(shares.shape[1], np.nan)
-    return np.asarray(np.average(shares[known], axis=0, weights=n_window[known]))
+    return np.asarray(np.average(shares[is_split], axis=0, weights=n_window[is_split]))
 
 
 def _moments(values: Array, n_window: Array, scatter: Array) -> tuple[float, float, float]:

@@ -128,7 +128,7 @@ FAMILIES: Mapping[Exchange, Family] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class FittedForm:
     """A fitted form, its weight, and predicted minus measured log T_iter of left-out configurations.
 
     `held_out` is empty while there are too few configurations to leave any out. `led` says whether a similar
@@ -198,7 +198,7 @@ class Columns:
 
 def weigh(
     evidence: Evidence, columns: Columns, family: Family, prior: Prior | None = None
-) -> tuple[Weighed, ...]:
+) -> tuple[FittedForm, ...]:
     """Fit and weight each form, heaviest first.
 
     Parameters
@@ -217,22 +217,24 @@ def weigh(
         folds = _folds(len(evidence))
         fitted = [replace(w, held_out=solve.held_out(w.solved, folds)) for w in fitted]
     weights = _weights(fitted, np.array(masses), float(np.mean(evidence.std_error**2)))
-    kept = [replace(w, weight=float(weight)) for w, weight in zip(fitted, weights, strict=True) if weight > 0]
-    return tuple(sorted(kept, key=lambda w: -w.weight))
+    weighted = [
+        replace(w, weight=float(weight)) for w, weight in zip(fitted, weights, strict=True) if weight > 0
+    ]
+    return tuple(sorted(weighted, key=lambda w: -w.weight))
 
 
-def _fit(form: Form, evidence: Evidence, columns: Columns, prior: Prior | None) -> Weighed:
+def _fit(form: Form, evidence: Evidence, columns: Columns, prior: Prior | None) -> FittedForm:
     belief, (here, more) = solve.no_belief(len(form.terms)), columns.of(form)
     if prior is not None:
         belief = prior.belief(form.index, here, evidence.log_iter)
     groups = np.array([[term in group for term in form.terms] for group in (COMPUTED, WAITED)])
     parts = solve.Parts(groups, evidence.shares)
-    seen = solve.Seen(here, more, evidence.log_iter, evidence.std_error)
-    solved = solve.solve(seen, belief, parts)
-    return Weighed(form, solved, 0.0, np.zeros(0), prior is not None)
+    measured = solve.Measurements(here, more, evidence.log_iter, evidence.std_error)
+    solved = solve.solve(measured, belief, parts)
+    return FittedForm(form, solved, 0.0, np.zeros(0), prior is not None)
 
 
-def _weights(fitted: Sequence[Weighed], masses: Array, floor: float) -> Array:
+def _weights(fitted: Sequence[FittedForm], masses: Array, floor: float) -> Array:
     """Return weights that sum to 1; negligible ones are 0."""
     weights, n = masses, len(fitted[0].held_out)
     if n:

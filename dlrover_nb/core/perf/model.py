@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
-    from dlrover_nb.core.perf.forms import Family, Weighed
+    from dlrover_nb.core.perf.forms import Family, FittedForm
     from dlrover_nb.core.perf.prior import Prior
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Samples
@@ -187,11 +187,11 @@ class ThroughputModel:
         parts = [self._bands(axes[i : i + BLOCK], batch[i : i + BLOCK]) for i in range(0, len(axes), BLOCK)]
         log_iter, down, up, mean_down, mean_up = np.hstack(parts) if parts else np.zeros((5, 0))
         log_iter = self.evidence_.ordered_by_cpu(axes, batch, log_iter)
-        seen = self.evidence_.index_of(axes, batch)
-        known, index = seen >= 0, seen[seen >= 0]
-        log_iter[known] = self.evidence_.log_iter[index]
-        down[known] = up[known] = self.evidence_.half_width[index]
-        mean_down[known] = mean_up[known] = self.evidence_.mean_half_width[index]
+        rows = self.evidence_.index_of(axes, batch)
+        is_measured, index = rows >= 0, rows[rows >= 0]
+        log_iter[is_measured] = self.evidence_.log_iter[index]
+        down[is_measured] = up[is_measured] = self.evidence_.half_width[index]
+        mean_down[is_measured] = mean_up[is_measured] = self.evidence_.mean_half_width[index]
         speed = np.log(axes[:, 0]) + np.log(batch) - log_iter  # (eq. 1)
         bands = (np.exp(speed + by) for by in (-down, up, -mean_down, mean_up))
         low, high, mean_low, mean_high = bands
@@ -231,16 +231,16 @@ class ThroughputModel:
     def summary(self, at_s: float) -> FitSummary:
         """Return a summary of the fit, small enough to keep permanently and to be a similar job's prior."""
         self._check_fitted()
-        evidence, found = self.evidence_, self.report_
+        evidence, fit = self.evidence_, self.report_
         if not len(evidence) and self.prior is not None:
             return self.prior
-        known = found.coefficients
+        coefficients = fit.coefficients
         return FitSummary(
             at_s=at_s,
-            terms=tuple(TermKnowledge(c.term, c.value, c.std_error, c.identified) for c in known),
+            terms=tuple(TermKnowledge(c.term, c.value, c.std_error, c.identified) for c in coefficients),
             log_error=self.error_,
-            n_plan=found.n_plan,
-            n_sample=found.n_sample,
+            n_plan=fit.n_plan,
+            n_sample=fit.n_sample,
             dense_bytes=self.dense_bytes,
             embedding_dim=round(self.embedding_dim),
             batch_size=round(float(np.median(evidence.batch_size))),
@@ -264,8 +264,8 @@ class ThroughputModel:
     def _learn(self, prior: Prior | None) -> None:
         evidence = self.evidence_
         columns, more = self.columns_, evidence.axes + np.array([1, 0, 0, 0])
-        known = forms.Columns(columns, self.columns(more, evidence.batch_size))
-        self.forms_: tuple[Weighed, ...] = forms.weigh(evidence, known, self._family, prior)
+        both = forms.Columns(columns, self.columns(more, evidence.batch_size))
+        self.forms_: tuple[FittedForm, ...] = forms.weigh(evidence, both, self._family, prior)
         self.error_, freedom = self._form_error()
         errors = Errors(np.hypot(self.error_, evidence.std_error), freedom)
         self.draws_: Array = draw_all(self.forms_, errors, n_draw=self.n_draw, seed=self.seed, prior=prior)
@@ -304,8 +304,8 @@ class ThroughputModel:
     def _form_error(self) -> tuple[float, float]:
         """Return the error of the forms between configurations and the degrees of freedom behind it."""
         if not len(self.forms_[0].held_out):
-            found = [solve.residual_error(f.solved) for f in self.forms_]
-            error, freedom = np.array(found).T @ np.array([f.weight for f in self.forms_])
+            errors = [solve.residual_error(f.solved) for f in self.forms_]
+            error, freedom = np.array(errors).T @ np.array([f.weight for f in self.forms_])
             return float(error), float(freedom)
         off = self.held_out_
         freedom = solve.N_PRIOR_PLAN + len(off)
@@ -335,10 +335,10 @@ class ThroughputModel:
         if not len(self.evidence_):  # the prior alone; its draws are mirrored around it
             centre = np.log(np.maximum(self.columns(axes, batch) @ self.coefficients_, solve.TINY))
         ordered = np.sort(times, axis=1)  # ten times faster than partitioning at two ranks
-        rank, known = int(0.05 * (self.n_draw - 1)), self.evidence_
+        rank, evidence = int(0.05 * (self.n_draw - 1)), self.evidence_
         slow, fast = ordered[:, -1 - rank] - centre, centre - ordered[:, rank]
         sides = np.maximum(slow, 0), np.maximum(fast, 0)
-        spreads = (known.noise, known.half_width), (0.0, known.mean_half_width)
+        spreads = (evidence.noise, evidence.half_width), (0.0, evidence.mean_half_width)
         widths = [self._half_widths(sides, self._noise(axes, variance, n), least) for n, least in spreads]
         return np.vstack((centre, *widths[0], *widths[1]))
 
@@ -364,9 +364,9 @@ class ThroughputModel:
     def _outside(self, axes: Array, batch: Array) -> NDArray[np.bool_]:
         if not len(self.evidence_):
             return np.ones(len(axes), dtype=np.bool_)
-        seen = np.column_stack((self.evidence_.axes, self.evidence_.batch_size))
+        measured = np.column_stack((self.evidence_.axes, self.evidence_.batch_size))
         here = np.column_stack((axes, batch))
-        return np.asarray(((here < seen.min(axis=0)) | (here > seen.max(axis=0))).any(axis=1))
+        return np.asarray(((here < measured.min(axis=0)) | (here > measured.max(axis=0))).any(axis=1))
 
     @property
     def _family(self) -> Family:

@@ -60,8 +60,10 @@ class Prior:
         shares = (columns / np.exp(log_iter)[:, None]).mean(axis=0) * self.coefficients[index]
         if not np.isfinite(shares).all() or shares.sum() <= 0:
             return no_belief(len(index))
-        known = SHARE_SD / np.sqrt(self.weight)
-        return Belief(shares / shares.sum(), np.where(self.identified[index], min(known, PRIOR_SD), PRIOR_SD))
+        own_sd = SHARE_SD / np.sqrt(self.weight)
+        return Belief(
+            shares / shares.sum(), np.where(self.identified[index], min(own_sd, PRIOR_SD), PRIOR_SD)
+        )
 
     def draw(self, n_draw: int, seed: int) -> Array:
         """Return coefficients as they may be before any sample: shape (n_draw, 12), in mirrored pairs."""
@@ -86,14 +88,14 @@ def prior_of(summary: FitSummary, weight: float) -> Prior:
     InvalidValueError
         When a coefficient is not a finite number >= 0, or none is above zero.
     """
-    values, known = np.zeros(len(TERMS)), np.zeros(len(TERMS), dtype=np.bool_)
+    values, identified = np.zeros(len(TERMS)), np.zeros(len(TERMS), dtype=np.bool_)
     for term in summary.terms:
         if term.term not in TERMS:
             raise InvalidValueError(f"the terms of a fit are {', '.join(TERMS)}, got {term.term!r}")
         if not (np.isfinite(term.value) and term.value >= 0):
             raise InvalidValueError(f"the prior's {term.term} must be a finite number >= 0, got {term.value}")
         values[TERMS.index(term.term)] = term.value
-        known[TERMS.index(term.term)] = term.identified
+        identified[TERMS.index(term.term)] = term.identified
     if not values.any():
         raise InvalidValueError("a prior needs a coefficient > 0, got none; fit without a prior")
-    return Prior(values, known, summary.log_error, weight)
+    return Prior(values, identified, summary.log_error, weight)

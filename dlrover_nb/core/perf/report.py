@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
-    from dlrover_nb.core.perf.forms import Family, Weighed
+    from dlrover_nb.core.perf.forms import Family, FittedForm
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Windows
 
@@ -56,7 +56,7 @@ class Fitted:
     evidence: Evidence
     columns: Array
     family: Family
-    forms: tuple[Weighed, ...]
+    forms: tuple[FittedForm, ...]
     terms: tuple[str, ...]
     coefficients: Array
     draws: Array
@@ -72,14 +72,14 @@ def chosen_terms(shares: Array, family: Family) -> tuple[str, ...]:
     return tuple(term for term, share in felt if term in family.terms or share >= FELT_SHARE)
 
 
-def identified_terms(weighed: Sequence[Weighed], error: Array) -> NDArray[np.bool_]:
+def identified_terms(forms: Sequence[FittedForm], error: Array) -> NDArray[np.bool_]:
     """Return which of `TERMS` the data determines: known in the forms that have it, by their weight."""
-    known, present = np.zeros(len(TERMS)), np.zeros(len(TERMS))
-    for form in weighed:
+    sure_weight, present = np.zeros(len(TERMS)), np.zeros(len(TERMS))
+    for form in forms:
         sure = solve.share_errors(form.solved, error) < IDENTIFIED_SD
-        known[form.form.index] += form.weight * sure
+        sure_weight[form.form.index] += form.weight * sure
         present[form.form.index] += form.weight
-    return np.asarray(known > present / 2)
+    return np.asarray(sure_weight > present / 2)
 
 
 def report(fit: Fitted, windows: Windows) -> FitReport:
@@ -102,8 +102,8 @@ def _coefficients(fit: Fitted) -> tuple[Coefficient, ...]:
     spread = fit.draws.std(axis=0)
     rows = zip(TERMS, fit.coefficients, spread, fit.identified, strict=True)
     return tuple(
-        Coefficient(term, float(value), float(sd), bool(known))
-        for term, value, sd, known in rows
+        Coefficient(term, float(value), float(sd), bool(identified))
+        for term, value, sd, identified in rows
         if term in fit.terms
     )
 
@@ -133,8 +133,8 @@ def _latest_error(fit: Fitted) -> float | None:
     if len(evidence) < 2:
         return None
     out = np.arange(len(evidence)) == evidence.latest
-    found = [_without(form, out) for form in fit.forms]
-    off = np.sum([form.weight * f for form, f in zip(fit.forms, found, strict=True)], axis=0)
+    offs = [_without(form, out) for form in fit.forms]
+    off = np.sum([form.weight * f for form, f in zip(fit.forms, offs, strict=True)], axis=0)
     here = float(off[out][0])
     if fit.smooth is not None:
         rest = refit(fit.smooth, evidence.axes[~out], -off[~out])
@@ -142,7 +142,7 @@ def _latest_error(fit: Fitted) -> float | None:
     return float(np.expm1(np.clip(-here, -50, 50)))
 
 
-def _without(form: Weighed, out: NDArray[np.bool_]) -> Array:
+def _without(form: FittedForm, out: NDArray[np.bool_]) -> Array:
     """Return predicted minus measured log T_iter of all configurations, fitted without some."""
     shares = solve.shares_without(form.solved, out)
     return np.log(np.maximum(form.solved.rows @ shares, solve.TINY))
@@ -161,8 +161,8 @@ def _note(fit: Fitted) -> str:
 
 
 def _known(fit: Fitted) -> str:
-    known = dict(zip(TERMS, fit.identified, strict=True))
-    unknown = [term for term in fit.terms if not known[term]]
+    is_identified = dict(zip(TERMS, fit.identified, strict=True))
+    unknown = [term for term in fit.terms if not is_identified[term]]
     if not unknown:
         return "they show how long each part of an iteration takes."
     return f"they do not show yet how long {_join(unknown)} take{'s' * (len(unknown) == 1)}{_because(fit)}."
@@ -182,8 +182,8 @@ def _together(fit: Fitted) -> str:
         largest = column.max()
         if largest > 0:
             groups.setdefault(np.round(column / largest, 9).tobytes(), []).append(term)
-    found = [_join(terms) for terms in groups.values() if len(terms) > 1]
-    return f" We can only measure {' together, and '.join(found)} together." if found else ""
+    sums = [_join(terms) for terms in groups.values() if len(terms) > 1]
+    return f" We can only measure {' together, and '.join(sums)} together." if sums else ""
 
 
 def _beyond_first(fit: Fitted) -> str:

@@ -94,9 +94,9 @@ class PartRows:
     right: Array
     plan: NDArray[np.intp]
 
-    def of(self, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def of(self, mask: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Return the rows of these configurations, a mask of shape (n_plan,)."""
-        chosen = kept[self.plan]
+        chosen = mask[self.plan]
         return self.left[chosen], self.right[chosen]
 
 
@@ -125,7 +125,7 @@ class Solved:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Measurements:
     """The measured configurations, as one form describes them.
 
     Parameters
@@ -154,7 +154,7 @@ class Seen:
         return relative / scale, scale
 
 
-def solve(seen: Seen, belief: Belief, parts: Parts) -> Solved:
+def solve(measured: Measurements, belief: Belief, parts: Parts) -> Solved:
     """Return the shares that minimize the robust error of log T_iter.
 
     Parameters
@@ -170,15 +170,15 @@ def solve(seen: Seen, belief: Belief, parts: Parts) -> Solved:
     we take it as the start and refine on log residuals by Gauss-Newton steps. The soft loss limits the
     influence of one outlier. The belief decides only what the data does not determine.
     """
-    rows, scale = seen.scaled
-    known = parts.system(rows)
-    shares = nnls(*_with_belief(rows, np.ones(len(rows)), belief, known.left, known.right))[0]
-    own = np.hypot(seen.error, _form_error(rows, shares, belief))
+    rows, scale = measured.scaled
+    system = parts.system(rows)
+    shares = nnls(*_with_belief(rows, np.ones(len(rows)), belief, system.left, system.right))[0]
+    own = np.hypot(measured.error, _form_error(rows, shares, belief))
     for _ in range(N_STEP):
         left, right = _linear(rows, shares, own)
-        shares = nnls(*_with_belief(left, right, belief, known.left, known.right))[0]
+        shares = nnls(*_with_belief(left, right, belief, system.left, system.right))[0]
     left, right = _linear(rows, shares, own)
-    return Solved(rows, scale * np.exp(-seen.log_iter.mean()), shares, left, right, own, belief, known)
+    return Solved(rows, scale * np.exp(-measured.log_iter.mean()), shares, left, right, own, belief, system)
 
 
 def held_out(solved: Solved, folds: Array) -> Array:

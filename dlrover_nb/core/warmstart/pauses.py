@@ -28,7 +28,7 @@ def usual_pauses(past: Sequence[PastJob], cluster: str) -> Pauses:
     fits = [job.fit for job in past if job.fit is not None and job.traits.cluster == cluster]
     usual = []
     for kind in TransitionKind:
-        seen = [[seconds for known, seconds in fit.pauses if known == kind] for fit in fits]
-        if medians := [median(own) for own in seen if own]:
+        pauses = [[seconds for change, seconds in fit.pauses if change == kind] for fit in fits]
+        if medians := [median(own) for own in pauses if own]:
             usual.append((str(kind), median(medians)))
     return tuple(usual)

@@ -53,5 +53,5 @@ def _term(name: str, shares: Sequence[tuple[float, FitSummary]]) -> TermKnowledg
     within = sum(share * term.std_error**2 for share, term in used)
     between = sum(share * (term.value - mean) ** 2 for share, term in used)
     between += (1 - sum(share for share, _ in used)) * mean**2  # it is zero in fits without it
-    known = sum(share for share, term in used if term.identified) >= KNOWN_SHARE
-    return TermKnowledge(name, mean, math.sqrt(within + max(between, 0.0)), known)
+    identified = sum(share for share, term in used if term.identified) >= KNOWN_SHARE
+    return TermKnowledge(name, mean, math.sqrt(within + max(between, 0.0)), identified)

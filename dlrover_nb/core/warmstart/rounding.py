@@ -46,7 +46,7 @@ def into_space(bounds: PlanBounds, capacity: Capacity, pins: Pins | None = None)
     Counts are cut to the bounds and CPU goes to the nearest allowed size; pins come last and take precedence.
     A plan that exceeds the quota or the machines loses nodes of both roles in proportion until it fits.
     """
-    held = pins or Pins()
+    fixed = pins or Pins()
     most_workers, most_ps = bounds.counts
 
     def into(plan: ResourcePlan) -> ResourcePlan | None:
@@ -56,7 +56,7 @@ def into_space(bounds: PlanBounds, capacity: Capacity, pins: Pins | None = None)
             cpu=_nearest(plan.worker.cpu, bounds.worker_cpus),
         )
         ps = replace(plan.ps, count=min(plan.ps.count, most_ps), cpu=_nearest(plan.ps.cpu, bounds.ps_cpus))
-        return _shrunk(ResourcePlan(worker, ps), bounds, capacity, held)
+        return _shrunk(ResourcePlan(worker, ps), bounds, capacity, fixed)
 
     return into
 

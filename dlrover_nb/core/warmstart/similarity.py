@@ -114,15 +114,15 @@ def similarities(
 def features(a: Sequence[JobTraits], b: Sequence[JobTraits]) -> dict[str, Array]:
     """Return the similarity of each feature, in [0, 1]: shape (len(a), len(b)) each."""
     columns = zip(NUMBERS, log_numbers(a).T, log_numbers(b).T, strict=True)
-    found = {name: _ratio(left, right) for name, left, right in columns}
+    scores = {name: _ratio(left, right) for name, left, right in columns}
     for name in LABELS:
-        found[name] = _equality([getattr(t, name) for t in a], [getattr(t, name) for t in b])
+        scores[name] = _equality([getattr(t, name) for t in a], [getattr(t, name) for t in b])
     for name in ("code_hash", "data_hash"):
         unknown = [[not getattr(x, name) and not getattr(y, name) for y in b] for x in a]
-        found[name] = np.where(np.reshape(unknown, found[name].shape), UNTOLD, found[name])
+        scores[name] = np.where(np.reshape(unknown, scores[name].shape), UNTOLD, scores[name])
     words = [_words(t.name) for t in a], [_words(t.name) for t in b]
-    found["name"] = np.array([[_shared(x, y) for y in words[1]] for x in words[0]]).reshape(len(a), len(b))
-    return found
+    scores["name"] = np.array([[_shared(x, y) for y in words[1]] for x in words[0]]).reshape(len(a), len(b))
+    return scores
 
 
 def log_numbers(traits: Sequence[JobTraits]) -> Array:

@@ -81,14 +81,14 @@ def interpolate(relatives: Relatives) -> tuple[Array, Array]:
     _, left_out = _best(kernels, targets)
     expected = targets - left_out
     usual = np.maximum(NORMAL * np.median(np.abs(left_out), axis=0), LEAST_USUAL)
-    found, _ = _best(kernels, expected + np.clip(left_out, -CUT * usual, CUT * usual))
-    return centre + found, np.mean(np.abs(left_out), axis=0)
+    smooth, _ = _best(kernels, expected + np.clip(left_out, -CUT * usual, CUT * usual))
+    return centre + smooth, np.mean(np.abs(left_out), axis=0)
 
 
 def _best(kernels: list[_Kernel], y: Array) -> tuple[Array, Array]:
     """Return each number at the new job by the kernel with the least leave-one-out error, and that error."""
     least = np.full(y.shape[1], np.inf)
-    found, left_out = np.zeros(y.shape[1]), np.zeros_like(y)
+    best, left_out = np.zeros(y.shape[1]), np.zeros_like(y)
     for kernel, noise in product(kernels, NOISES):
         scaled = kernel.vectors / (np.maximum(kernel.values, 0.0) + noise)
         weights = scaled @ (kernel.vectors.T @ y)
@@ -96,9 +96,9 @@ def _best(kernels: list[_Kernel], y: Array) -> tuple[Array, Array]:
         error = np.mean(np.abs(residual), axis=0)
         better = error < least
         least = np.where(better, error, least)
-        found = np.where(better, kernel.to_new @ weights, found)
+        best = np.where(better, kernel.to_new @ weights, best)
         left_out = np.where(better, residual, left_out)
-    return found, left_out
+    return best, left_out
 
 
 def _kernels(relatives: Relatives) -> list[_Kernel]:
@@ -109,7 +109,7 @@ def _kernels(relatives: Relatives) -> list[_Kernel]:
     lines = scaled @ scaled.T / traits.shape[1]
     apart = np.diag(lines)[:, None] + np.diag(lines)[None, :] - 2 * lines
     near = LOCAL * np.exp(-np.maximum(apart, 0.0))
-    found = []
+    kernels = []
     for family, own, shared in product(FAMILY, OWN_SLOPES, SLOPES):
         whole = (
             family * relatives.family * (1 + own * lines + near)
@@ -119,5 +119,5 @@ def _kernels(relatives: Relatives) -> list[_Kernel]:
             + LEVEL
         )
         values, vectors = np.linalg.eigh(whole[:-1, :-1])
-        found.append(_Kernel(values, vectors, whole[-1, :-1]))
-    return found
+        kernels.append(_Kernel(values, vectors, whole[-1, :-1]))
+    return kernels

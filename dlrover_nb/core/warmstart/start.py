@@ -147,9 +147,9 @@ def _interpolated(traits: JobTraits, past: Sequence[PastJob]) -> Array:
         model=shared["model"],
         traits=log_numbers(everyone),
     )
-    found, _ = interpolate(relatives)
+    expected, _ = interpolate(relatives)
     least, most = targets.min(axis=0) - LEAP, targets.max(axis=0) + LEAP
-    return np.asarray(np.exp(np.clip(found, least, most)))
+    return np.asarray(np.exp(np.clip(expected, least, most)))
 
 
 def _why(traits: JobTraits, top: Sequence[tuple[PastJob, float]], n_past: int, *, scaled: bool) -> str:

@@ -12,7 +12,7 @@ from known_objectives import Known
 
 from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
 from dlrover_nb.core.pareto.nsga2 import repaired
-from dlrover_nb.core.pareto.solve import SOLVERS, Found, solve
+from dlrover_nb.core.pareto.solve import SOLVERS, Solution, solve
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
@@ -26,7 +26,7 @@ objectives = Known()
 
 
 def front(grid, solver, seed=0):
-    return Found(*SOLVERS[solver](grid, objectives, rng=np.random.default_rng(seed)))
+    return Solution(*SOLVERS[solver](grid, objectives, rng=np.random.default_rng(seed)))
 
 
 WIDE = PlanBounds(32, 12, tuple(np.arange(1, 33) / 4), tuple(np.arange(1, 33) / 4), quota_cpu=100)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.pareto import exact
-from dlrover_nb.core.pareto.solve import Found
+from dlrover_nb.core.pareto.solve import Solution
 from dlrover_nb.core.planner import shortlist
 from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
 from dlrover_nb.core.planner.shortlist import Rough
@@ -66,7 +66,7 @@ def slow_search(grid, rough, *, least, rng):
         best = order[gain[order] > np.concatenate(([-np.inf], np.maximum.accumulate(gain[order])))[:-1]]
         found += best.tolist()
         left = np.setdiff1d(left, best)
-    return Found(rows[found], len(rows))
+    return Solution(rows[found], len(rows))
 
 
 @pytest.mark.release
