@@ -4,8 +4,8 @@ Both hold the number and the hash of each row, and end with the head of the chai
 as it is hashed, so that anybody can verify an export without this software: a hash is the SHA-256 of the hash
 before (64 zeros before the first row), the number and the row, with line feeds between them.
 
-A cell that begins as a formula does is given an apostrophe: a reason that somebody typed must not be computed
-by the spreadsheet of whoever audits them.
+A cell that begins as a formula does is given an apostrophe: a reason that a user typed must not be computed
+by the spreadsheet of an auditor.
 """
 
 from __future__ import annotations

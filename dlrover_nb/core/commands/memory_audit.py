@@ -47,8 +47,8 @@ class MemoryAudit:
         self, n_row: int, *, job: str | None = None, before: int | None = None
     ) -> tuple[ChainedRow, ...]:
         """Return the newest rows, newest first: of one job, before a number."""
-        found = [each for each in self.rows(job=job) if before is None or each.seq < before]
-        return tuple(found[: -n_row - 1 : -1])
+        rows = [each for each in self.rows(job=job) if before is None or each.seq < before]
+        return tuple(rows[: -n_row - 1 : -1])
 
     def links(self, *, after: int = 0) -> Iterator[Link]:
         """Yield the rows as they are stored, by their number, for a check of the chain."""

@@ -39,16 +39,16 @@ def why_not(person: Person, action: Action, *, owner: str = "", namespace: str =
     Parameters
     ----------
     owner
-        Of the job; empty: not known, and nobody's own.
+        Of the job; empty: not known, and so the job of another.
     namespace
         Of the job; empty on clusters without namespaces.
     """
     of_others, of_own = RIGHTS[action]
     is_own = bool(owner) and owner == person.name
-    needed, held = of_own if is_own else of_others, person.role_in(namespace)
-    if held is not None and held.rank >= needed.rank:
+    needed, role = of_own if is_own else of_others, person.role_in(namespace)
+    if role is not None and role.rank >= needed.rank:
         return ""
-    has = f"you are {held}" if held else "you have no role"
+    has = f"you are {role}" if role else "you have no role"
     where = f" in namespace {namespace}" if namespace else ""
     whose = f" a job of {owner}" if owner and not is_own and of_own is not of_others else ""
     return f"{action}{whose} needs the role {needed}, but {has}{where}; ask an administrator for it"

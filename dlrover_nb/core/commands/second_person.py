@@ -52,7 +52,7 @@ NO_RULES = Rules()
 def why_not_second(request: SecondRequest, person: str, at_s: float, rules: Rules = NO_RULES) -> str:
     """Return why a person may not be the second one of a request; empty: this rule lets them.
 
-    What an agent proposed in a person's name may be approved by that person, as an agent is nobody of its
+    What an agent proposed in a person's name may be approved by that person, as an agent is no person of its
     own, unless a rule wants a second person for the command anyway.
     """
     is_agents = request.entry is Entry.AGENT

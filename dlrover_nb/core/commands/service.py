@@ -7,7 +7,7 @@ writes what became of it. What the person saw is checked last, by the job's mast
 compare and act in one step: a proposal by its id, a plan by its version.
 
 The row before the act is the reason for two rows: a process that is killed in between leaves the trace that
-something was asked, and nobody takes the missing answer for a refusal.
+something was asked, and a missing answer is not taken for a refusal.
 
 Where a service must audit (`is_required`: a team's server), nothing is done that cannot be written down. A
 client on a machine whose disk is full must still be able to stop its job: it says so in its log, and goes on.
@@ -177,7 +177,7 @@ class CommandService:
         return why_not_second(request, person, self._now_s(), self._rules)
 
     def propose(self, command: Command, asker: Asker, facts: CommandFacts) -> SecondRequest:
-        """Keep a command that nobody has decided on yet, until somebody with the role for it does.
+        """Keep a command until a person with the role for it decides on it.
 
         Nothing is carried out: this is all that an agent can ask for.
 
@@ -190,26 +190,26 @@ class CommandService:
         BackendError
             When nothing is here where it could wait.
         """
-        asked = replace(command, key="")
+        keyless = replace(command, key="")
         refusal = why_not(asker.person, Action.PROPOSE, owner=facts.owner, namespace=facts.namespace)
         if refusal:
-            self._refused(replace(asked, action=Action.PROPOSE), asker, facts, refusal)
+            self._refused(replace(keyless, action=Action.PROPOSE), asker, facts, refusal)
             raise NotAllowedError(refusal)
-        self._check_possible(replace(asked, action=Action.PROPOSE), asker, facts)
+        self._check_possible(replace(keyless, action=Action.PROPOSE), asker, facts)
         if self._requests is None:
             raise BackendError(
                 "a proposal must wait somewhere, and there is no place here; use the dashboard"
             )
         at_s, rule = self._now_s(), self._rules.needed(command.action, facts.cost_per_hour)
-        told = " and ".join(filter(None, (f"it was proposed through the entry {asker.entry}", rule)))
+        reason = " and ".join(filter(None, (f"it was proposed through the entry {asker.entry}", rule)))
         request = self._requests.add(
             SecondRequest(
-                "", as_seen(asked, facts), asker.person.name, asker.entry, at_s,
-                at_s + self._rules.expires_s, told, namespace=facts.namespace,
+                "", as_seen(keyless, facts), asker.person.name, asker.entry, at_s,
+                at_s + self._rules.expires_s, reason, namespace=facts.namespace,
                 cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
             )
         )  # fmt: skip
-        row = audit_row(asked, asker, facts, Stage.WAITING, at_s)
+        row = audit_row(keyless, asker, facts, Stage.WAITING, at_s)
         self._note(replace(row, action=Action.PROPOSE, answer=f"{request.id}: {command.words}"))
         return request
 
@@ -266,11 +266,11 @@ class CommandService:
             return BackendError(
                 f"{rule}, and nothing is here where the request could wait; ask at the dashboard"
             )
-        at_s, asked = self._now_s(), command
+        at_s, original = self._now_s(), command
         command = as_seen(command, facts)
         row = audit_row(command, asker, facts, Stage.WAITING, at_s)
         if command.key and (before := self._claim(row)) is not None:
-            _as_before(before, asker, asked, None)
+            _as_before(before, asker, original, None)
         asks = SecondRequest(
             "", command, asker.person.name, asker.entry, at_s, at_s + self._rules.expires_s, rule,
             namespace=facts.namespace, cost_per_hour=facts.cost_per_hour, cluster=facts.cluster,
@@ -279,9 +279,9 @@ class CommandService:
             request = self._requests.add(asks)
         except BackendError as error:
             return NotWrittenError(f"nothing was done, since the request could not be kept: {error}")
-        told = f"{request.id}: {rule}"
-        self._note(replace(row, answer=told))
-        return _waiting(command, told)
+        answer = f"{request.id}: {rule}"
+        self._note(replace(row, answer=answer))
+        return _waiting(command, answer)
 
     def _audited(
         self,
@@ -300,8 +300,8 @@ class CommandService:
         try:
             done = carry_out()
         except BaseException as error:
-            said = str(error) if isinstance(error, DlroverError) else type(error).__name__
-            self._note(with_answer(row, stage_of(error), said, self._now_s()))
+            text = str(error) if isinstance(error, DlroverError) else type(error).__name__
+            self._note(with_answer(row, stage_of(error), text, self._now_s()))
             raise
         self._note(with_answer(row, Stage.DONE, answer_of(done), self._now_s()))
         return done
@@ -339,7 +339,7 @@ def as_seen(command: Command, facts: CommandFacts) -> Command:
 
 
 def stage_of(error: BaseException) -> Stage:
-    """Return what became of a command that raised: it was refused, or nobody knows."""
+    """Return what became of a command that raised: it was refused, or its outcome is unknown."""
     if isinstance(error, NotAllowedError):  # by the cluster too, whose other errors tell nothing for sure
         return Stage.REFUSED
     is_known = isinstance(error, DlroverError) and not isinstance(error, BackendError)
@@ -348,13 +348,12 @@ def stage_of(error: BaseException) -> Stage:
 
 def answer_of(done: object) -> str:
     """Return what the audit says of a command that was carried out: the id of the decision made, if any."""
-    found: str = getattr(done, "id", "") if not isinstance(done, str) else done
-    return found
+    return done if isinstance(done, str) else str(getattr(done, "id", ""))
 
 
-def _waiting(command: Command, told: str) -> SecondPersonError:
+def _waiting(command: Command, request: str) -> SecondPersonError:
     return SecondPersonError(
-        f"{command.words} of job {command.job} waits as {told}; somebody else with the role for it must "
+        f"{command.words} of job {command.job} waits as {request}; somebody else with the role for it must "
         "approve it"
     )
 
@@ -367,10 +366,10 @@ def _as_before(before: AuditRow, asker: Asker, command: Command, again: Callable
         return again(before.answer)
     if before.stage is Stage.WAITING and before.answer:
         raise _waiting(command, before.answer)
-    said = f": {before.answer}" if before.answer else ""
+    answer = f": {before.answer}" if before.answer else ""
     raise StaleDecisionError(
         f"{command.words} of job {command.job} was asked before with this key, and is "
-        f"{before.stage}{said}; look at "
+        f"{before.stage}{answer}; look at "
         "the job, and ask with a new key if it is still wanted"
     )
 

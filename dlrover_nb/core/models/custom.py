@@ -85,11 +85,11 @@ def _check_takes(
 ) -> None:
     """Refuse what is not made for these arguments, as models of other libraries are not."""
     try:
-        taken = signature(function)
+        parameters = signature(function)
     except (TypeError, ValueError):  # not known: calling it tells
         return
     try:
-        taken.bind(*arguments, **more)
+        parameters.bind(*arguments, **more)
     except TypeError as error:
         raise InvalidValueError(
             f"{name} must take {wanted}: {error}; wrap it in a module of your own that does"

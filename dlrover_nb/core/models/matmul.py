@@ -54,10 +54,10 @@ def fast_matmul() -> Iterator[bool]:
     InvalidValueError
         When ``DLROVER_NB_MATMUL`` names no library.
     """
-    asked = os.environ.get(VARIABLE, "")
-    if asked not in CHOICES:
-        raise InvalidValueError(f"{VARIABLE} must be mkl or onednn, got {asked!r}; or leave it unset")
-    if asked == "mkl" or not (asked or is_held_back(_vendor(), torch.backends.cpu.get_cpu_capability())):
+    choice = os.environ.get(VARIABLE, "")
+    if choice not in CHOICES:
+        raise InvalidValueError(f"{VARIABLE} must be mkl or onednn, got {choice!r}; or leave it unset")
+    if choice == "mkl" or not (choice or is_held_back(_vendor(), torch.backends.cpu.get_cpu_capability())):
         yield False
         return
     _log.info("oneDNN multiplies matrices instead of MKL; %s=mkl leaves it to MKL", VARIABLE)

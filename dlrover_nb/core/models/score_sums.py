@@ -61,8 +61,8 @@ class ScoreSums:
         self._exact[shard] = scores, labels
         if self.n_row > EXACT_ROWS:
             self._counts = np.zeros((2, _N_BIN), np.int64)
-            for kept in self._exact.values():
-                self._count(*kept)
+            for exact in self._exact.values():
+                self._count(*exact)
             self._exact = None
 
     def evaluate(self) -> Evaluation:
@@ -96,8 +96,8 @@ class ScoreSums:
         """Return scores and labels of few rows, in the order of their shards."""
         assert self._exact is not None
         none = np.empty(0, np.float32)
-        kept = [(none, none), *(self._exact[shard] for shard in sorted(self._exact))]
-        scores, labels = (np.concatenate(column) for column in zip(*kept, strict=True))
+        pairs = [(none, none), *(self._exact[shard] for shard in sorted(self._exact))]
+        scores, labels = (np.concatenate(column) for column in zip(*pairs, strict=True))
         return scores, labels
 
     def _count(self, scores: Floats, labels: Floats) -> None:

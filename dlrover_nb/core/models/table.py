@@ -83,8 +83,8 @@ def model_kind(name: str) -> ModelKind:
         When there is none.
     """
     if name not in MODELS:
-        known = ", ".join(sorted(MODELS))
-        raise InvalidValueError(f"model must be one of {known}, or custom with code, got {name!r}")
+        names = ", ".join(sorted(MODELS))
+        raise InvalidValueError(f"model must be one of {names}, or custom with code, got {name!r}")
     return MODELS[name]
 
 

@@ -27,14 +27,14 @@ _REFUSED = {ProposalStatus.REJECTED, ProposalStatus.FAILED}
 def unknown(question: Question, x: Subject) -> Answer:
     """Return that a question cannot be answered, and what is missing."""
     if x.is_blocked:
-        said = say("Not known: rows wait for a decision; plans are compared once the job trains on.")
+        text = say("Not known: rows wait for a decision; plans are compared once the job trains on.")
     elif x.is_over:
-        said = say("Not known: the job has ended, and other plans are not compared any more.")
+        text = say("Not known: the job has ended, and other plans are not compared any more.")
     else:
-        said = say(
+        text = say(
             "Not known yet: it takes steady windows of the plan that runs; wait until some are measured."
         )
-    return Answer(question, (said,), is_known=False)
+    return Answer(question, (text,), is_known=False)
 
 
 def sure(x: Subject) -> Answer:
@@ -55,27 +55,27 @@ def sure(x: Subject) -> Answer:
 def _evidence(x: Subject, c: Candidate) -> Sentence:
     """Say from what it is known, and how many predictions of this job held."""
     measured = x.explanation.evidence
-    judged = [o.inside_band for o in x.snapshot.outcomes if o.inside_band is not None]
-    held = "; {n_right} of {n_judged} predictions of this job held" * bool(judged)
+    verdicts = [o.inside_band for o in x.snapshot.outcomes if o.inside_band is not None]
+    outcome = "; {n_right} of {n_judged} predictions of this job held" * bool(verdicts)
     far = f", and it {'lies' if x.is_open else 'lay'} outside of what was tried" * c.prediction.extrapolates
     n_window, n_plan = sum(each.n_window for each in measured), len(measured)
     s, is_ = ("s", "are") if n_window != 1 else ("", "is")
-    known = f"{{n_window}} window{s} of {{n_plan}} measured plan{'s' * (n_plan != 1)} {is_} behind it"
+    windows = f"{{n_window}} window{s} of {{n_plan}} measured plan{'s' * (n_plan != 1)} {is_} behind it"
     return say(
-        f"{known if measured else _NO_WINDOWS}{far}{held}.",
+        f"{windows if measured else _NO_WINDOWS}{far}{outcome}.",
         Value("n_window", n_window, Unit.COUNT),
         Value("n_plan", n_plan, Unit.COUNT),
-        Value("n_right", sum(judged), Unit.COUNT),
-        Value("n_judged", len(judged), Unit.COUNT),
+        Value("n_right", sum(verdicts), Unit.COUNT),
+        Value("n_judged", len(verdicts), Unit.COUNT),
     )
 
 
 def _host(c: Candidate) -> Iterator[Sentence]:
-    taken = 1 - c.prediction.host
-    if taken > LEAST_HOST:
+    lost = 1 - c.prediction.host
+    if lost > LEAST_HOST:
         yield say(
             "That is with the other work on the host, which takes {host} of its time.",
-            Value("host", taken, Unit.SHARE),
+            Value("host", lost, Unit.SHARE),
         )
 
 
@@ -123,8 +123,8 @@ def why_not(x: Subject) -> Answer:
     if rival is None or own is None:
         if own is None or x.is_over:
             return unknown(Question.WHY_NOT, x)
-        said = say("No other plan is worth its cost: each costs more than one that is as fast.")
-        return Answer(Question.WHY_NOT, (said,))
+        sentence = say("No other plan is worth its cost: each costs more than one that is as fast.")
+        return Answer(Question.WHY_NOT, (sentence,))
     compared = say(
         "The next best is {rival}: {speed}, {gain} compared with this plan, for {more}.",
         Quote("rival", rival.plan.short),
@@ -176,8 +176,8 @@ def what_if(x: Subject) -> Answer:
         return unknown(Question.WHAT_IF, x)
     free = steps if x.is_over else [m for m in steps if not m.weighed.refusal]
     if not free:
-        said = say("No step can be made now: bounds, machines, pins or the state of the job forbid each.")
-        return Answer(Question.WHAT_IF, (said,))
+        sentence = say("No step can be made now: bounds, machines, pins or the state of the job forbid each.")
+        return Answer(Question.WHAT_IF, (sentence,))
     fastest = max(free, key=lambda m: m.samples_per_s or 0.0)
     cheapest = min(free, key=lambda m: m.weighed.plan.effort)
     shown = {"fastest": fastest} if cheapest is fastest else {"fastest": fastest, "smallest": cheapest}
@@ -200,26 +200,26 @@ def otherwise(x: Subject) -> Answer:
         return _no_flip(x)
     side = "above" if flip.at > flip.now else "below"
     then = "nothing would be changed" if flip.plan == x.snapshot.target else "{then} would be recommended"
-    said = say(
+    sentence = say(
         f"With the {{quantity}} {side} {{at}} ({{now}} now), {then}.",
         Quote("quantity", flip.quantity),
         Value("at", flip.at, Unit.OTHER, flip.unit),
         Value("now", flip.now, Unit.OTHER, flip.unit),
         Quote("then", flip.plan.short),
     )
-    return Answer(Question.OTHERWISE, (said,))
+    return Answer(Question.OTHERWISE, (sentence,))
 
 
 def _no_flip(x: Subject) -> Answer:
     p = x.proposal
     if p is not None and p.kind is ProposalKind.PROTECT:
-        said = say("Nodes would have to need less memory; no speed and no price would change it.")
+        sentence = say("Nodes would have to need less memory; no speed and no price would change it.")
     elif p is not None and not x.is_open:
-        said = say("When it was proposed no change of one number was found that would have altered it.")
+        sentence = say("When it was proposed no change of one number was found that would have altered it.")
     elif x.explanation.candidate is None or x.is_over:
         return unknown(Question.OTHERWISE, x)
     else:
-        said = say(
+        sentence = say(
             "No plausible change of one number (a speed, the pause, a price, what is left) would alter it."
         )
-    return Answer(Question.OTHERWISE, (said,))
+    return Answer(Question.OTHERWISE, (sentence,))

@@ -78,10 +78,10 @@ def _deadline(x: Subject) -> Iterator[Sentence]:
 
 def before(x: Subject) -> Answer:
     """Say what became of the plan, and of others before it."""
-    said = tuple(_history(x))
-    if not said:
-        said = (say("Nothing: no change of plan of this job was proposed, decided or measured before."),)
-    return Answer(Question.BEFORE, said)
+    sentences = tuple(_history(x))
+    if not sentences:
+        sentences = (say("Nothing: no change of plan of this job was proposed, decided or measured before."),)
+    return Answer(Question.BEFORE, sentences)
 
 
 def _history(x: Subject) -> Iterator[Sentence]:

@@ -43,12 +43,12 @@ def what(x: Subject) -> Answer:
     change = Quote("change", change_words(p.baseline.plan, p.candidate.plan))
     name = Quote("proposal", p.id)
     if x.is_open:
-        said = say("{proposal} proposes {change}: {plan}.", name, change, plan)
+        sentence = say("{proposal} proposes {change}: {plan}.", name, change, plan)
     else:
         fate, *items = _fate(x, p)
-        said = say(f"{{proposal}} proposed {{change}}: {{plan}}; {fate}.", name, change, plan, *items)
+        sentence = say(f"{{proposal}} proposed {{change}}: {{plan}}; {fate}.", name, change, plan, *items)
     purpose = (_PURPOSE if x.is_open else _PURPOSE_THEN).get(p.kind)
-    return Answer(Question.WHAT, (said,) if purpose is None else (said, say(purpose)))
+    return Answer(Question.WHAT, (sentence,) if purpose is None else (sentence, say(purpose)))
 
 
 def _runs(x: Subject, plan: Quote) -> Sentence:
@@ -85,8 +85,8 @@ def why(x: Subject) -> Answer:
     c, b = x.explanation.candidate or p.candidate, x.explanation.baseline or p.baseline
     if p.kind is ProposalKind.PROTECT:
         return Answer(Question.WHY, tuple(_memory(x, p.baseline, c)))
-    said = (_speed(x, p, c, b), *_part(x, c, b), *_in_time(c, b))
-    return Answer(Question.WHY, said)
+    sentences = (_speed(x, p, c, b), *_part(x, c, b), *_in_time(c, b))
+    return Answer(Question.WHY, sentences)
 
 
 def _host(x: Subject) -> Iterator[Sentence]:

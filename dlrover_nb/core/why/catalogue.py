@@ -70,5 +70,5 @@ def question_of(text: str) -> Question:
     for question in Question:
         if word in {question.value, str(question.number)}:
             return question
-    known = ", ".join(f"{each.number} {each}" for each in Question)
-    raise InvalidValueError(f"question must be a number or a word of {known}; got {shown(text)}")
+    words = ", ".join(f"{each.number} {each}" for each in Question)
+    raise InvalidValueError(f"question must be a number or a word of {words}; got {shown(text)}")

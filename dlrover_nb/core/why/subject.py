@@ -94,9 +94,9 @@ def subject_of(explanation: Explanation, snapshot: JobSnapshot) -> Subject:
 def _proposal_of(explanation: Explanation, snapshot: JobSnapshot) -> Proposal | None:
     """Return the proposal that is explained; one that a snapshot lacks was made after it, so it is open."""
     e, now = explanation, snapshot
-    found = next((p for p in now.proposals if p.id == e.proposal), None)
-    if found is not None or e.proposal is None or e.candidate is None or e.baseline is None:
-        return found
+    proposal = next((p for p in now.proposals if p.id == e.proposal), None)
+    if proposal is not None or e.proposal is None or e.candidate is None or e.baseline is None:
+        return proposal
     new = Proposal(e.proposal, now.spec.name, ProposalKind.IMPROVE, e.candidate, e.baseline, e.why, now.at_s)
     return replace(new, flip=e.flip)
 
