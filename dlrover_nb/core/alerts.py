@@ -72,8 +72,8 @@ def remembered(before: JobMemory, snapshot: JobSnapshot) -> JobMemory:
     at_s = max(reports, default=None)
     if not _should_get_on(snapshot) or snapshot.train.n_sample_done != before.n_sample_done:
         at_s = snapshot.at_s
-    known = [each for each in (at_s, before.progress_at_s) if each is not None]
-    return JobMemory(max(known, default=snapshot.at_s), snapshot.train.n_sample_done)
+    times = [each for each in (at_s, before.progress_at_s) if each is not None]
+    return JobMemory(max(times, default=snapshot.at_s), snapshot.train.n_sample_done)
 
 
 def findings(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> tuple[Finding, ...]:
@@ -113,7 +113,7 @@ OF_A_RUNNING_JOB = (
 
 
 def changes(
-    about: AboutJob, open_alerts: Iterable[Alert], found: Iterable[Finding], at_s: float
+    about: AboutJob, open_alerts: Iterable[Alert], findings: Iterable[Finding], at_s: float
 ) -> tuple[tuple[Alert, ...], tuple[Alert, ...]]:
     """Return which open alerts of a job end, and which new ones begin.
 
@@ -121,7 +121,7 @@ def changes(
     """
     by_kind = {alert.kind: alert for alert in open_alerts}
     ends, begins = [], []
-    for finding in found:
+    for finding in findings:
         before = by_kind.get(finding.kind)
         is_another = before is not None and finding.is_bad and before.subject != finding.subject
         if before is not None and (finding.is_good or is_another):
@@ -198,16 +198,16 @@ def _straggler(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
 
 def _answers(slow: Straggler, snapshot: JobSnapshot) -> list[str]:
     """Say what is proposed and what is being done about a slow node."""
-    told = []
+    answers = []
     for each in snapshot.mitigations:
         action = each.action.action
         if not (slow.role is Role.WORKER if action.is_global else action.node == slow.node):
             continue
         if each.is_open:
-            told.append(f"{each.id} ({each.words}) waits for an answer")
+            answers.append(f"{each.id} ({each.words}) waits for an answer")
         elif each.is_under_way:
-            told.append(f"{each.id} ({each.words}) is under way")
-    return told
+            answers.append(f"{each.id} ({each.words}) is under way")
+    return answers
 
 
 def _stall(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> Finding:
@@ -260,9 +260,9 @@ def spent_per_hour(snapshot: JobSnapshot) -> float | None:
     starts = [marker.at_s for marker in snapshot.markers]
     spans = [end - start for start, end in zip(starts, [*starts[1:], snapshot.at_s], strict=True)]
     costs = [cost_per_hour(marker.plan, snapshot.spec.prices) for marker in snapshot.markers]
-    known = [(cost, span) for cost, span in zip(costs, spans, strict=True) if cost is not None and span > 0]
-    total_s = sum(span for _, span in known)
-    return sum(cost * span for cost, span in known) / total_s if total_s else None
+    costed = [(cost, span) for cost, span in zip(costs, spans, strict=True) if cost is not None and span > 0]
+    total_s = sum(span for _, span in costed)
+    return sum(cost * span for cost, span in costed) / total_s if total_s else None
 
 
 def _deadline(snapshot: JobSnapshot, rules: AlertRules) -> Finding:

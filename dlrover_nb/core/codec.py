@@ -41,8 +41,8 @@ def to_short_json(record: object) -> bytes:
 def _without_defaults(value: object) -> object:
     if not is_dataclass(value) or isinstance(value, type):
         return [_without_defaults(each) for each in value] if isinstance(value, tuple) else value
-    told = ((each, getattr(value, each.name)) for each in fields(value))
-    return {each.name: _without_defaults(given) for each, given in told if given != _default(each)}
+    values = ((each, getattr(value, each.name)) for each in fields(value))
+    return {each.name: _without_defaults(own) for each, own in values if own != _default(each)}
 
 
 def _default(field: Field[Any]) -> object:

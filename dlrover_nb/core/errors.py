@@ -67,7 +67,7 @@ class NotAllowedError(DlroverError):
 
 
 class SecondPersonError(DlroverError):
-    """A rule wants a second person for this: the request is kept until somebody else approves it."""
+    """A rule wants a second person for this: the request is kept until another person approves it."""
 
 
 class CapacityError(DlroverError):

@@ -62,21 +62,21 @@ def find(group: str, name: str, own: Mapping[str, object]) -> object:
         return own[name]
     if name in points:
         return _import(group, points[name])
-    known = sorted([*own, *points])
-    hint = did_you_mean(name, known, otherwise="install the package that adds it")
-    raise InvalidValueError(f"{group} has {', '.join(known)}, got {shown(name)}; {hint}")
+    names = sorted([*own, *points])
+    hint = did_you_mean(name, names, otherwise="install the package that adds it")
+    raise InvalidValueError(f"{group} has {', '.join(names)}, got {shown(name)}; {hint}")
 
 
 def _points(group: str) -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
-        other = found.setdefault(point.name, point)
+        other = points.setdefault(point.name, point)
         if other.value != point.value:
             raise InvalidValueError(
                 f"{group} must have each name once, got {point.name} by {other.value} and {point.value}; "
                 "uninstall one of the packages"
             )
-    return found
+    return points
 
 
 def _import(group: str, point: EntryPoint) -> object:

@@ -171,22 +171,22 @@ def _given(kind: Any) -> Any:  # noqa: ANN401 - as above
     return get_args(kind)[0] if get_origin(kind) is types.UnionType else kind
 
 
-def check_known(what: str, name: str, known: tuple[str, ...]) -> None:
+def check_known(what: str, name: str, names: tuple[str, ...]) -> None:
     """Refuse a name that is not known, with the nearest one that is."""
-    if name not in known:
-        raise InvalidValueError(f"unknown {what} {shown(name)}; {did_you_mean(name, known)}")
+    if name not in names:
+        raise InvalidValueError(f"unknown {what} {shown(name)}; {did_you_mean(name, names)}")
 
 
-def _check_key(key: str, known: tuple[str, ...], path: str) -> None:
+def _check_key(key: str, keys: tuple[str, ...], path: str) -> None:
     """Refuse a key that a group does not have: it may be of another group, as ``label`` is of ``data``."""
     where = f"key in {path}" if path else "key"
-    if key not in known and not by_words(key, known):
-        names = {place: place.rpartition(".")[2] for place in _places()}
-        meant = by_words(key, dict.fromkeys(names.values()))
-        others = [place for place, name in names.items() if name in meant]
+    if key not in keys and not by_words(key, keys):
+        name_of = {place: place.rpartition(".")[2] for place in _places()}
+        near = by_words(key, dict.fromkeys(name_of.values()))
+        others = [place for place, name in name_of.items() if name in near]
         if 0 < len(others) <= _MOST_PLACES:
             raise InvalidValueError(f"unknown {where} {shown(key)}; did you mean {' or '.join(others)}?")
-    check_known(where, key, known)
+    check_known(where, key, keys)
 
 
 @cache
@@ -206,13 +206,13 @@ def data_format(paths: Sequence[str]) -> DataFormat | None:
     InvalidValueError
         When they are of several formats.
     """
-    found = {kind for path in paths for kind in _formats_of(path)}
-    if len(found - {None}) > 1:
-        names = ", ".join(sorted(str(kind) for kind in found if kind))
+    formats = {kind for path in paths for kind in _formats_of(path)}
+    if len(formats - {None}) > 1:
+        names = ", ".join(sorted(str(kind) for kind in formats if kind))
         raise InvalidValueError(
             f"the files of data.path have several formats ({names}); name those of one, such as folder/*.csv"
         )
-    return next(iter(found)) if len(found) == 1 else None
+    return next(iter(formats)) if len(formats) == 1 else None
 
 
 def _formats_of(path: str) -> set[DataFormat | None]:
@@ -407,10 +407,10 @@ def _extensible(value: object, path: str) -> str:
     ours, _ = _EXTENSIBLE[path]
     if isinstance(value, str) and value in set(ours):
         return ours(value)
-    known = known_values(path)
+    names = known_values(path)
     if not isinstance(value, str):
-        raise InvalidValueError(f"{path} must be one of {', '.join(known)}, got {named(value)}")
-    check_known(path, value, known)
+        raise InvalidValueError(f"{path} must be one of {', '.join(names)}, got {named(value)}")
+    check_known(path, value, names)
     return value
 
 

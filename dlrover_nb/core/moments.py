@@ -36,21 +36,21 @@ def read_moment(value: object, *, what: str = "the moment", now_s: float | None 
     """
     present_s = SystemClock().now_s() if now_s is None else now_s
     try:
-        found = _parsed(value, datetime.fromtimestamp(present_s, UTC).astimezone())
-        if found is not None:
-            return float(round(found.timestamp()))
+        moment = _parsed(value, datetime.fromtimestamp(present_s, UTC).astimezone())
+        if moment is not None:
+            return float(round(moment.timestamp()))
     except (ValueError, OverflowError, OSError):
         pass  # as for what is no moment at all
-    told = value.isoformat() if isinstance(value, date) else str(value)
-    raise InvalidValueError(f"{what} must be a date with a time: {EXAMPLES}; got {shown(told)}")
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    raise InvalidValueError(f"{what} must be a date with a time: {EXAMPLES}; got {shown(text)}")
 
 
 def _parsed(value: object, now: datetime) -> datetime | None:
     text = value.strip() if isinstance(value, str) else ""
     if _TIME.fullmatch(text):
         return _next(text, now)
-    found = datetime.fromisoformat(text) if text and not _DAY.fullmatch(text) else value
-    return found.astimezone() if isinstance(found, datetime) else None  # of this zone where none is named
+    moment = datetime.fromisoformat(text) if text and not _DAY.fullmatch(text) else value
+    return moment.astimezone() if isinstance(moment, datetime) else None  # of this zone where none is named
 
 
 def write_moment(at_s: float) -> str:

@@ -12,31 +12,31 @@ if TYPE_CHECKING:
 _MOST = 3  # more is a list again
 
 
-def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+def did_you_mean(name: str, names: Iterable[str], *, otherwise: str = "") -> str:
     """Return the nearest known names as a question; where none is near, `otherwise`, or all of them."""
-    known = list(known)
-    near = nearest(name, known)
-    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"known: {', '.join(known)}"
+    names = list(names)
+    near = nearest(name, names)
+    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"known: {', '.join(names)}"
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
+def nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the known names probably meant: by their words, else the one with the most alike letters."""
-    known = list(known)
-    return by_words(name, known) or difflib.get_close_matches(name, known, n=1)
+    names = list(names)
+    return by_words(name, names) or difflib.get_close_matches(name, names, n=1)
 
 
-def by_words(name: str, known: Iterable[str]) -> list[str]:
+def by_words(name: str, names: Iterable[str]) -> list[str]:
     """Return the one to three known names that have the words of another.
 
     Names of the same words come first (``--worker``: ``--workers``), then those that hold all its words
     (``--budget``: ``--budget-total``) or whose initials it is (``--lr``: ``--learning-rate``): people leave
     words out more often than they mistype.
     """
-    known, words = list(known), _words(name)
+    names, words = list(names), _words(name)
     for means in (_is_same, _is_part):
-        meant = [each for each in known if words and means(words, _words(each))]
-        if 0 < len(meant) <= _MOST:
-            return meant
+        near = [each for each in names if words and means(words, _words(each))]
+        if 0 < len(near) <= _MOST:
+            return near
     return []
 
 

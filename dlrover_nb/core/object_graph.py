@@ -68,7 +68,7 @@ class GraphEncoder:
     ) -> None:
         self._links = {id(value): name for name, value in links.items()}
         self._packages, self._swapped = packages, swapped or {}
-        self._known: dict[int, int] = {}
+        self._places: dict[int, int] = {}
         self._objects: list[object] = []
 
     def pack(self, value: object) -> bytes:
@@ -105,12 +105,12 @@ class GraphEncoder:
 
     def _index(self, value: object) -> int:
         """Return the place of an object in the list of all, each once."""
-        known = self._known.get(id(value))
-        if known is None:
+        place = self._places.get(id(value))
+        if place is None:
             encoded = self._object(value)  # first what it refers to
-            known = self._known[id(value)] = len(self._objects)
+            place = self._places[id(value)] = len(self._objects)
             self._objects.append(encoded)
-        return known
+        return place
 
     def _object(self, value: Any) -> object:  # noqa: ANN401 - as `_encode`
         kind: Any = type(value)
@@ -209,8 +209,8 @@ def _completed(old: object, fresh: object) -> object:
 
 def _made(kind: Any, state: dict[str, Any]) -> object:  # noqa: ANN401 - a class
     if _is_record(kind):
-        known = _field_names(kind)
-        return kind(**{name: each for name, each in state.items() if name in known})
+        names = _field_names(kind)
+        return kind(**{name: each for name, each in state.items() if name in names})
     made: object = object.__new__(kind)
     made.__dict__.update(state)
     return made

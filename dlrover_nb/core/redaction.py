@@ -206,8 +206,8 @@ class Redactor:
     values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kept = {value for value in self.values if len(value) >= MIN_LETTERS}
-        object.__setattr__(self, "values", tuple(sorted(kept, key=lambda value: (-len(value), value))))
+        values = {value for value in self.values if len(value) >= MIN_LETTERS}
+        object.__setattr__(self, "values", tuple(sorted(values, key=lambda value: (-len(value), value))))
 
     def __call__(self, text: str) -> str:
         """Return the text without them."""

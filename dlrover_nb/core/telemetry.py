@@ -122,11 +122,11 @@ def thinned(series: SeriesChunk, *, n_job_row: int = 600, n_node_row: int = 3000
     for i, node in enumerate(series.node.get("node", ())):
         rows_of.setdefault(node, []).append(i)
     n_each = max(n_node_row // max(len(rows_of), 1), 2)
-    kept = sorted(rows[i] for rows in rows_of.values() for i in _evenly(len(rows), n_each))
+    indices = sorted(rows[i] for rows in rows_of.values() for i in _evenly(len(rows), n_each))
     return replace(
         series,
         job={name: [column[i] for i in _evenly(n_row, n_job_row)] for name, column in series.job.items()},
-        node={name: [column[i] for i in kept] for name, column in series.node.items()},
+        node={name: [column[i] for i in indices] for name, column in series.node.items()},
     )
 
 

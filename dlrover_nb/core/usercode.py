@@ -154,8 +154,8 @@ def _short_hash(parts: Iterable[bytes]) -> str:
 
 def file_of(code: str) -> str:
     """Return the name of the file in the run folder that holds this code; empty: it is imported."""
-    found = _PICKLED.fullmatch(code)
-    return "" if found is None else f"code-{found['sha256']}.pickle"
+    match = _PICKLED.fullmatch(code)
+    return "" if match is None else f"code-{match['sha256']}.pickle"
 
 
 def name_of(thing: object) -> str:
@@ -177,17 +177,17 @@ def _path(code: str, folder: Path) -> Path | None:
 def _imported(code: str) -> object:
     module_name, _, attribute = code.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     except ImportError as error:
         raise NotFoundError(
             f"cannot import {module_name} of {code} ({_line(error)}); install it on every node, "
             "or submit the class or function itself"
         ) from error
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise NotFoundError(f"module {module_name} has no {attribute!r}; check the name {code}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _unpickled(code: str, path: Path) -> object:
@@ -242,8 +242,8 @@ def _culprit(thing: object) -> str:
     import cloudpickle  # noqa: PLC0415 - as above
 
     for function in _functions(thing):
-        found = inspect.getclosurevars(function)
-        for name, value in {**found.globals, **found.nonlocals}.items():
+        variables = inspect.getclosurevars(function)
+        for name, value in {**variables.globals, **variables.nonlocals}.items():
             try:
                 cloudpickle.dumps(value)
             except Exception:  # noqa: BLE001 - any failure is the answer here

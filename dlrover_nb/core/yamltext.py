@@ -1,8 +1,8 @@
 """YAML as this package writes and reads it: for people to read and edit, without loss.
 
 An error is one line with line and column. Duplicate keys are refused; YAML itself would silently keep the
-last one. Whole numbers are decimal: YAML 1.1 reads 1:30 as 90, 0x10 as 16 and 010 as 8, which nobody means in
-a job; they stay texts, and whoever expects a number refuses them.
+last one. Whole numbers are decimal: YAML 1.1 reads 1:30 as 90, 0x10 as 16 and 010 as 8, which no user means
+in a job; they stay texts, and are refused where a number is expected.
 """
 
 from __future__ import annotations
@@ -117,15 +117,15 @@ def named(value: object) -> str:
     return redact(repr(value))[:60]
 
 
-def _n_value(value: object, known: dict[int, float]) -> float:
+def _n_value(value: object, counts: dict[int, float]) -> float:
     """Count the values, an alias each time that it occurs; inf if it contains itself."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     if parts is None:
         return 1
-    if id(value) not in known:
-        known[id(value)] = math.inf  # until it is counted
-        known[id(value)] = 1 + sum(_n_value(part, known) for part in parts)
-    return known[id(value)]
+    if id(value) not in counts:
+        counts[id(value)] = math.inf  # until it is counted
+        counts[id(value)] = 1 + sum(_n_value(part, counts) for part in parts)
+    return counts[id(value)]
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -143,15 +143,15 @@ class _UniqueKeys(yaml.SafeLoader):
             )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002 - the base's signature
-        seen = set()
+        keys = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue  # no key of ours; the base refuses what cannot be one
-            if key.value in seen:
+            if key.value in keys:
                 raise yaml.MarkedYAMLError(
                     problem=f"duplicate key {key.value!r}", problem_mark=key.start_mark
                 )
-            seen.add(key.value)
+            keys.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
 
@@ -159,8 +159,8 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     """Return how plain texts become values: as YAML 1.1, but numbers in decimals alone."""
     numbers = {"tag:yaml.org,2002:int": _WHOLE, "tag:yaml.org,2002:float": _DECIMAL}
     return {
-        letter: [(tag, numbers.get(tag, pattern)) for tag, pattern in known]
-        for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        letter: [(tag, numbers.get(tag, pattern)) for tag, pattern in pairs]
+        for letter, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
 

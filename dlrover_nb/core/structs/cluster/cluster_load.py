@@ -47,15 +47,15 @@ NONE = Amount(0.0, 0.0)
 
 def total(amounts: Iterable[Amount]) -> Amount:
     """Return the sum of amounts; hundredths of cores add up without a tail of digits."""
-    found = tuple(amounts)
-    return Amount(round(sum(a.cpu for a in found), 6), round(sum(a.memory_mib for a in found), 6))
+    every = tuple(amounts)
+    return Amount(round(sum(a.cpu for a in every), 6), round(sum(a.memory_mib for a in every), 6))
 
 
 def total_known(amounts: Iterable[Amount | None]) -> Amount | None:
     """Return the sum of amounts; None where one of them, or all, are not known."""
-    found = tuple(amounts)
-    known = [amount for amount in found if amount is not None]
-    return total(known) if known and len(known) == len(found) else None
+    every = tuple(amounts)
+    numbers = [amount for amount in every if amount is not None]
+    return total(numbers) if numbers and len(numbers) == len(every) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ class MachineLoad:
 
     @property
     def idle(self) -> Amount | None:
-        """What nobody holds."""
-        held = self.held
-        return None if self.has is None or held is None else self.has.beyond(held)
+        """What no job or other pod holds."""
+        held_in_all = self.held
+        return None if self.has is None or held_in_all is None else self.has.beyond(held_in_all)
 
     @property
     def over(self) -> Amount | None:
         """What is held beyond what the machine has."""
-        held = self.held
-        return None if self.has is None or held is None else held.beyond(self.has)
+        held_in_all = self.held
+        return None if self.has is None or held_in_all is None else held_in_all.beyond(self.has)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ClusterLoad:
 
     @property
     def idle(self) -> Amount | None:
-        """What nobody holds."""
+        """What no job or other pod holds."""
         return total_known(m.idle for m in self.machines)
 
     @property
@@ -164,9 +164,9 @@ class ClusterLoad:
         return by_job(pair for machine in self.machines for pair in machine.jobs)
 
 
-def by_job(held: Iterable[tuple[str, Amount]]) -> tuple[tuple[str, Amount], ...]:
+def by_job(holdings: Iterable[tuple[str, Amount]]) -> tuple[tuple[str, Amount], ...]:
     """Return what each job holds in all, sorted by name."""
-    found: dict[str, list[Amount]] = {}
-    for job, amount in held:
-        found.setdefault(job, []).append(amount)
-    return tuple((job, total(amounts)) for job, amounts in sorted(found.items()))
+    amounts_of: dict[str, list[Amount]] = {}
+    for job, amount in holdings:
+        amounts_of.setdefault(job, []).append(amount)
+    return tuple((job, total(amounts)) for job, amounts in sorted(amounts_of.items()))

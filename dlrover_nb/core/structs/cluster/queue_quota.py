@@ -21,7 +21,7 @@ class QueueQuota:
     most
         What it can ever admit at once, with all that it may borrow.
     free
-        What of that nobody has reserved now.
+        What of that is not reserved now.
     closed
         Why it admits nothing now; empty: it does.
     verdicts
@@ -60,5 +60,5 @@ class QueueQuota:
 
 def _amount(limit: Limit) -> str:
     cpu, mib = limit
-    told = (f"{cpu:g} cores" if cpu is not None else "", f"{mib:g} MiB" if mib is not None else "")
-    return " and ".join(each for each in told if each)
+    parts = (f"{cpu:g} cores" if cpu is not None else "", f"{mib:g} MiB" if mib is not None else "")
+    return " and ".join(each for each in parts if each)

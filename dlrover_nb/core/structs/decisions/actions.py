@@ -250,11 +250,11 @@ class ActionChoice:
     @property
     def action(self) -> Action:
         """The action."""
-        found: Action | None = (
+        action: Action | None = (
             self.adjust or self.backup or self.rates or self.restart or self.move or self.size
         )
-        assert found is not None, self
-        return found
+        assert action is not None, self
+        return action
 
     @property
     def words(self) -> str:

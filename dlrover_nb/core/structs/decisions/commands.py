@@ -1,4 +1,4 @@
-"""Commands about jobs, whoever asks through whichever entry, and the row that each leaves in the audit."""
+"""Commands about jobs, the same through every entry, and the row that each leaves in the audit."""
 
 from __future__ import annotations
 

@@ -252,8 +252,8 @@ class Decision(BareReason):
         plan, pins = self.plan and self.plan.short, None if self.pins is None else str(self.pins)
         action = self.action and self.action.words
         parts = (self.verdict, self.proposal, plan, self.mode, pins, action, self._budget_words)
-        said = " ".join(str(word) for word in parts if word)
-        return f"undo of {self.undoes}: {said}" if self.undoes else said
+        text = " ".join(str(word) for word in parts if word)
+        return f"undo of {self.undoes}: {text}" if self.undoes else text
 
     @property
     def _budget_words(self) -> str:

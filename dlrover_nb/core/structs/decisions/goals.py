@@ -137,13 +137,13 @@ def read_goals(text: str, now_s: float) -> tuple[Goal, ...]:
 
 def _goal(text: str, now_s: float) -> Goal:
     for kind, pattern in _PATTERNS.items():
-        if found := pattern.fullmatch(text):
-            return _positive(kind, float(found["n"].replace(",", ".")), text)
-    if found := _WITHIN.fullmatch(text):
-        seconds = float(found["n"].replace(",", ".")) * _UNIT_S[found["unit"].lower()]
+        if match := pattern.fullmatch(text):
+            return _positive(kind, float(match["n"].replace(",", ".")), text)
+    if match := _WITHIN.fullmatch(text):
+        seconds = float(match["n"].replace(",", ".")) * _UNIT_S[match["unit"].lower()]
         return _positive(GoalKind.FINISH, seconds, text)
-    if found := _BY.fullmatch(text):
-        left_s = read_moment(found["at"], what=f"the time in {shown(text)}", now_s=now_s) - now_s
+    if match := _BY.fullmatch(text):
+        left_s = read_moment(match["at"], what=f"the time in {shown(text)}", now_s=now_s) - now_s
         if left_s <= 0:
             raise InvalidValueError(f"expected a time in the future, got {shown(text)}; name a later one")
         return Goal(GoalKind.FINISH, left_s, text)
@@ -184,22 +184,22 @@ def meets(goal: Goal, candidate: Candidate) -> bool:
 
 def answer(goals: Sequence[Goal], candidates: Iterable[Candidate]) -> GoalAnswer:
     """Return the cheapest plan that meets all goals, or what is in the way."""
-    known = tuple(candidates)
-    able = [each for each in known if all(meets(goal, each) for goal in goals)]
+    plans = tuple(candidates)
+    able = [each for each in plans if all(meets(goal, each) for goal in goals)]
     if able:
         best = min(able, key=lambda each: (each.cost, each.finish_s or 0.0))
         return GoalAnswer(tuple(goals), best, all(_surely(goal, best) for goal in goals))
-    nearest = [(goal, _best(goal, _others(goal, goals, known))) for goal in goals]
+    nearest = [(goal, _best(goal, _others(goal, goals, plans))) for goal in goals]
     return GoalAnswer(
         tuple(goals),
         bindings=tuple(Binding(goal, best) for goal, best in nearest if best is not None),
-        alone=tuple((g, _best(g, known)) for g in goals if not any(meets(g, each) for each in known)),
+        alone=tuple((g, _best(g, plans)) for g in goals if not any(meets(g, each) for each in plans)),
     )
 
 
-def _others(goal: Goal, goals: Sequence[Goal], known: Sequence[Candidate]) -> list[Candidate]:
+def _others(goal: Goal, goals: Sequence[Goal], plans: Sequence[Candidate]) -> list[Candidate]:
     """Return the plans that meet all other goals."""
-    return [each for each in known if all(meets(other, each) for other in goals if other is not goal)]
+    return [each for each in plans if all(meets(other, each) for other in goals if other is not goal)]
 
 
 def _best(goal: Goal, some: Sequence[Candidate]) -> float | None:

@@ -39,7 +39,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who asks, as the entry has identified them.
+    """A person who asks, as the entry has identified them.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class Person:
 
     def role_in(self, namespace: str) -> AccessRole | None:
         """Return the strongest role in a namespace; None: none."""
-        held = [grant.role for grant in self.grants if grant.holds_in(namespace)]
-        strongest = max(held, key=lambda role: role.rank, default=None)
+        roles = [grant.role for grant in self.grants if grant.holds_in(namespace)]
+        strongest = max(roles, key=lambda role: role.rank, default=None)
         if self.limit is None or strongest is None:
             return strongest
         return (

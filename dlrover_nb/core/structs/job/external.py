@@ -285,14 +285,14 @@ class ExternalSpec:
         return tuple(role for role, own in programs if own.together_with or own.apart_from)
 
     def _check_placement(self) -> None:
-        known = [str(role) for role in self.every]
+        roles = [str(role) for role in self.every]
         for role in self.placed:
             own = self.program(role)
             for name in (*own.together_with, *own.apart_from):
-                if name not in known:
+                if name not in roles:
                     raise InvalidValueError(
                         f"together_with and apart_from of {role} name roles of the job "
-                        f"({', '.join(known)}), got {name!r}"
+                        f"({', '.join(roles)}), got {name!r}"
                     )
             if both := set(own.together_with) & {str(role), *self.apart_of(role)}:
                 raise InvalidValueError(
@@ -311,13 +311,13 @@ class ExternalSpec:
 
     def _with_all(self, role: Role) -> set[str]:
         """Return the roles that a role waits for, itself if they wait for it."""
-        found, left = set[str](), list(self.program(role).together_with)
+        names, left = set[str](), list(self.program(role).together_with)
         while left:
             name = left.pop()
-            if name not in found:
-                found.add(name)
+            if name not in names:
+                names.add(name)
                 left += self.program(Role(name)).together_with
-        return found
+        return names
 
     def program(self, role: Role) -> ExternalRole:
         """Return the user's settings of a role's program."""

@@ -69,10 +69,10 @@ def limits_left(spec: JobSpec) -> JobSpec:
     return replace(spec, bounds=within, budget_per_hour=budget)
 
 
-def _left(name: str, limit: float | None, taken: float) -> float | None:
-    if limit is not None and taken >= limit:
+def _left(name: str, limit: float | None, used: float) -> float | None:
+    if limit is not None and used >= limit:
         raise InvalidValueError(
             f"{name} must leave something for workers and ps, got {limit:g}, of which the nodes of "
-            f"external.roles take {taken:.4g}; raise it, or give these nodes less"
+            f"external.roles take {used:.4g}; raise it, or give these nodes less"
         )
-    return None if limit is None else limit - taken
+    return None if limit is None else limit - used

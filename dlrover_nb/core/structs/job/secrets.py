@@ -199,10 +199,10 @@ class _Places:
 def _mapped(job: JobSpec, to: _Places) -> JobSpec:
     """Return the job with another text at each place that may hold a secret: the one list of these places."""
 
-    def role(told: RoleT, where: str) -> RoleT:
+    def role(spec: RoleT, where: str) -> RoleT:
         key = f"external.{where}"
-        command = to.words(told.command, f"the command of {key}") if told.command else ()
-        return replace(told, command=command, env=variables(told.env, key))
+        command = to.words(spec.command, f"the command of {key}") if spec.command else ()
+        return replace(spec, command=command, env=variables(spec.env, key))
 
     def variables(items: tuple[str, ...], key: str) -> tuple[str, ...]:
         return tuple(to.variable(item, key) for item in items)

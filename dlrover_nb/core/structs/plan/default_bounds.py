@@ -61,26 +61,26 @@ def assumed(bounds: PlanBounds) -> PlanBounds:
     return replace(bounds, **filled)
 
 
-def widened(known: PlanBounds, other: PlanBounds) -> PlanBounds:
-    """Return complete bounds that allow what either allows; the quota is that of `known`."""
-    workers, ps = (max(pair) for pair in zip(known.counts, other.counts, strict=True))
+def widened(own: PlanBounds, other: PlanBounds) -> PlanBounds:
+    """Return complete bounds that allow what either allows; the quota is that of `own`."""
+    workers, ps = (max(pair) for pair in zip(own.counts, other.counts, strict=True))
     return replace(
-        known,
+        own,
         max_workers=workers,
         max_ps=ps,
-        worker_cpus=(*known.worker_cpus, *other.worker_cpus),
-        ps_cpus=(*known.ps_cpus, *other.ps_cpus),
+        worker_cpus=(*own.worker_cpus, *other.worker_cpus),
+        ps_cpus=(*own.ps_cpus, *other.ps_cpus),
     )
 
 
-def bounds_words(asked: PlanBounds, known: PlanBounds) -> str:
+def bounds_words(own: PlanBounds, complete: PlanBounds) -> str:
     """Say which plans may be proposed, and which of the bounds follow from the cluster."""
-    workers, ps = known.counts
+    workers, ps = complete.counts
     words = (
-        f"plans may have up to {workers} worker{'s' * (workers != 1)} of {_range(known.worker_cpus)} and "
-        f"{ps} PS of {_range(known.ps_cpus)}"
+        f"plans may have up to {workers} worker{'s' * (workers != 1)} of {_range(complete.worker_cpus)} and "
+        f"{ps} PS of {_range(complete.ps_cpus)}"
     )
-    return f"{words}; {', '.join(asked.open)} follow from the cluster" if asked.open else words
+    return f"{words}; {', '.join(own.open)} follow from the cluster" if own.open else words
 
 
 def _range(cpus: tuple[float, ...]) -> str:
@@ -96,9 +96,9 @@ def _sizes(capacity: Capacity, requested: float) -> tuple[float, ...]:
 
 def _most(own: float, other: float, capacity: Capacity, quota_cpu: float | None) -> int:
     """Return how many nodes of `own` cores fit beside one of `other` cores on the largest machine."""
-    step, taken = max(in_steps(own), 1), in_steps(other)
+    step, beside = max(in_steps(own), 1), in_steps(other)
     machines = [(in_steps(shape.cpu), shape.count) for shape in capacity.shapes]
     fitting = sum(steps // step * count for steps, count in machines)
     largest = max((steps for steps, _ in machines), default=0)
-    fitting -= largest // step - max(largest - taken, 0) // step
-    return fitting if quota_cpu is None else min(fitting, max(in_steps(quota_cpu) - taken, 0) // step)
+    fitting -= largest // step - max(largest - beside, 0) // step
+    return fitting if quota_cpu is None else min(fitting, max(in_steps(quota_cpu) - beside, 0) // step)

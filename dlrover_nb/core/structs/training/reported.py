@@ -55,8 +55,8 @@ class TrainerStatus:
 
     def number(self, *names: str) -> float | None:
         """Return the value of the first of these metrics that is there and a finite number."""
-        told = dict(self.metrics)
-        return next((value for name in names if (value := _number(told.get(name))) is not None), None)
+        values = dict(self.metrics)
+        return next((value for name in names if (value := _number(values.get(name))) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class AlertRules:
         A node's memory is full within this time, by more than even odds.
     straggler_for_s
         A node that is slow over the monitor's short window alone (transient) has been so for this long; a
-        persistent straggler begins an alert at once. It ends when nobody is found slow.
+        persistent straggler begins an alert at once. It ends when no node is slow.
     stall_iterations, stall_least_s
         No iteration ends for so many times the usual one, and for at least so long.
     budget_share

@@ -158,7 +158,7 @@ class NodeLeft:
 
 @dataclass(frozen=True, slots=True)
 class BatchSizesSet:
-    """Mini-batches of all workers whose size is not the job's, by whoever set them."""
+    """Mini-batches of all workers whose size is not the job's, set by a command or by a policy."""
 
     at_s: float
     sizes: tuple[tuple[str, int], ...]
@@ -166,7 +166,7 @@ class BatchSizesSet:
 
 @dataclass(frozen=True, slots=True)
 class NodeSizesSet:
-    """Sizes of all nodes that do not have the size of their role, by whoever set them."""
+    """Sizes of all nodes that do not have the size of their role, set by a command or by a policy."""
 
     at_s: float
     sizes: tuple[SetSize, ...]

@@ -83,13 +83,13 @@ def is_for_room(why: str) -> bool:
 
 def waits_told(nodes: Iterable[NodeView]) -> tuple[str, ...]:
     """Return what nodes wait for as text: one line per reason with its nodes."""
-    held: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for node in nodes:
         if node.waits_for:
-            held.setdefault(node.waits_for, []).append(node.id)
+            names_of.setdefault(node.waits_for, []).append(node.id)
     return tuple(
         f"waiting for {ROOM}: {', '.join(names)}" if why == ROOM else f"waiting: {why} ({', '.join(names)})"
-        for why, names in held.items()
+        for why, names in names_of.items()
     )
 
 

@@ -256,10 +256,10 @@ def share_done(train: ShardCounts) -> float | None:
 
 def left_of(snapshot: JobSnapshot) -> float | None:
     """Return the seconds to the end of the training: by the program itself where it tells them, as of now."""
-    told = snapshot.reported
-    if told is None or told.remaining_s is None or snapshot.phase.is_final:
+    status = snapshot.reported
+    if status is None or status.remaining_s is None or snapshot.phase.is_final:
         return left_s(snapshot.phase, snapshot.train, snapshot.samples_per_s)
-    return max(0.0, told.remaining_s - max(0.0, snapshot.at_s - told.at_s))
+    return max(0.0, status.remaining_s - max(0.0, snapshot.at_s - status.at_s))
 
 
 def left_s(phase: JobPhase, train: ShardCounts, samples_per_s: float) -> float | None:

@@ -151,7 +151,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class WorldWanted:
-    """Ask with whom to train, in an elastic job (`core.master.external.worlds`).
+    """Ask with which members to train, in an elastic job (`core.master.external.worlds`).
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class WorldWanted:
 
 @dataclass(frozen=True, slots=True)
 class StepReached:
-    """Count the rows that the parameters of this process contain as done, whoever trained them."""
+    """Count the rows that the parameters of this process contain as done, trained here or elsewhere."""
 
     caller: Caller
     reached: tuple[Reached, ...]
@@ -240,7 +240,7 @@ class JobState:
     is_changing
         Whether another plan is under way: programs restart when it is.
     batch_size
-        Rows of a step of this node, as somebody set it; 0: nobody did.
+        Rows of a step of this node, as set by a command; 0: not set.
     has_rows, is_over
         Whether there is a shard to grant, and whether there will be none any more.
     memory
