@@ -43,24 +43,94 @@ TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from dlrover_n
 )
 def test_a_cycle_is_counted_once_with_the_kind_of_the_import_that_closes_it(structure, write, closing, kind):
     root = write(one=MODULE.format("two"), two=closing.format("one"), three=MODULE.format("one"))
-    found = structure.measure(structure.read_sources(root))
+    figures = structure.measure(structure.read_sources(root))
     cycle = ("dlrover_nb.one", "dlrover_nb.two")
-    assert found.cycles == {each: (cycle,) if each == kind else () for each in structure.KINDS}
-    assert not found.is_sound
+    assert figures.cycles == {each: (cycle,) if each == kind else () for each in structure.KINDS}
+    assert not figures.is_sound
 
 
 def test_the_longest_chain_follows_relative_imports_and_leaves_out_other_packages(structure, write):
     root = write(one="import os\nfrom . import two\n", two="from .three import x\n", three="x = 1\n")
-    found = structure.measure(structure.read_sources(root))
-    assert found.longest_chain == ("dlrover_nb.one", "dlrover_nb.two", "dlrover_nb.three")
-    assert found.is_sound
+    figures = structure.measure(structure.read_sources(root))
+    assert figures.longest_chain == ("dlrover_nb.one", "dlrover_nb.two", "dlrover_nb.three")
+    assert figures.is_sound
 
 
-def test_the_check_fails_on_a_long_file_and_names_it(write):
-    root = write(short="x = 1\n" * 600)
+LONG_FILE = "x = 1\n" * 600
+LONG_FUNCTION = "def work():\n" + "    x = 1\n" * 79
+
+
+@pytest.mark.parametrize(
+    ("sound", "more", "line"),
+    [
+        ({"long": LONG_FILE}, {"long": LONG_FILE + "x = 1\n"}, "601 dlrover_nb.long"),
+        ({"long": LONG_FUNCTION}, {"long": LONG_FUNCTION + "    x = 2\n"}, "81 dlrover_nb.long.work"),
+        ({f"m{i}": "" for i in range(36)}, {"m36": ""}, "38 dlrover_nb"),
+    ],
+    ids=["file", "function", "folder"],
+)
+def test_the_check_fails_beyond_a_limit_and_names_what_is_beyond_it(write, sound, more, line):
+    root = write(**sound)
     check = [sys.executable, str(TOOL), str(root), "--check"]
     assert subprocess.run(check, check=False, capture_output=True).returncode == 0
-    (root / "dlrover_nb" / "long.py").write_text("x = 1\n" * 601)
+    for name, text in more.items():
+        (root / "dlrover_nb" / f"{name}.py").write_text(text)
     refused = subprocess.run(check, check=False, capture_output=True, text=True)
     assert refused.returncode == 1
-    assert "601 dlrover_nb.long" in refused.stdout
+    assert f"  {line}\n" in refused.stdout
+
+
+DIALECT = """
+def visit(told, *, known=None):
+    _found: int = told.asked
+    for seen in known:
+        kept = [said for said in seen.held(taken=1)]
+    with (held := kept):
+        return found
+"""
+
+
+def test_assigned_names_and_parameters_of_the_dialect_are_counted_but_not_attributes_and_uses(
+    structure, write
+):
+    figures = structure.measure(
+        structure.read_sources(write(one=DIALECT, two="found = 1\n", three="x = 1\n"))
+    )
+    assert figures.dialect == {"one": 7, "two": 1, "three": 0, "dlrover_nb": 0}
+
+
+def test_the_check_fails_on_more_names_of_the_dialect_than_there_were(structure, write):
+    root = write(one="found = " * structure.MOST_DIALECT + "1\n")
+    assert structure.measure(structure.read_sources(root)).is_sound
+    (root / "dlrover_nb" / "two.py").write_text("kept = 1\n")
+    assert not structure.measure(structure.read_sources(root)).is_sound
+
+
+CODE = '''"""Say what it is for.
+
+# no comment, and no code either
+"""
+
+import os
+from sys import (
+    argv,
+)
+
+# a comment
+class Empty:
+    """Nothing."""
+
+    def close(self):
+        """Do nothing.
+
+        At all.
+        """
+        text = """of two
+        lines"""
+        return text, os, argv
+'''
+
+
+def test_the_share_of_imports_is_of_lines_that_are_not_blank_comments_or_docstrings(structure, write):
+    figures = structure.measure(structure.read_sources(write(one=CODE)))
+    assert (figures.n_import_line, figures.n_code_line) == (4, 9)
