@@ -24,6 +24,7 @@ import torch
 
 from .exchange import Steps, note_busy
 from .group import TIMEOUT_S, Group, LeftError
+from .job import batch_size
 from .rows import Rows
 from .session import session
 from .shards import Shard, Source
@@ -180,7 +181,7 @@ class Elastic:
         try:
             is_over = self._begin()
             while not is_over and not self._has_left:
-                rows = self._rows.take(self._size_of_batch())
+                rows = self._rows.take(batch_size(self._batch_size))
                 if rows is not None:
                     self._taken, self._since_s = rows, time.perf_counter()
                     yield rows
@@ -259,10 +260,6 @@ class Elastic:
         self._flat[: self._n].div_(n_row)
         self._optimizer.step()
         return True
-
-    def _size_of_batch(self) -> int:
-        joined = session()
-        return (joined and joined.batch_size()) or self._batch_size
 
     def _n_accumulate(self) -> int:
         joined = session()
