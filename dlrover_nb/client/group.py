@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_STATE = -1  # steps of a process that has no parameters yet
-TIMEOUT_S = 30.0  # of a collective, where nothing tells that a member is lost
+TIMEOUT_S = 30.0  # of a collective, where the loss of a member shows in no other way
 _HEAD, _PER_RANK = 3, 5  # numbers of the tail: of all, and of each member
 _PART = 1 << 20  # a float32 holds whole numbers up to 2**24: larger ones travel in two parts
 _CHUNK = 64 << 20  # bytes of a broadcast
@@ -220,7 +220,7 @@ class Group:
         Parameters
         ----------
         own
-            Those of this process, of one shape in all members but for their number, which `sum` was told.
+            Those of this process, of one shape in all members but for their number, which was given to `sum`.
         total
             What `sum` returned.
 

@@ -115,7 +115,7 @@ class Rows(Generic[B_co]):
         """End the thread.
 
         Nothing is given back: a process that leaves the others cannot know what of its last step counts. They
-        tell the master, which takes back the rest.
+        report that to the master, which takes back the rest.
         """
         self._pool.shutdown(wait=False)
 

@@ -1,4 +1,4 @@
-"""What one process holds of its job's shards, and what it has told the master of them.
+"""The shards that one process holds, and what it has reported of them to the master.
 
 Rows that are done are counted here at once, and reported with the next request: at the latest by the thread
 that also keeps the process known as alive. So a step costs no message.

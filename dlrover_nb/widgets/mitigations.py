@@ -78,7 +78,7 @@ def slow_words(finding: Straggler, job: str) -> str:
 
 
 def error_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return the errors of each node of late, a line each; nothing of a job that has ended."""
+    """Return the recent errors of each node, a line each; nothing of a job that has ended."""
     if snapshot.phase.is_final:
         return ()
     return tuple(Paragraph(error_words(each, snapshot.spec.name)) for each in snapshot.node_errors)

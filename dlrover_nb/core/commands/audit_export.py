@@ -1,7 +1,7 @@
 """The audit as a file: JSON lines to be checked elsewhere, CSV for a spreadsheet.
 
 Both hold the number and the hash of each row, and end with the head of the chain. A line of JSON has the row
-as it is hashed, so that anybody can verify an export without this software: a hash is the SHA-256 of the hash
+as it is hashed, so that a reader can verify an export without this software: a hash is the SHA-256 of the one
 before (64 zeros before the first row), the number and the row, with line feeds between them.
 
 A cell that begins as a formula does is given an apostrophe: a reason that a user typed must not be computed

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.people import AccessRole, Person
 
-# The role that an action needs, for a job of anybody's and for one's own.
+# The role that an action needs, for a job of another person and for one's own.
 RIGHTS: dict[Action, tuple[AccessRole, AccessRole]] = {
-    #                     anybody's      one's own
+    #                     another's      one's own
     Action.VIEW: (AccessRole.VIEWER, AccessRole.VIEWER),
     Action.PROPOSE: (AccessRole.VIEWER, AccessRole.VIEWER),
     Action.ACCEPT: (AccessRole.OPERATOR, AccessRole.OPERATOR),

@@ -86,7 +86,7 @@ def _check_takes(
     """Refuse what is not made for these arguments, as models of other libraries are not."""
     try:
         parameters = signature(function)
-    except (TypeError, ValueError):  # not known: calling it tells
+    except (TypeError, ValueError):  # not known: the call will show
         return
     try:
         parameters.bind(*arguments, **more)

@@ -1,7 +1,7 @@
 """DIN, the deep interest network (Zhou et al. 2018, arXiv 1706.06978): a history weighed by the target item.
 
 A user's vector is not one point: each item of the history counts by an activation unit that sees it beside
-the item that is scored (eq. 3). The weights are not normalized, as in the paper: their sum tells how strong
+the item that is scored (eq. 3). The weights are not normalized, as in the paper: their sum says how strong
 an interest is. The paper's Dice is left out: it needs running statistics of batches, which built-in models do
 not keep; PReLU, its special case, stands in the unit and ReLU in the deep part. A wide part is added, as in
 all models here: its weights come with the rows in any case.

@@ -5,7 +5,7 @@ the PS's one, whose inode gets a second name first: both steps are atomic, so a 
 listener. Connections that exist go past the proxy; each of them is shut down, by a copy of the PS's own
 descriptor (`pidfd_getfd`, which needs the right to debug that process). Workers connect again by themselves,
 and repeat what was lost after ten seconds. Without that right only later connections are delayed, and the
-user is told so.
+user is warned.
 
 `tc netem` was rejected: it delays packets of an interface, and there are none here.
 """

@@ -1,7 +1,7 @@
 """Who slows a node, on record in the run folder, and how to let the node go.
 
 An injector holds the lock of a node's file for as long as it lives; the kernel frees it when the injector is
-killed. The file says what was changed, so that anybody of the same account can undo it then: the process that
+killed. The file says what was changed, for any process of the same account to undo it: the process that
 asked for the fault, the next one that asks, or `restore`.
 """
 

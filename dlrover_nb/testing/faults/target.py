@@ -1,6 +1,6 @@
 """Find the process of a node, and refuse one that is not of the job or not of this machine.
 
-A snapshot tells a node's process id, but not its host: a number of another host may be any process here. So
+A snapshot has a node's process id, but not its host: a number of another host may be any process here. So
 the process must hold what only the node holds: the file of the run folder that its standard error goes to,
 which is so for local processes and for actors of a local Ray alike.
 """
@@ -28,7 +28,7 @@ _ELSEWHERE = (
 
 
 class Snapshots(Protocol):
-    """A job that tells its state: `dlrover_nb.api.Job`, a `JobHandle`, or a job's driver in this process."""
+    """A job with a state to read: `dlrover_nb.api.Job`, a `JobHandle`, or a job's driver in this process."""
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest snapshot."""

@@ -40,7 +40,7 @@ Way: TypeAlias = Pattern | CpuShare | Latency
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the injector process is told: the node's process, and what to do to it.
+    """The task of the injector process: the node's process, and what to do to it.
 
     Of the ways one is given; a pattern as the single ones that it is made of. `began_up_s` is when the
     pattern began, by the monotonic clock, which all processes of a boot share.

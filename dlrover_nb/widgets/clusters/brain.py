@@ -1,4 +1,4 @@
-"""What the brain of a cluster decided, as a view: who is meant to get what, and who got it instead."""
+"""What the brain of a cluster decided, as a view: what each job should get, and which job got it instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which hosts the nodes of a job were wished, which they got, and why."""
+"""The preferred hosts of a job's nodes, the hosts they got, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD = ("node", "wished on", "stands on", "because")
 
 
 def host_blocks(nodes: Iterable[NodeView]) -> tuple[Block, ...]:
-    """Return a table of the nodes that were wished on a host; nothing where none was."""
+    """Return a table of the nodes with a preferred host; nothing where there are none."""
     rows = tuple(
         (node.id, node.wish.host, node.wish.got or units.MISSING, node.wish.why)
         for node in nodes

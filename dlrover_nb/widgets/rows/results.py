@@ -171,7 +171,7 @@ def _acted(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table:
 
 
 def brain(brain_round: BrainRound) -> Tables:
-    """Return what every job of a cluster is meant to have."""
+    """Return what the brain gives to every job of a cluster."""
     tables = {
         "shares": _SHARES.table(brain_round.shares),
         "queue": _QUEUE.table(brain_round.queue),

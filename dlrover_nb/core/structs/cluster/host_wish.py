@@ -1,4 +1,4 @@
-"""The host that was wished for a new node, and the one that it got."""
+"""The preferred host of a new node, and the one that it got."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class HostWish:
     Parameters
     ----------
     host
-        The name of the wished one.
+        The name of the preferred one.
     why
         Why that one; a clause.
     got

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedJob:
-    """One such job, as its own system tells it.
+    """One such job, as its own system shows it.
 
     Parameters
     ----------

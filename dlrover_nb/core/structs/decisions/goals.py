@@ -1,7 +1,7 @@
 """Goals that a user names for a plan: the cheapest plan that meets all, or which goal is in the way.
 
 The plans are those of a job's Pareto front, with what runs now. A goal is in the way when plans meet all the
-others: then its nearest feasible value is told, which is what the user would have to allow.
+others: then its nearest feasible value is shown, which is what the user would have to allow.
 """
 
 from __future__ import annotations

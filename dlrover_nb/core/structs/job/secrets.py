@@ -1,10 +1,10 @@
 """The places of a job where secrets stand, and the job without them.
 
 A job keeps its secrets only where it needs them: in its run folder and in the Secret of its pods, which its
-owner alone may read. What is written elsewhere holds a job without them. Exports, which are to run somewhere,
+owner alone may read. What is written elsewhere holds a job without them. Exports, which are to run elsewhere,
 have placeholders for what looks like a secret by its name or by its value, leave the credentials of URLs out,
 and list both. The history, the last snapshot of an ended job, and the answers to programs and agents have a
-placeholder for every value of a variable, because a name such as ``FEED`` tells nothing of its value.
+placeholder for every value of a variable, because a name such as ``FEED`` says nothing of its value.
 """
 
 from __future__ import annotations

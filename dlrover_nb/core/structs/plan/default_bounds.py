@@ -10,7 +10,7 @@ job runs, and every plan is placed on the machines anyway.
 The limits keep planning fast: 256 workers, 64 PS and nine sizes of each are 1.3 million plans, which are
 listed in some tenths of a second whatever the size of the cluster. On 4,000 cores they still reach all cores
 (256 workers of 32). Rejected: counts up to the last core; a job of 16,000 workers of a quarter of a core is
-no plan that anybody wants, and the search for it takes seconds at each fit.
+no plan that a user wants, and the search for it takes seconds at each fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Progress as a training program tells it: the form of Kubeflow's TrainJobs, ``status.trainerStatus``.
+"""Progress as a training program reports it: the form of Kubeflow's TrainJobs, ``status.trainerStatus``.
 
 Limits are those of the TrainJob's schema (trainer.kubeflow.org/v1alpha1, `TrainerStatus` and `Metric`), so
 that whatever is accepted here may also be sent there.
@@ -17,23 +17,23 @@ URL_VAR, CERTIFICATE_VAR, TOKEN_FILE_VAR = (
     "KUBEFLOW_TRAINER_SERVER_URL",
     "KUBEFLOW_TRAINER_SERVER_CA_CERT",
     "KUBEFLOW_TRAINER_SERVER_TOKEN",
-)  # by which a program is told an address, and the paths of a certificate and of a token
+)  # which give a program an address, and the paths of a certificate and of a token
 MOST_METRICS, MOST_CHARS = 256, 64  # of one status; of a metric's name, and of its value
 MOST_S = (1 << 31) - 1  # of the remaining time: 32 bits with a sign
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerStatus:
-    """What a program told last of its training.
+    """The newest report of a program on its training.
 
     Parameters
     ----------
     at_s
         When that was so, by the program's clock.
     percentage
-        How much is done, 0 to 100; None: not told.
+        How much is done, 0 to 100; None: not reported.
     remaining_s
-        Estimated time until the end; None: not told.
+        Estimated time until the end; None: not reported.
     metrics
         Names and values, in the program's order; values are text.
     """

@@ -19,7 +19,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """A node has applied `Resize`; the rest tells which limits are enforced now."""
+    """A node has applied `Resize`; the rest are the limits that are enforced now."""
 
     node: str
     cpu: float

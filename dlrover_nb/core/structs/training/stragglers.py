@@ -66,7 +66,7 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class NodeErrors:
-    """Errors by which one node has ended of late; a node that is ended on purpose has none.
+    """Errors by which one node has ended recently; a node that is ended on purpose has none.
 
     Parameters
     ----------

@@ -13,14 +13,14 @@ KEEP_S = 900.0  # until a round is kept though it says nothing new
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
-    """What one job has and is meant to have.
+    """What one job has and should have.
 
     Parameters
     ----------
     job, owner
         The job.
     now, meant
-        The plan that runs, and the one that it is meant to have.
+        The plan that runs, and the one that it should have.
     quota
         What it may plan with.
     why
@@ -39,7 +39,7 @@ class JobShare:
 
     @property
     def added_cores(self) -> float:
-        """Cores that it is meant to have more than now; below zero: fewer."""
+        """Cores that it should have more than now; below zero: fewer."""
         return round(self.meant.total_cpu - self.now.total_cpu, 2)
 
 

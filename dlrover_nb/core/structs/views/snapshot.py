@@ -54,7 +54,7 @@ class NodeView:
     """One node.
 
     `waits_for` says what its start waits for: `ROOM`, or a reason from the cluster; empty: nothing. `wish` is
-    the host that it was wished on; None: its cluster alone chose.
+    its preferred host; None: its cluster alone chose.
     """
 
     id: str
@@ -294,19 +294,17 @@ class JobSnapshot:
     deadline: DeadlineOutlook | None = None  # None: the job has none, or nothing is known of its speed
     stragglers: tuple[Straggler, ...] = ()  # nodes that are slow now
     mitigations: tuple[Mitigation, ...] = ()  # actions against them: the last ones
-    node_errors: tuple[NodeErrors, ...] = ()  # of nodes of late: empty of a master that tells none
+    node_errors: tuple[NodeErrors, ...] = ()  # recent ones; empty of an older master
     series: SeriesChunk | None = None  # of what is kept of an ended job: its telemetry, thinned; else None
     queue: QueuePlace | None = None  # where it waits in the queue of its cluster; None: it does not
-    reported: TrainerStatus | None = None  # what a program told last by the protocol of Kubeflow Trainer
+    reported: TrainerStatus | None = None  # the newest by the protocol of Kubeflow Trainer
     resizes_in_place: bool | None = False  # whether the cluster resizes nodes; None: it is not known yet
     stop: StopForecast | None = None  # where it is likely to stop early; None: it has no such rule
     host: HostLoad | None = None  # what other work on its hosts leaves to it; None: not known
     quota: QueueQuota | None = None  # of its queue in the cluster, which admits nodes; None: it has none
     damage: str = ""  # what was wrong with files of its run, and what that cost; empty: nothing
     budget: BudgetOutlook | None = None  # what is spent of its total budget; None: it has none
-    restart: MasterRestart | None = (
-        None  # of its master; None: it is the first, or of a cluster that tells none
-    )
+    restart: MasterRestart | None = None  # of its master; None: it is the first, or this is not known
 
     @property
     def ran(self) -> ResourcePlan | None:

@@ -127,7 +127,7 @@ class JobSummary:
     cpu: float = 0.0  # cores that its nodes hold
     memory_mib: int = 0  # memory that they hold
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
-    outlook: JobOutlook = UNKNOWN  # masters before 0.2 tell none
+    outlook: JobOutlook = UNKNOWN  # of masters before 0.2
 
     @property
     def run(self) -> str:
@@ -255,7 +255,7 @@ def share_done(train: ShardCounts) -> float | None:
 
 
 def left_of(snapshot: JobSnapshot) -> float | None:
-    """Return the seconds to the end of the training: by the program itself where it tells them, as of now."""
+    """Return the seconds to the end of the training: as the program itself reports them, if it does."""
     status = snapshot.reported
     if status is None or status.remaining_s is None or snapshot.phase.is_final:
         return left_s(snapshot.phase, snapshot.train, snapshot.samples_per_s)

@@ -19,7 +19,7 @@ Save, Cut, Copied, Saved                           after Hello the checkpoint is
                                                    begins anew
 Forget, Forgotten                                  the master, at each tick
 Report, Alive, Moved                               the next one
-Stop, NodeFailed                                   the backend: it ends nodes and tells how they ended
+Stop, NodeFailed                                   the backend: it ends nodes and reports how they ended
 LinesWritten                                       nothing: lines are missing in the log that users see
 =================================================  ===================================================
 
@@ -49,8 +49,8 @@ class Hello:
     """A node is up. `endpoint` is where a PS serves, `copies` where a node sends what it has in memory.
 
     `machine` is what is lost at once: in a pod the machine under it, else its `host`. A worker that connects
-    again tells what it did in the training shards that it holds, and in the last ones that it `released`.
-    A PS then tells the epoch that it serves (0: none yet), and answers at once an order to load that epoch.
+    again reports what it did in the training shards that it holds, and in the last ones that it `released`.
+    A PS then reports the epoch that it serves (0: none yet), and answers at once an order to load that epoch.
     -1: an earlier release, which would load it once more.
     """
 

@@ -100,7 +100,7 @@ class CodeTried:
 
 
 def check_token(job: PodJob) -> str:
-    """Return the token with which that pod tells its master; it allows nothing else."""
+    """Return the token with which that pod reports to its master; it allows nothing else."""
     return hmac.new(job.access.encode(), b"check", "sha256").hexdigest()
 
 

@@ -74,7 +74,7 @@ class ShardWanted:
     """Ask for another shard.
 
     `holding` names all leases that the program knows: one that it does not know was granted by an answer that
-    was lost, and is granted again. `n_row` are the rows that the program counts in its data; 0: not told.
+    was lost, and is granted again. `n_row` are the rows that the program counts in its data; 0: not given.
     """
 
     caller: Caller
@@ -88,7 +88,7 @@ class StateWanted:
     """Report rows that are done, and ask for the job's state; also the sign of life of a program.
 
     `n_row_busy` are the rows that it has computed since its start, `busy_s` the seconds that this took; 0:
-    not told. `asks_size`: whether it follows the batch size of the answer.
+    not given. `asks_size`: whether it follows the batch size of the answer.
     """
 
     caller: Caller
