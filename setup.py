@@ -15,8 +15,8 @@ from setuptools.command.build_ext import build_ext
 SOURCES = "dlrover_nb/core/runtime/kernels"
 KERNEL = Extension(
     "dlrover_nb.core.runtime.kernels._kernel",
-    [f"{SOURCES}/kernel.c", f"{SOURCES}/serve.c", f"{SOURCES}/store.c", f"{SOURCES}/copying.c"],
-    depends=[f"{SOURCES}/kernel.h", f"{SOURCES}/store.h"],
+    [f"{SOURCES}/{name}.c" for name in ("kernel", "serve", "store", "copying", "layouts")],
+    depends=[f"{SOURCES}/{name}.h" for name in ("kernel", "serve", "store")],
     extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
     extra_link_args=["-pthread"],
     optional=True,

@@ -140,20 +140,20 @@ def test_corrections_are_those_of_adam_for_any_count(beta1, beta2, count):
 def test_the_environment_chooses_the_kernel(monkeypatch, every_kernel):  # noqa: F811
     assert every_kernel == kernel().NAME
     monkeypatch.delenv(kernels.VARIABLE)
-    assert ("c" if compiled.is_built() else "numpy") == kernel().NAME
+    assert ("numpy" if compiled.flaw() else "c") == kernel().NAME
     monkeypatch.setenv(kernels.VARIABLE, "fortran")
     with pytest.raises(InvalidValueError, match="must be numpy or c"):
         kernel()
 
 
-def test_a_library_of_another_version_counts_as_not_built(monkeypatch):
-    if compiled.is_built():
-        monkeypatch.setattr(compiled, "_VERSION", -1)
-        assert not compiled.is_built()
+@needs_c
+def test_a_library_of_another_version_is_not_used(monkeypatch):
+    monkeypatch.setattr(compiled, "_VERSION", -1)
+    assert compiled.flaw().startswith("is of another release: expected version -1, got ")
 
 
-def test_without_a_compiler_numpy_serves_and_a_wish_for_c_is_refused(monkeypatch):
-    monkeypatch.setattr(compiled, "is_built", lambda: False)
+def test_without_a_compiler_numpy_serves_and_a_wish_for_c_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(compiled, "LIBRARY", tmp_path / "_kernel.so")
     kernels._named.cache_clear()
     try:
         monkeypatch.delenv(kernels.VARIABLE)

@@ -7,6 +7,7 @@ if the package was installed with a C compiler. ``DLROVER_NB_KERNEL`` set to ``n
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 VARIABLE = "DLROVER_NB_KERNEL"
+_log = logging.getLogger(__name__)
 
 
 class Map(Protocol):
@@ -115,11 +117,16 @@ def kernel() -> Kernel:
 def _named(name: str) -> Kernel:
     if name not in {"", "numpy", "c"}:
         raise InvalidValueError(f"{VARIABLE} must be numpy or c, got {name!r}; or leave it unset")
-    if name == "numpy" or not (name or compiled.is_built()):
+    if name == "numpy":
         return numpy_kernel
-    if not compiled.is_built():
+    flaw = compiled.flaw()
+    if not flaw:
+        return compiled.Compiled()
+    advice = "install the package again where there is a C compiler"
+    if name:
         raise InvalidValueError(
-            f"{VARIABLE}=c asks for the compiled kernel, which was not built; "
-            "install the package again where there is a C compiler, or leave it unset"
+            f"{VARIABLE}=c asks for the compiled kernel, which {flaw}; {advice}, or leave it unset"
         )
-    return compiled.Compiled()
+    if compiled.LIBRARY.exists():
+        _log.warning("numpy computes, several times as slowly: the compiled kernel %s; %s", flaw, advice)
+    return numpy_kernel

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlrover_nb.core.runtime.kernels import maps, numpy_kernel
+from dlrover_nb.core.runtime.kernels import layouts, maps, numpy_kernel, plain_server, requests
 from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
 from dlrover_nb.core.structs.job.job import Optimizer
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 LIBRARY = Path(__file__).with_name("_kernel.so")
-_VERSION = 15  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 16  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -52,11 +52,33 @@ _SIGNATURES = {
     "exchange": (_P, _P, _P, _P),
 }
 _RETURNING = ("distinct", "exchange")
+_RULE = np.dtype([(name, np.float32) for name in ("rate", "beta1", "rest1", "beta2", "rest2", "epsilon")])
+_STRUCTS: Mapping[str, type[ctypes.Structure] | np.dtype[Any]] = {
+    "Request": requests.Request,
+    "Answer": requests.Answer,
+    "Bell": requests.Bell,
+    "Arrays": plain_server.Arrays,
+    "Saving": requests.Saving,
+    "Store": requests.Parameters,
+    "Rule": _RULE,
+    "Line": maps.LINE_LAYOUT,
+    "PollDescriptor": plain_server.PollDescriptor,
+}
 
 
-def is_built() -> bool:
-    """Return whether the library was built when the package was installed, from this version's source."""
-    return LIBRARY.exists() and getattr(ctypes.CDLL(str(LIBRARY)), "version", int)() == _VERSION
+def flaw() -> str:
+    """Return why the library is not used, as a sentence about it without its subject; empty: it is."""
+    if not LIBRARY.exists():
+        return "was not built"
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        return f"cannot be loaded ({error})"
+    version = getattr(library, "version", int)()
+    if version != _VERSION:
+        return f"is of another release: expected version {_VERSION}, got {version}"
+    differs = layouts.difference(layouts.of_python(_STRUCTS), layouts.of_library(library))
+    return differs and f"does not share data as this release does: {differs}"
 
 
 class Compiled:
@@ -201,10 +223,10 @@ def _at(array: NDArray[Any]) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def _numbers(rule: Rule) -> Floats:
-    """Return what `Rule` of kernel.c holds."""
+def _numbers(rule: Rule) -> NDArray[np.void]:
+    """Return what `Rule` of kernel.h holds."""
     numbers = (rule.learning_rate, rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2, rule.epsilon)
-    return np.array(numbers, np.float32)
+    return np.array(numbers, _RULE)
 
 
 def _corrections(corrections: Floats | None) -> tuple[int, int]:

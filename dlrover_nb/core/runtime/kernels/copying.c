@@ -14,12 +14,6 @@
 enum { AHEAD = 16, LINE = 16 /* floats of a cache line */, FAR = 256 /* floats to fetch beforehand */ };
 enum { DONE, STOP }; /* places of `progress` */
 
-/* copying.py takes no other; raise it with each change of a signature. */
-int copying_version(void)
-{
-    return 2;
-}
-
 /* Copy, and say whether all numbers are finite. */
 static int copy_few(float *to, const float *from, int64_t n)
 {

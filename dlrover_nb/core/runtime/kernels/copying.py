@@ -1,8 +1,8 @@
 """Copies the rows of a table while they change: the inner loops, in numpy and, with the same bits, in C.
 
-`copying.c` is part of the library of `compiled`; a library that was built before it holds none of this, and
-numpy does it. The copy in C takes the interpreter's lock once: a thread of low priority that takes it after
-each chunk would hold up the one that serves, wherever the system stops it meanwhile.
+`copying.c` is part of the library of `compiled`. The copy in C takes the interpreter's lock once: a thread of
+low priority that takes it after each chunk would hold up the one that serves, wherever the system stops it
+meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
-from ctypes import Structure, c_int64, c_void_p
+from ctypes import c_int64, c_void_p
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Marks = NDArray[np.bool_]
     Rows = tuple[Ids, Floats]
 
-_VERSION = 2  # of copying.c
 _P, _I = c_void_p, c_int64
 _SIGNATURES = {
     "copy_rows": (_P, _P, _I, _P, _P, _I, _I, _P, _P, _I, _I, _I, _P),
@@ -57,25 +56,6 @@ class Progress:
     def is_stopped(self) -> bool:
         """Whether it was told to."""
         return bool(self.numbers[_STOP])
-
-
-class Saving(Structure):
-    """Where the compiled kernel saves rows before they change, `n` so far: `Saving` of store.h.
-
-    The first `n_row` rows are copied, and `n_copied` points to how many have been. The kernel writes `n`
-    before a row changes; so whoever copies finds here each row that it read after a change.
-    """
-
-    _fields_ = (
-        ("slots", c_void_p),
-        ("rows", c_void_p),
-        ("room", c_int64),
-        ("n", c_int64),
-        ("n_promised", c_int64),
-        ("saved", c_void_p),
-        ("n_row", c_int64),
-        ("n_copied", c_void_p),
-    )
 
 
 class Choice:
@@ -214,15 +194,8 @@ class CompiledCopying:
 
 
 def copying() -> Copying:
-    """Return the loops in C where the kernel in C is used, and its library has them."""
-    return _compiled() if kernel().NAME == "c" and is_built() else NumpyCopying()
-
-
-@functools.cache
-def is_built() -> bool:
-    """Return whether the library holds these loops."""
-    library = ctypes.CDLL(str(compiled.LIBRARY)) if compiled.LIBRARY.exists() else None
-    return library is not None and getattr(library, "copying_version", int)() == _VERSION
+    """Return the loops in C where the kernel in C is used."""
+    return _compiled() if kernel().NAME == "c" else NumpyCopying()
 
 
 @functools.cache

@@ -25,14 +25,15 @@
 #define LINE 16 /* floats of a cache line */
 
 enum { AHEAD = 16, PLACES_AHEAD = 16, LINES_AHEAD = 32 };
-enum { LANES = 12 }; /* of a line of a map */
 enum { SGD, ADAGRAD, ADAM };
 
-/* compiled.py takes no other; raise it with each change of a signature. */
+/* compiled.py takes no other; raise it with each change of a signature. Structs are compared one by one: layouts.c. */
 int version(void)
 {
-    return 15;
+    return 16;
 }
+
+_Static_assert(FLT_MANT_DIG == 24 && FLT_MAX_EXP == 128, "bits of floats are read as those of IEEE 754");
 
 INLINE uint64_t splitmix64(uint64_t x)
 {
@@ -212,13 +213,6 @@ void direct_find(int32_t *restrict out, const int32_t *restrict slots, const int
         out[i] = slots[ids[i]] - 1;
     }
 }
-
-/* A map of slots; maps.py says how. */
-struct Line {
-    uint8_t tags[LANES];
-    uint32_t n_passed;
-    int32_t slots[LANES];
-};
 
 /* Lanes of a line with this tag, as bits. */
 INLINE uint32_t lanes(const Line *line, uint8_t tag)

@@ -1,14 +1,28 @@
 /* What the sources of the compiled kernel share. */
 #ifndef DLROVER_NB_KERNEL_H
 #define DLROVER_NB_KERNEL_H
+#include <stddef.h>
 #include <stdint.h>
+
+_Static_assert(sizeof(size_t) >= sizeof(int64_t), "counts of rows and bytes are int64, and become size_t");
+_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "numpy's float32 and float64");
+_Static_assert(__atomic_always_lock_free(sizeof(int64_t), 0), "threads share counts without a lock");
 
 /* numbers of an optimizer; the order is compiled.py's */
 typedef struct {
     float rate, beta1, rest1, beta2, rest2, epsilon;
 } Rule;
 
-typedef struct Line Line; /* of a map of slots; maps.py says how */
+enum { LANES = 12 };
+
+/* A line of a map of slots; maps.py says how. */
+typedef struct {
+    uint8_t tags[LANES];
+    uint32_t n_passed;
+    int32_t slots[LANES];
+} Line;
+
+_Static_assert(sizeof(Line) == 64, "one line of the cache");
 
 void initial_rows(float *out, int64_t stride, const int64_t *ids, int64_t n, int64_t width, uint64_t seed_bits,
                   float amplitude);

@@ -38,6 +38,7 @@ Ids = NDArray[np.int64]
 Slots = NDArray[np.int32]
 
 _N_LANE = 12  # slots of a line
+LINE_LAYOUT = np.dtype([("tags", np.uint8, _N_LANE), ("n_passed", np.uint32), ("slots", np.int32, _N_LANE)])
 _LINE = 16  # numbers of a line: 3 of tags, one of those that passed, slots
 _PASSED, _SLOTS = 3, 4
 N_LINE = 2048  # of a piece: splitting one takes a third of a millisecond

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-class _PollDescriptor(Structure):
+class PollDescriptor(Structure):
     """The system's pollfd."""
 
-    _fields_ = (("descriptor", c_int), ("events", c_short), ("found", c_short))
+    _fields_ = (("fd", c_int), ("events", c_short), ("revents", c_short))
 
 
-class _Arrays(Structure):
+class Arrays(Structure):
     """Where the arrays of a request are, and room for those of its answer."""
 
     _fields_ = tuple(
@@ -49,7 +49,7 @@ class PlainServer:
         Of the store, which says where they lie.
     """
 
-    def __init__(self, library: ctypes.CDLL, numbers: Floats) -> None:
+    def __init__(self, library: ctypes.CDLL, numbers: NDArray[np.void]) -> None:
         self._c, self._numbers = library, numbers
         self._corrections: Floats | None = None
         self.parameters = Parameters()
@@ -70,9 +70,9 @@ class PlainServer:
         With several threads, its times are the mean of all: so they are shares of what the PS may use.
         """
         named = (POINTER(Bell) * len(bells))(*map(pointer, bells))
-        descriptors = (_PollDescriptor * (len(bells) + 1 + len(others)))()
+        descriptors = (PollDescriptor * (len(bells) + 1 + len(others)))()
         for each, other in zip(descriptors[len(bells) + 1 :], others, strict=True):
-            each.descriptor, each.events = other, select.POLLIN
+            each.fd, each.events = other, select.POLLIN
         at, timeout_s = addressof(self.parameters), max(0.0, timeout_s)
         self._c.serve(at, named, len(bells), descriptors, len(others), timeout_s, n_thread)
         self.parameters.update_s /= n_thread
@@ -105,7 +105,7 @@ class PlainServer:
         request = Request(
             epoch=parameters.epoch, n_push=len(ids), n_dense=len(dense_gradient), n_pull=len(wanted)
         )
-        arrays = _Arrays(*(each.ctypes.data for each in (ids, wanted, gradients, dense_gradient, *out)))
+        arrays = Arrays(*(each.ctypes.data for each in (ids, wanted, gradients, dense_gradient, *out)))
         outcome = self._c.exchange(addressof(parameters), byref(request), byref(arrays), byref(answer))
         return None if outcome != Outcome.ANSWERED else (answer.update_s, answer.lookup_s)
 

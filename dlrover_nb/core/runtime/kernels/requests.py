@@ -70,6 +70,25 @@ class Bell(Structure):
     )
 
 
+class Saving(Structure):
+    """Where the compiled kernel saves rows before they change, `n` so far: `Saving` of store.h.
+
+    The first `n_row` rows are copied, and `n_copied` points to how many have been. The kernel writes `n`
+    before a row changes; so whoever copies finds here each row that it read after a change.
+    """
+
+    _fields_ = (
+        ("slots", c_void_p),
+        ("rows", c_void_p),
+        ("room", c_int64),
+        ("n", c_int64),
+        ("n_promised", c_int64),
+        ("saved", c_void_p),
+        ("n_row", c_int64),
+        ("n_copied", c_void_p),
+    )
+
+
 class Parameters(Structure):
     """What the compiled kernel needs of a store (`Store` of store.h), and what it did for it."""
 

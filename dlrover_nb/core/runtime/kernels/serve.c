@@ -9,6 +9,7 @@
  * time, until it returns: so Python, which moves rows and cuts checkpoints, never meets a thread of these. Each
  * thread waits for all bells that no other one is at; the kernel's own queue is the only one.
  */
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,35 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "store.h"
+#include "serve.h"
 
 enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* requests.py's Outcome */
-enum { LINE_BYTES = 64, MOST_HELPERS = 63 };
+enum { LINE_BYTES = 64, MOST_HELPERS = 63, MOST_ROWS = 1 << 26 };
 
-static const int64_t MOST_ROWS = 1 << 26;
-
-typedef struct {
-    int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
-    double rate, rung_s;
-} Request;
-
-typedef struct {
-    int64_t epoch, step, at, n_row, width, n_dense;
-    double update_s, lookup_s;
-} Answer;
-
-/* A worker's slab and bell. */
-typedef struct {
-    uint8_t *slab;
-    int64_t n_slab;
-    int32_t ask, answers; /* descriptors */
-    int64_t step;         /* the last one that was answered by bell */
-    int64_t is_open;      /* whether the worker is served */
-    int64_t pending;      /* why a request waits for Python; 0: none does */
-    int64_t is_held;      /* whether a thread is at it */
-    Request request;
-    Answer answer;
-} Bell;
+_Static_assert(2 * (int64_t)MOST_ROWS < INT32_MAX, "places of a request's rows are int32");
+_Static_assert(sizeof(Request) <= PIPE_BUF && sizeof(Answer) <= PIPE_BUF, "a bell's pipe takes each as a whole");
 
 static double now_s(void)
 {
@@ -130,13 +109,6 @@ static void count(Store *store, const Rows *pushed, const Rows *pulled, const An
     store->n_answered++;
     unlock_counts(store);
 }
-
-/* Where the arrays of a request are, and room for those of its answer. */
-typedef struct {
-    const int64_t *push, *pull; /* ids */
-    const float *gradients, *dense_gradient;
-    float *rows, *dense;
-} Arrays;
 
 static int exchange_with(Store *store, const Request *r, const Arrays *arrays, Answer *answer, int64_t *ids,
                          int32_t *slots)

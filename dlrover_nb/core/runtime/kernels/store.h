@@ -5,7 +5,9 @@
 
 #include "kernel.h"
 
-enum { STRIPES = 64 }; /* a power of two */
+enum { STRIPES = 64 };
+
+_Static_assert(STRIPES == 64, "stripes that are left are bits of a number, and a slot's last bits name its own");
 
 /* What threads that serve at the same time hold, never two of them at once but for `saves`, the innermost. Rows
  * belong to a stripe by their slot, dense parameters by where they lie. */

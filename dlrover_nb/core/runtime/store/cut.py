@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.kernels.copying import STOPPED, Choice, Progress, Saving, copying
+from dlrover_nb.core.runtime.kernels.copying import STOPPED, Choice, Progress, copying
+from dlrover_nb.core.runtime.kernels.requests import Saving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

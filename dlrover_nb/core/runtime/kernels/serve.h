@@ -1,0 +1,35 @@
+/* What workers ring for and how: requests.py's and plain_server.py's structs, of the same names. */
+#ifndef DLROVER_NB_SERVE_H
+#define DLROVER_NB_SERVE_H
+#include "store.h"
+
+typedef struct {
+    int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
+    double rate, rung_s;
+} Request;
+
+typedef struct {
+    int64_t epoch, step, at, n_row, width, n_dense;
+    double update_s, lookup_s;
+} Answer;
+
+/* A worker's slab and bell. */
+typedef struct {
+    uint8_t *slab;
+    int64_t n_slab;
+    int32_t ask, answers; /* descriptors */
+    int64_t step;         /* the last one that was answered by bell */
+    int64_t is_open;      /* whether the worker is served */
+    int64_t pending;      /* why a request waits for Python; 0: none does */
+    int64_t is_held;      /* whether a thread is at it */
+    Request request;
+    Answer answer;
+} Bell;
+
+/* Where the arrays of a request are, and room for those of its answer. */
+typedef struct {
+    const int64_t *push, *pull; /* ids */
+    const float *gradients, *dense_gradient;
+    float *rows, *dense;
+} Arrays;
+#endif
