@@ -76,6 +76,34 @@ simulate: install  ## jobs among all kinds of faults on virtual time: SEEDS=1000
 	@PYTHONPATH=tests:tests/core/driver $(BIN)/python -m simulation $(if $(KIND),--kind $(KIND)) \
 	  $(if $(SEED),--seed $(SEED) $(if $(ONLY),--only $(ONLY)),--first $(or $(FIRST),0) --seeds $(or $(SEEDS),1000))
 
+# The kernel is built anew for each sanitizer, apart from the one that is used, with setup.py's own flags. Reports go past
+# pytest to the terminal, and fail the run. Python itself leaks at its end, so leaks are not looked for.
+KERNEL_TESTS = $(shell grep -rlE "kernel_world|slab_world|runtime\.kernels|ParameterStore" tests/core/runtime --include='test_*.py')
+THREAD_TESTS = $(filter %_threads.py %_cuts.py %_laws.py %_copies.py,$(KERNEL_TESTS))
+SANITIZED = build/sanitized/$(@:sanitize-%=%)
+SANITIZED_KERNEL = $(CURDIR)/$(SANITIZED)/dlrover_nb/core/runtime/kernels/_kernel.so
+SANITIZED_TESTS = DLROVER_NB_KERNEL_LIBRARY=$(SANITIZED_KERNEL) \
+  DLROVER_NB_KERNEL= $(BIN)/python -m pytest --capture=sys -m "not release"
+LIBRARY_OF_CC = $$(cc -print-file-name=$(1).so)
+define sanitized_build
+	@CFLAGS="-g -fno-omit-frame-pointer $(1)" LDFLAGS="$(1)" $(BIN)/python setup.py -q build_ext \
+	  --build-lib $(SANITIZED) --build-temp $(SANITIZED)/objects && test -f $(SANITIZED_KERNEL)
+endef
+
+.PHONY: sanitize sanitize-address sanitize-threads
+sanitize: sanitize-address sanitize-threads  ## the compiled kernel's tests under ASan and UBSan, and those of its threads under TSan: minutes
+
+sanitize-address: install
+	$(call sanitized_build,-fsanitize=address$(COMMA)undefined$(COMMA)float-cast-overflow -fno-sanitize-recover=all)
+	@LD_PRELOAD="$(call LIBRARY_OF_CC,libasan) $(call LIBRARY_OF_CC,libstdc++)" ASAN_OPTIONS=detect_leaks=0 \
+	  UBSAN_OPTIONS=print_stacktrace=1 $(SANITIZED_TESTS) $(KERNEL_TESTS)
+
+sanitize-threads: install
+	$(call sanitized_build,-fsanitize=thread -Wno-tsan)
+	@LD_PRELOAD="$(call LIBRARY_OF_CC,libtsan)" \
+	  TSAN_OPTIONS="ignore_noninstrumented_modules=1 suppressions=$(CURDIR)/tools/tsan.supp" \
+	  setarch -R env $(SANITIZED_TESTS) $(THREAD_TESTS)
+
 check: lint types imports structure
 
 lint: install

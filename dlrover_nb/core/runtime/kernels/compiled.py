@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from ctypes import c_double, c_float, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 # Built by setup.py under a name without a Python version: each Python loads the same library.
-LIBRARY = Path(__file__).with_name("_kernel.so")
+# The variable is for `make sanitize` alone, whose libraries stop the process at the first fault.
+LIBRARY = Path(os.environ.get("DLROVER_NB_KERNEL_LIBRARY") or Path(__file__).with_name("_kernel.so"))
 _VERSION = 16  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
