@@ -97,6 +97,7 @@ int64_t copy_rows(float *table_to, int64_t *ids_to, int64_t n_to, const float *t
 void put_rows(float *restrict table, int64_t stride, const int32_t *restrict slots, const float *restrict rows,
               int64_t n)
 {
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* Python read how many were saved, of rows that another thread wrote */
     for (int64_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
             for (int64_t j = 0; j < stride; j += LINE)
