@@ -163,3 +163,18 @@ def test_without_a_compiler_numpy_serves_and_a_wish_for_c_is_refused(monkeypatch
             kernel()
     finally:
         kernels._named.cache_clear()
+
+
+def at_an_odd_byte(array):
+    """Return the same array as a frame of a message may hold it."""
+    memory = np.empty(array.nbytes + 1, np.uint8)
+    memory[1:] = array.view(np.uint8).ravel()
+    return memory[1:].view(array.dtype).reshape(array.shape)
+
+
+@needs_c
+def test_c_gets_arrays_that_begin_at_any_byte_where_it_can_read_them():
+    odd = at_an_odd_byte(np.arange(5))
+    assert not odd.flags.aligned
+    assert compiled._packed(odd, np.int64).flags.aligned
+    np.testing.assert_array_equal(compiled._packed(odd, np.int64), np.arange(5))

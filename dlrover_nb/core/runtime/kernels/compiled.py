@@ -216,7 +216,7 @@ def _load() -> ctypes.CDLL:
 
 
 def _packed(array: NDArray[Any], kind: type[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(array, kind)
+    return plain_server.readable(np.ascontiguousarray(array, kind))
 
 
 def _at(array: NDArray[Any]) -> int:

@@ -100,8 +100,8 @@ class PlainServer:
         tuple[float, float] | None
             Seconds of the update and of reading; None: nothing was done, as it is left to Python.
         """
-        ids, gradients, dense_gradient = (_readable(each) for each in pushed)
-        wanted, answer, parameters = _readable(wanted), Answer(), self.parameters
+        ids, gradients, dense_gradient = (readable(each) for each in pushed)
+        wanted, answer, parameters = readable(wanted), Answer(), self.parameters
         request = Request(
             epoch=parameters.epoch, n_push=len(ids), n_dense=len(dense_gradient), n_pull=len(wanted)
         )
@@ -110,6 +110,6 @@ class PlainServer:
         return None if outcome != Outcome.ANSWERED else (answer.update_s, answer.lookup_s)
 
 
-def _readable(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in memory as a kernel reads it: a frame may begin at any byte."""
+def readable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that lies in memory as the kernel reads it: one in a message may begin at any byte."""
     return array if array.flags.c_contiguous and array.flags.aligned else array.copy()
