@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from ctypes import addressof, byref
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from dlrover_nb.core.runtime.exchange.slab import bell
 from dlrover_nb.core.runtime.exchange.slab.memory import HEAD_BYTES
 from dlrover_nb.core.runtime.kernels import maps
 from dlrover_nb.core.runtime.kernels.compiled import Compiled
-from dlrover_nb.core.runtime.kernels.requests import Outcome, Request
+from dlrover_nb.core.runtime.kernels.plain_server import Arrays
+from dlrover_nb.core.runtime.kernels.requests import Answer, Outcome, Request
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.serving import Serving
@@ -370,6 +372,18 @@ def test_no_request_ends_a_ps_and_kernel_and_python_answer_it_alike(numbers, pla
             fates.append((serving.n_dropped, place, len(router.sent)))
         assert fates[0] == fates[1]
         assert_same_stores(compiled, python)
+
+
+@pytest.mark.parametrize("field", ["n_push", "n_pull"])
+@pytest.mark.parametrize("n", [-1, (1 << 26) + 1, 1 << 61])
+def test_counts_beyond_any_request_are_left_to_python_before_memory_is_taken_for_them(field, n):
+    """Eight bytes for each of 2^61 rows and one more are, in 64 bits, eight bytes."""
+    with worlds() as (compiled, *_):
+        exchanges(compiled, [0])
+        server, memory = compiled.stores[0].plain_server(1), np.zeros(8)
+        arrays, request = Arrays(*[memory.ctypes.data] * 6), Request(epoch=1, **{field: n})
+        places = (addressof(server.parameters), byref(request), byref(arrays), byref(Answer()))
+        assert server._c.exchange(*places) == Outcome.NOT_PLAIN
 
 
 def test_a_ps_closes_the_pipes_of_workers_that_are_gone():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from slab_world import MODEL, N_DENSE, World, n_open
 from waiting import until
@@ -168,7 +168,12 @@ PLACES = (
 )
 
 
-@given(offset=PLACES, shape=st.lists(st.integers(0, 2**40) | st.integers(0, 300), max_size=4))
+@given(
+    offset=PLACES,
+    shape=st.lists(st.integers(-(2**40), 2**40) | st.integers(0, 300) | st.integers(-3, 3), max_size=4),
+)
+@example(offset=0, shape=[-1, 4])
+@example(offset=0, shape=[-2, -2])
 def test_a_view_lies_inside_or_is_refused(offset, shape):
     try:
         view = BLOCK.view(offset, np.dtype(np.float32), tuple(shape))

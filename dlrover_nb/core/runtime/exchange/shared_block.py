@@ -33,7 +33,8 @@ class SharedBlock:
             When it would not lie inside, or not where a cache line begins.
         """
         n = math.prod(shape) * dtype.itemsize
-        if max(shape, default=0) > len(self.data) or n > len(self.data) - offset or offset < 0:
+        is_shape = 0 <= min(shape, default=0) <= max(shape, default=0) <= len(self.data)
+        if not is_shape or offset < 0 or n > len(self.data) - offset:
             raise WireError(
                 f"an array {dtype} {shape} at {offset} does not lie in the {len(self.data)} shared bytes"
             )

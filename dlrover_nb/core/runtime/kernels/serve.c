@@ -57,20 +57,25 @@ static int64_t aligned(int64_t n_byte)
     return (n_byte + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
-/* Where the next array of a slab begins, if n bytes at `at` lie in it, where a cache line begins; -1: they do not.
- * The worker chose `at`: nothing is added to it before it is checked. */
-static int64_t end_of(const Bell *bell, int64_t at, int64_t n_byte)
+/* Where the next array of a slab begins, if n items at `at` lie in it, where a cache line begins; -1: they do not.
+ * The worker chose `at` and n: nothing is computed with them before they are checked. */
+static int64_t end_of(const Bell *bell, int64_t at, int64_t n, int64_t item_bytes)
 {
-    const int lies_in = at >= 0 && at % LINE_BYTES == 0 && at <= bell->n_slab && n_byte <= bell->n_slab - at;
-    return lies_in ? at + aligned(n_byte) : -1;
+    if (at < 0 || at % LINE_BYTES || at > bell->n_slab || n < 0 || n > (bell->n_slab - at) / item_bytes)
+        return -1;
+    return at + aligned(n * item_bytes);
+}
+
+/* Whether so many rows can be served at once: their places are int32. */
+static int are_few(const Request *r)
+{
+    return r->n_push >= 0 && r->n_push <= MOST_ROWS && r->n_pull >= 0 && r->n_pull <= MOST_ROWS;
 }
 
 static int is_plain(const Store *store, const Bell *bell)
 {
     const Request *r = &bell->request;
     if (!bell->is_open || r->epoch != store->epoch || r->step <= bell->step || r->rate != 1.0)
-        return 0;
-    if (r->n_push < 0 || r->n_push > MOST_ROWS || r->n_pull < 0 || r->n_pull > MOST_ROWS)
         return 0;
     return (!r->n_push || r->width == store->width) && (!r->n_dense || r->n_dense == store->n_dense);
 }
@@ -148,6 +153,8 @@ static int exchange_with(Store *store, const Request *r, const Arrays *arrays, A
 /* Apply what a request brings and read what it asks for; the outcome. The arrays have the shapes of the store. */
 int64_t exchange(Store *store, const Request *request, const Arrays *arrays, Answer *answer)
 {
+    if (!are_few(request))
+        return NOT_PLAIN;
     const size_t n = (size_t)(request->n_push + request->n_pull) + 1;
     int64_t *ids = malloc(n * sizeof *ids);
     int32_t *slots = malloc((store->locks ? 3 : 1) * n * sizeof *slots);
@@ -161,11 +168,12 @@ static int64_t serve_slab(Store *store, Bell *bell)
 {
     const Request *r = &bell->request;
     const int64_t row_bytes = store->width * (int64_t)sizeof(float);
-    const int64_t rows_at = end_of(bell, r->at, r->n_push * 8);
-    const int64_t dense_at = end_of(bell, rows_at, r->n_push * row_bytes);
-    const int64_t pull_at = end_of(bell, dense_at, r->n_dense * 4);
-    const int64_t dense_answer_at = end_of(bell, r->answer_at, r->n_pull * row_bytes);
-    if (end_of(bell, pull_at, r->n_pull * 8) < 0 || end_of(bell, dense_answer_at, store->n_dense * 4) < 0)
+    const int64_t rows_at = end_of(bell, r->at, r->n_push, sizeof(int64_t));
+    const int64_t dense_at = end_of(bell, rows_at, r->n_push, row_bytes);
+    const int64_t pull_at = end_of(bell, dense_at, r->n_dense, sizeof(float));
+    const int64_t dense_answer_at = end_of(bell, r->answer_at, r->n_pull, row_bytes);
+    if (end_of(bell, pull_at, r->n_pull, sizeof(int64_t)) < 0 ||
+        end_of(bell, dense_answer_at, store->n_dense, sizeof(float)) < 0)
         return NOT_PLAIN;
     uint8_t *slab = bell->slab;
     const Arrays arrays = {

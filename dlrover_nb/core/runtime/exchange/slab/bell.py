@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.requests import BellName, Exchange, Exchanged
 from dlrover_nb.core.runtime.exchange.shared_block import aligned
 from dlrover_nb.core.runtime.exchange.slab.descriptors import named, open_named
@@ -119,8 +118,6 @@ def read_rung(request: Request, block: SharedBlock) -> tuple[Exchange, list[NDAr
         (_FLOAT, (request.n_dense,)),
         (_IDS, (request.n_pull,)),
     ):
-        if min(shape) < 0:
-            raise WireError(f"a request rings for an array {shape}")
         arrays.append(block.view(at, dtype, shape).copy())
         at += aligned(arrays[-1].nbytes)
     return exchange, arrays
