@@ -472,6 +472,25 @@ def test_a_checkpoint_of_another_model_is_refused():
         sgd.load(StorePart(part.ids[:0], part.table[:0, :4], 0, part.dense), everything)
 
 
+@pytest.mark.parametrize("count", [-1.0, -np.inf, np.nan, np.inf, 2.0**24 + 2])
+def test_counts_of_steps_that_are_none_are_refused(count):
+    """A kernel would read beyond its table of step sizes."""
+    store = make(replace(MODEL, optimizer=Optimizer.ADAM))
+    store.push(*step(1)[:2])
+    before, everything = store.export(), owned_buckets(even_bucket_owner(1), 0)
+    ids, table, dense = (each.copy() for each in (before.ids, before.table, before.dense))
+    bad_table, bad_dense = table.copy(), dense.copy()
+    bad_table[1:2, -1], bad_dense[-1, 1:2] = count, count
+    for take in (store.absorb, lambda part: store.load(part, everything)):
+        with pytest.raises(CheckpointError, match="expected counts of Adam's steps from 0 to 16777216, got"):
+            take(StorePart(ids, bad_table, 0, dense))
+    with pytest.raises(CheckpointError, match="expected counts of Adam's steps"):
+        store.load(StorePart(ids, table, 0, bad_dense), everything)
+    after = store.export()
+    for mine, theirs in zip((ids, table, dense), (after.ids, after.table, after.dense), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 @models
 @pytest.mark.parametrize("row", [1, 500])  # that it has, and a new one
 def test_a_part_that_repeats_a_row_is_refused_before_any_row_changes(model, row):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 1 << 62
 _AHEAD = 256  # steps of which a kernel needs the sizes at once
+_MOST_COUNTED = 1 << 24  # a float32 counts no further
 MOST_KEPT = 64  # factors whose rule is kept: a job has about as many as workers
 
 
@@ -57,8 +59,20 @@ class Rates:
         self._most_steps = max(self._most_steps, most)
 
     def saw_steps(self, counts: Floats) -> None:
-        """Record counts of steps of parameters that were not updated here."""
-        self._most_steps = max(self._most_steps, int(counts.max(initial=0)))
+        """Record counts of steps of parameters that were not updated here.
+
+        Raises
+        ------
+        CheckpointError
+            When they are none: a kernel takes them for places in the table of step sizes.
+        """
+        least, most = counts.min(initial=0), counts.max(initial=0)
+        if not (least >= 0 and most <= _MOST_COUNTED):
+            raise CheckpointError(
+                f"the rows are damaged: expected counts of Adam's steps from 0 to {_MOST_COUNTED}, "
+                f"got {least:g} to {most:g}; use an earlier checkpoint"
+            )
+        self._most_steps = max(self._most_steps, int(most))
 
     def _scaled(self, factor: float) -> tuple[Rule, Corrections | None]:
         if factor not in self._others:

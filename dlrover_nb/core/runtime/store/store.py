@@ -270,7 +270,8 @@ class ParameterStore:
         Raises
         ------
         CheckpointError
-            When it is of another table or optimizer, or repeats a row. Its first rows may have been taken.
+            When it is of another table or optimizer, repeats a row, or has counts of steps that are none. Its
+            first rows may have been taken.
         """
         self._check_rows(part, between)
         taken = np.zeros(self._rows.n + len(part.ids), np.bool_)  # by slot: a byte for each row
@@ -300,9 +301,9 @@ class ParameterStore:
                 f"expected {state} numbers of each dense parameter, got {part.dense.shape[0]}; "
                 "a checkpoint fits only the optimizer that it was made with"
             )
-        self._dense.load(part.dense_offset, part.dense)
         if self._rule.is_adam:
             self._rates.saw_steps(part.dense[-1])
+        self._dense.load(part.dense_offset, part.dense)
 
     def place_dense(self, index: int, n_ps: int) -> None:
         """Hold the dense slice of PS `index` of `n_ps` from now on; the overlap is kept."""
@@ -362,14 +363,14 @@ class ParameterStore:
             )
 
     def _take_rows(self, part: StorePart, chunk: slice, owned: Buckets) -> tuple[Ids, NDArray[np.int32]]:
+        if self._rule.is_adam:
+            self._rates.saw_steps(part.table[chunk, -1])
         mine = np.flatnonzero(owned[part.ids[chunk] % N_BUCKET])
         ids = np.ascontiguousarray(part.ids[chunk][mine])
         slots = self._rows.find_or_create(ids, fill=False)
         self._rows.save(slots)
         self._rows.table[slots] = part.table[chunk][mine]
         self._pending.mark(ids, slots)
-        if self._rule.is_adam and len(mine):
-            self._rates.saw_steps(part.table[chunk, -1])
         return ids, slots
 
     def _check_rows(self, part: StorePart, between: Callable[[], None], size: int = _CHUNK) -> None:
