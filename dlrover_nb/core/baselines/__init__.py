@@ -1,13 +1,13 @@
 """Policies of other systems, to compare with on the same jobs.
 
 Each is a `Policy`: ``policy(state) -> plan or None``, pure, without memory. Settings are keyword arguments
-with defaults; bind others with ``functools.partial``. `fixed_allocation` and `well_tuned` need
-``measure=``, the true speed that an offline search would have measured: rows (w, p, cpu per worker, cpu per
-PS) of shape (n, 4) to samples/s of shape (n,). Only a simulator knows it.
+with defaults; bind others with ``functools.partial``. `well_tuned` needs ``measure=``, the true speed that an
+offline search would have measured: rows (w, p, cpu per worker, cpu per PS) of shape (n, 4) to samples/s of
+shape (n,). Only a simulator knows it.
 """
 
 from dlrover_nb.core.baselines.elastic import elastic_scheduling
-from dlrover_nb.core.baselines.exhaustive import fixed_allocation, well_tuned
+from dlrover_nb.core.baselines.exhaustive import well_tuned
 from dlrover_nb.core.baselines.losscurve import LossCurve, fit_loss_curve
 from dlrover_nb.core.baselines.optimus import (
     SpeedModel,
@@ -27,7 +27,6 @@ __all__ = [
     "elastic_scheduling",
     "fit_loss_curve",
     "fit_speed",
-    "fixed_allocation",
     "optimus",
     "optimus_cluster",
     "samples_left",

@@ -1,9 +1,7 @@
-"""Policies that know the true speed: FA-BF and the well-tuned oracle.
+"""The policy that knows the true speed: the well-tuned oracle, an upper bound for any policy.
 
-Both search offline over a speed that was measured plan by plan before the job runs. FA-BF (NEARCHUS section
-V) keeps the CPU of each node as it is and searches (p, w): the best that Optimus could ever reach. The oracle
-searches the CPU sizes too: DLRover-RM's "well-tuned" configuration (section 6.1). Neither is available to a
-user; they are upper bounds for any policy.
+It searches offline over a speed that was measured plan by plan before the job runs: DLRover-RM's "well-tuned"
+configuration (section 6.1). No user has it.
 """
 
 from __future__ import annotations
@@ -24,21 +22,9 @@ Array = NDArray[np.float64]
 Measure = Callable[[Array], Array]  # rows (w, p, lambda_w, lambda_p) -> samples/s of each
 
 
-def fixed_allocation(state: JobState, *, measure: Measure) -> ResourcePlan | None:
-    """Return the fastest (p, w) at the present CPU per node; None where it runs already."""
-    return _best(state, ((state.plan.worker.cpu,), (state.plan.ps.cpu,)), measure)
-
-
 def well_tuned(state: JobState, *, measure: Measure) -> ResourcePlan | None:
-    """Return the fastest plan of the bounds; None where it runs already."""
-    return _best(state, (state.bounds.worker_cpus, state.bounds.ps_cpus), measure)
-
-
-def _best(
-    state: JobState, cpus: tuple[tuple[float, ...], tuple[float, ...]], measure: Measure
-) -> ResourcePlan | None:
-    """Return the fastest plan that fits; of equally fast ones that with the fewest cores."""
-    rows = _grid(state, cpus)
+    """Return the fastest plan of the bounds, of equal ones that with the fewest cores; None: it runs."""
+    rows = _grid(state)
     rows = rows[_within_sums(state, rows)]
     speed = np.asarray(measure(rows), dtype=np.float64)
     if speed.shape != (len(rows),) or np.isnan(speed).any():
@@ -52,10 +38,10 @@ def _best(
     return None if best == state.plan else best
 
 
-def _grid(state: JobState, cpus: tuple[tuple[float, ...], tuple[float, ...]]) -> Array:
+def _grid(state: JobState) -> Array:
     """Return all rows of the bounds: shape (n_plans, 4)."""
     counts = (np.arange(1, most + 1) for most in state.bounds.counts)
-    grid = np.meshgrid(*counts, *cpus, indexing="ij")
+    grid = np.meshgrid(*counts, state.bounds.worker_cpus, state.bounds.ps_cpus, indexing="ij")
     return np.column_stack([g.ravel() for g in grid]).astype(np.float64)
 
 

@@ -13,7 +13,6 @@ from dlrover_nb.core.baselines import (
     elastic_scheduling,
     fit_loss_curve,
     fit_speed,
-    fixed_allocation,
     optimus,
     optimus_cluster,
     samples_left,
@@ -62,7 +61,6 @@ def measure(rows):
 POLICIES = {
     "optimus": optimus,
     "elastic": elastic_scheduling,
-    "fixed": partial(fixed_allocation, measure=measure),
     "well tuned": partial(well_tuned, measure=measure),
     "static": static,
 }
@@ -187,18 +185,17 @@ def test_optimus_and_elastic_scheduling_settle_on_a_noiseless_job(coefficients):
         run(policy, state(1, 1), truth)
 
 
-def test_exhaustive_search_finds_the_best_counts_and_the_oracle_the_best_sizes_too():
+def test_the_oracle_finds_the_best_counts_and_sizes():
     job = state(1, 1, bounds=PlanBounds(4, 3, (1.0, 2.0), (1.0, 2.0)))
     job = replace(job, plan=plan(1, 1, 1.0, 1.0))
     counts = max(((w, p) for w in range(1, 5) for p in range(1, 4)), key=lambda c: speed(*c))
-    assert fixed_allocation(job, measure=measure) == plan(*counts, 1.0, 1.0)
     assert well_tuned(job, measure=measure) == plan(*counts, 2.0, 2.0)
     assert well_tuned(replace(job, plan=plan(*counts)), measure=measure) is None
 
 
 def test_a_measure_that_returns_no_speed_is_an_error():
     with pytest.raises(InvalidValueError, match="return 0 for a plan that does not run"):
-        fixed_allocation(state(1, 1), measure=lambda rows: np.full(len(rows), np.nan))
+        well_tuned(state(1, 1), measure=lambda rows: np.full(len(rows), np.nan))
 
 
 @pytest.mark.parametrize(("b0", "b1", "b2"), [(1e-3, 1.5, 0.3), (5e-5, 1.0, 0.0), (1e-2, 0.5, 0.45)])

@@ -220,7 +220,7 @@ class World(PlayedNodes):
         np.testing.assert_array_equal(owned.sum(axis=0), 1)
         held = {i: n for ps in members for i, n in ps.taught().items()}
         assert held == {e * self.rows.n_train + row: n for (e, row), n in self.learnt.items()}
-        if all(ps.store.dense_ready for ps in members):
+        if all(ps.store._dense.ready for ps in members):
             dense = np.concatenate([ps.store.dense for ps in members])
             assert len(set(dense.tolist())) == 1, dense
 

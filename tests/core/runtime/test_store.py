@@ -38,7 +38,7 @@ laws = settings(deadline=None, max_examples=10)
 
 def make(model=MODEL, index=0, n_ps=1):
     store = ParameterStore(model, N_TABLE, N_DENSE, index=index, n_ps=n_ps)
-    store.init_dense(np.linspace(-1, 1, N_DENSE, dtype=np.float32)[store.dense_range])
+    store.init_dense(np.linspace(-1, 1, N_DENSE, dtype=np.float32)[store._dense.range])
     return store
 
 
@@ -63,7 +63,7 @@ class Cluster:
     def push(self, ids, gradients, dense):
         for store, mine in zip(self.stores, self.parts(ids), strict=True):
             store.push(ids[mine], gradients[mine])
-            store.push_dense(dense[store.dense_range])
+            store.push_dense(dense[store._dense.range])
 
     def pull(self, ids):
         values = np.empty((len(ids), MODEL.row_width), np.float32)
@@ -126,7 +126,7 @@ def test_what_n_ps_export_m_ps_load(model, seeds, before, after):
     for i, store in enumerate(new.stores):
         for part in old.stores:
             store.load(part.export(), owned_buckets(even_bucket_owner(after), i))
-        assert store.dense_ready
+        assert store._dense.ready
     for cluster in (old, new):
         cluster.push(*step(99, model))  # the optimizer's state came along, so the next step is the same
     assert_same(old, new, model)
@@ -320,7 +320,7 @@ def test_a_dense_slice_is_placed_anew_from_what_others_held(model, seeds, before
     whole = make(model)
     for seed in seeds:
         whole.push_dense(step(seed)[2])
-    placed = store.dense_range
+    placed = store._dense.range
     assert placed == dense_slice(N_DENSE, index, after)
     gradient = step(99)[2]
     whole.push_dense(gradient)
@@ -332,10 +332,10 @@ def test_a_dense_slice_is_ready_only_when_all_of_it_is_there():
     stores = [make(index=i, n_ps=3) for i in range(3)]
     whole = ParameterStore(MODEL, N_TABLE, N_DENSE)
     for i, store in enumerate(stores):
-        assert not whole.dense_ready
+        assert not whole._dense.ready
         assert whole.export().dense.shape == (2, 0)
         whole.load_dense(store.export())
-        assert whole.dense_ready is (i == 2)
+        assert whole._dense.ready is (i == 2)
 
 
 @laws

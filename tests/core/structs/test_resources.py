@@ -3,10 +3,10 @@ from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
+from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, check_fits
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, apply_scale, diff
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
 
 role_plans = st.builds(
     RolePlan,
@@ -18,29 +18,19 @@ plans = st.builds(ResourcePlan, worker=role_plans, ps=role_plans)
 
 
 @given(plans, plans)
-def test_applying_the_difference_gives_the_target(current, target):
-    assert apply_scale(current, diff(current, target)) == target
-
-
-@given(plans, plans)
-def test_the_inverse_leads_back(current, target):
-    scale = diff(current, target)
-    assert apply_scale(target, scale.inverse) == current
-    assert scale.inverse.inverse == scale
+def test_a_difference_leads_from_the_one_to_the_other(current, target):
+    for role in Role:
+        of_role = [
+            (change.before, change.after) for change in diff(current, target).changes if change.role is role
+        ]
+        is_same = current.role(role) == target.role(role)
+        assert of_role == ([] if is_same else [(current.role(role), target.role(role))])
+    assert bool(diff(current, target)) == (current != target)
 
 
 @given(plans)
 def test_no_difference_is_empty_and_false(plan):
     assert not diff(plan, plan)
-    assert apply_scale(plan, diff(plan, plan)) == plan
-
-
-@given(plans, plans, plans)
-def test_a_change_made_for_another_plan_is_refused(current, target, other):
-    scale = diff(current, target)
-    if any(other.role(c.role) != c.before for c in scale.changes):
-        with pytest.raises(StaleDecisionError):
-            apply_scale(other, scale)
 
 
 @given(plans, plans)

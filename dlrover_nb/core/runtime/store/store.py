@@ -124,16 +124,6 @@ class ParameterStore:
         """Last elements of the dense slice that are running averages."""
         return self._dense.n_average
 
-    @property
-    def dense_ready(self) -> bool:
-        """Whether the dense slice has values."""
-        return self._dense.ready
-
-    @property
-    def dense_range(self) -> slice:
-        """Position of the dense slice in the vector."""
-        return self._dense.range
-
     def init_dense(self, values: Floats) -> bool:
         """Initialize the dense slice with `values` unless it has values; return whether it did."""
         if values.shape != self._dense.table[0].shape:

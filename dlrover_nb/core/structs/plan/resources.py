@@ -7,10 +7,9 @@ DLRover-RM's plan space (w, p, lambda_w, lambda_p); an exception for a single no
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs import _check
 
 CPU_STEP = 0.01  # cores; schedulers ignore finer differences
@@ -168,37 +167,8 @@ class ScalePlan:
     def __str__(self) -> str:
         return "; ".join(map(str, self.changes)) or "no change"
 
-    @property
-    def inverse(self) -> ScalePlan:
-        """The reverse change."""
-        return ScalePlan(tuple(RoleChange(c.role, c.after, c.before) for c in self.changes))
-
 
 def diff(current: ResourcePlan, target: ResourcePlan) -> ScalePlan:
-    """Return the change that turns `current` into `target`; `apply_scale` is its inverse."""
+    """Return the change that turns `current` into `target`."""
     pairs = ((role, current.role(role), target.role(role)) for role in Role)
     return ScalePlan(tuple(RoleChange(role, a, b) for role, a, b in pairs if a != b))
-
-
-def apply_scale(current: ResourcePlan, scale: ScalePlan) -> ResourcePlan:
-    """Return the plan after `scale`.
-
-    Raises
-    ------
-    StaleDecisionError
-        When `current` is not the plan that the change was computed for.
-    """
-    plan = current
-    for change in scale.changes:
-        if plan.role(change.role) != change.before:
-            raise StaleDecisionError(
-                f"the change expects {change.role} {change.before}, "
-                f"but the job runs {plan.role(change.role)}; "
-                "check the current plan and decide again"
-            )
-        plan = (
-            replace(plan, worker=change.after)
-            if change.role is Role.WORKER
-            else replace(plan, ps=change.after)
-        )
-    return plan
