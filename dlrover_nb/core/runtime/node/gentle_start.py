@@ -1,9 +1,10 @@
 """Run a node whose imports leave the cores to others: it starts beside nodes that train.
 
 ``python -m dlrover_nb.core.runtime.node.gentle_start -m MODULE ARGUMENTS`` (or ``PROGRAM ARGUMENTS``) runs it
-after a thread of low priority has imported what a parameter server needs: 0.4 s on a core, of which workers
-that share two cores with it would feel each. Priority belongs to a thread on Linux, so that the program
-itself has its usual one. To lower that of the process was rejected: raising it again needs a privilege.
+after a thread of low priority has imported what a parameter server needs: 0.2 s of CPU time, which workers on
+the same cores would feel. On one busy core, 0.6 s of another program's work took 1.6 s longer beside plain
+imports, and 0.6 s beside these (medians). Priority belongs to a thread on Linux, so that the program itself
+has its usual one. To lower that of the process was rejected: raising it again needs a privilege.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Keep what imports make out of garbage collections: it lives as long as the process does.
 
 torch alone makes half a million objects that a collector tracks. Python collects several times while they are
-made and walks through all of them again as the interpreter ends: a third of the CPU time of a worker that
-starts and stops. Frozen objects are in no collection, so those of training find little to walk through.
+made and walks through all of them again as the interpreter ends: a worker that starts and stops takes 1.6 s
+of CPU time with that and 1.0 s without, a parameter server 0.26 and 0.21 s. Frozen objects are in no
+collection, so those of training find little to walk through.
 
 Leaving by `os._exit`, which skips the end of the interpreter, saves no more than that. It was rejected, since
 user's code may register functions for the end of its process, and C libraries write their buffers then.
