@@ -69,7 +69,8 @@ REQUESTS = st.one_of(
 GOOD_IDS = hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(0, 40), unique=True)
 IDS = GOOD_IDS | hnp.arrays(np.int64, st.integers(0, 3), elements=st.integers(-2, 2**62))
 ODD = hnp.arrays(
-    st.sampled_from(["<f4", "<i8", "|u1", "<f2", "<u2"]), hnp.array_shapes(min_dims=0, max_dims=3, max_side=3)
+    st.sampled_from(["<f4", "<i8", "|u1", "<f2", "<u2"]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
 )
 ANSWERS = (
     ChunkTaken,
@@ -145,3 +146,17 @@ def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, li
         serving._serve(identity, frames_of(request, arrays[:n_array]))  # type: ignore[arg-type]
     for _, *answer in router.sent:
         assert isinstance(decode(answer)[0], ANSWERS)
+
+
+@pytest.mark.parametrize("n", [5, 1 << 40])
+@pytest.mark.parametrize("place", range(4))
+def test_rows_without_numbers_are_refused_however_many_a_message_names(place: int, n: int) -> None:
+    """They take no byte of it, and their answer would take all memory."""
+    router, slabs = Router(), AttachedSlabs()
+    serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", SPEC, slabs)  # type: ignore[arg-type]
+    serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
+    serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]
+    arrays = [np.empty(0, kind) for kind in (np.int64, np.float32, np.float32, np.int64)]
+    arrays[place] = np.empty((n, 0, 0), arrays[place].dtype)
+    serving._serve(b"a", frames_of(Exchange(1, 1), arrays))  # type: ignore[arg-type]
+    assert isinstance(decode(router.sent[-1][1:])[0], ExchangeRefused)

@@ -388,9 +388,12 @@ def _take_nothing(chunk: MoveChunk, _part: StorePart) -> ChunkTaken:
 
 
 def _expect(arrays: Arrays, kinds: tuple[tuple[np.dtype[Any], int], ...]) -> Arrays:
-    """Return `arrays` when they are of these types and dimensions; an empty one may be of any shape."""
+    """Return `arrays` when they are of these types and dimensions; one of no rows may be of any others.
+
+    An empty one of many rows, which takes no bytes of a message, is refused: its answer would take memory.
+    """
     fits = len(arrays) == len(kinds) and all(
-        array.dtype == dtype and (array.ndim == n_dimension or not array.size)
+        array.dtype == dtype and (array.ndim == n_dimension or array.shape[:1] == (0,))
         for array, (dtype, n_dimension) in zip(arrays, kinds, strict=True)
     )
     if not fits:
