@@ -176,9 +176,9 @@ class World(PlayedNodes):
                 case DropCheckpoint(number):
                     self.dropped.append(number)
                     self._delete(number)
-                case SweepCheckpoints(kept, last):
-                    assert self.master._state.writing.keys() <= set(kept)
-                    for number in {n for n in self.folders if n <= last} - set(kept):
+                case SweepCheckpoints(numbers, last):
+                    assert self.master._state.writing.keys() <= set(numbers)
+                    for number in {n for n in self.folders if n <= last} - set(numbers):
                         self._delete(number)
                 case Emit(event):
                     self.events.append(event)

@@ -111,12 +111,12 @@ class CheckpointThread:
                 return Outcome(action)
             case DropCheckpoint(number):
                 self._folder.drop(number)
-            case SweepCheckpoints(kept, last):
-                self._folder.sweep(kept, last)
+            case SweepCheckpoints(numbers, last):
+                self._folder.sweep(numbers, last)
             case _ as never:
                 assert_never(never)
         return None
 
 
 def _nothing() -> None:
-    """Do nothing: nobody waits for the outcome any more."""
+    """Do nothing: no caller waits for the outcome any more."""

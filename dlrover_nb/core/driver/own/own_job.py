@@ -203,7 +203,7 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         _hold(job.spec, folder, held)
         master = _master(job, setup, capacity)
         way = _read_back(job, master, folder)
-        record, kept = way.record, way.kept
+        record, kept = way.record, way.checkpoints
         keys = JobKeys(job.public_key, job.secret_key)
         socket = _bound(setup, listen_again(job, setup.backend.listen()), keys, held)
         recorded = _recorded(job.spec, setup, held)

@@ -55,8 +55,8 @@ def _finish(state: JobState, choice: FinishChoice, at_s: float) -> None:
 
 
 def _check(state: JobState, sizes: Mapping[str, int]) -> None:
-    known = [worker.id for worker in state.roster.workers]
-    if not sizes or not set(sizes) <= set(known):
-        raise InvalidValueError(f"expected sizes of {', '.join(known) or 'no workers'}, got {dict(sizes)}")
+    workers = [worker.id for worker in state.roster.workers]
+    if not sizes or not set(sizes) <= set(workers):
+        raise InvalidValueError(f"expected sizes of {', '.join(workers) or 'no workers'}, got {dict(sizes)}")
     if min(sizes.values()) < 1:
         raise InvalidValueError(f"batch sizes must be >= 1, got {dict(sizes)}")

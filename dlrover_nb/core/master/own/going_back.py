@@ -65,7 +65,7 @@ class WayBack:
     """The arguments of `JobMaster.resume`, and what is lost, for people."""
 
     record: StateRecord
-    kept: tuple[RestorableCheckpoint, ...]
+    checkpoints: tuple[RestorableCheckpoint, ...]
     words: str
 
 
@@ -76,12 +76,12 @@ def go_back(master: JobMaster, spec: JobSpec, remains: Remains) -> WayBack | Non
     state = states[-1] if states else master.record
     _restore_decisions(master, remains.entries)
     origin = _origin(whole)
-    kept = tuple(_of_this_job(master, remains.checkpoints))
+    own = tuple(_of_this_job(master, remains.checkpoints))
     is_lost = remains.has_hole or not states or any(map(_had_checkpoint, states))
-    if not kept and (is_lost or (origin is None and spec.start_from is not None)):
+    if not own and (is_lost or (origin is None and spec.start_from is not None)):
         return None
-    all_kept = (*([origin] if origin else []), *kept)
-    source = all_kept[-1] if all_kept else None
+    checkpoints = (*([origin] if origin else []), *own)
+    source = checkpoints[-1] if checkpoints else None
     train, evaluate = master.ledgers
     train.restore(None if source is None else source.manifest.ledger)
     evaluate.restore(None)
@@ -92,7 +92,7 @@ def go_back(master: JobMaster, spec: JobSpec, remains: Remains) -> WayBack | Non
         f"the job went back to {_name(source)}, with {counts.n_sample_done:,} of {counts.n_sample_total:,} "
         "rows, and its nodes were replaced; what was trained since is trained again, and each row counts once"
     )
-    return WayBack(_record(state, states, all_kept, remains), all_kept, words)
+    return WayBack(_record(state, states, checkpoints, remains), checkpoints, words)
 
 
 def _had_checkpoint(state: StateRecord) -> bool:
@@ -118,7 +118,7 @@ def _restore_decisions(master: JobMaster, entries: Sequence[Entry]) -> None:
 
 def _origin(entries: Iterable[Entry]) -> RestorableCheckpoint | None:
     """Return the checkpoint that the job began from."""
-    return next((kept for entry in entries for kept in entry.kept if kept.is_origin), None)
+    return next((checkpoint for entry in entries for checkpoint in entry.kept if checkpoint.is_origin), None)
 
 
 def _of_this_job(master: JobMaster, manifests: Iterable[Manifest]) -> Iterable[RestorableCheckpoint]:
@@ -135,19 +135,19 @@ def _of_this_job(master: JobMaster, manifests: Iterable[Manifest]) -> Iterable[R
 def _record(
     state: StateRecord,
     states: Sequence[StateRecord],
-    kept: Sequence[RestorableCheckpoint],
+    checkpoints: Sequence[RestorableCheckpoint],
     remains: Remains,
 ) -> StateRecord:
-    """Return a state without nodes, that loads the last checkpoint of `kept`."""
-    own = [each.number for each in kept if not each.is_origin]
-    epochs = [each.manifest.ps_epoch for each in kept if not each.is_origin]
+    """Return a state without nodes, that loads the last checkpoint of `checkpoints`."""
+    own = [each.number for each in checkpoints if not each.is_origin]
+    epochs = [each.manifest.ps_epoch for each in checkpoints if not each.is_origin]
     record = replace(
         state,
         group=None,
         n_group=max([each.n_group for each in states] + epochs, default=0),
         move=None,
-        source=name_of(kept[-1]) if kept else None,
-        checkpoints=tuple(map(name_of, kept)),
+        source=name_of(checkpoints[-1]) if checkpoints else None,
+        checkpoints=tuple(map(name_of, checkpoints)),
         writing=(),
         n_checkpoint=max([state.n_checkpoint, remains.n_checkpoint, *own]),
         nodes=(),

@@ -220,10 +220,10 @@ class JobMaster:
         return self._settle(at_s)
 
     def resume(
-        self, record: StateRecord, kept: Iterable[RestorableCheckpoint], at_s: float
+        self, record: StateRecord, checkpoints: Iterable[RestorableCheckpoint], at_s: float
     ) -> tuple[Order, ...]:
         """Continue a job of an earlier master, instead of `start`; its ledgers are set already."""
-        revive(self._state, record, kept, at_s)
+        revive(self._state, record, checkpoints, at_s)
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[Order, ...]:
@@ -283,13 +283,13 @@ class JobMaster:
         It was killed by this master then, which says nothing of its work.
         """
         fencing.on_gone(self._state, node, at_s, crashed=by_its_work and not (was_killed or out_of_memory))
-        known, silent = self._state.roster.get(node), self._state.silent.pop(node, None)
-        if known is None and silent is not None and out_of_memory:
+        member, silent = self._state.roster.get(node), self._state.silent.pop(node, None)
+        if member is None and silent is not None and out_of_memory:
             oom_recovery.raise_memory(self._state, silent, at_s)
-        if known is not None:
+        if member is not None:
             liveness.node_lost(
                 self._state,
-                known,
+                member,
                 why,
                 at_s,
                 retryable=retryable,
@@ -297,8 +297,8 @@ class JobMaster:
                 by_its_work=by_its_work,
                 error=error,
             )
-            if out_of_memory or (was_killed and oom_recovery.is_suspect(known)):
-                oom_recovery.raise_memory(self._state, known, at_s)
+            if out_of_memory or (was_killed and oom_recovery.is_suspect(member)):
+                oom_recovery.raise_memory(self._state, member, at_s)
         return self._settle(at_s)
 
     def knows(self, node: str) -> bool:

@@ -53,7 +53,7 @@ from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound  
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-KeptName = tuple[int, bool]  # number of a checkpoint, whether it is on the disk
+CheckpointName = tuple[int, bool]  # number of a checkpoint, whether it is on the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class StateRecord:
     n_group: int
     move: PsGroup | None
     bucket_owner: tuple[int, ...]
-    source: KeptName | None
-    checkpoints: tuple[KeptName, ...]
+    source: CheckpointName | None
+    checkpoints: tuple[CheckpointName, ...]
     writing: tuple[int, ...]
     n_checkpoint: int
     n_pause: int
@@ -126,9 +126,9 @@ class StateRecord:
     loss_points: tuple[tuple[int, float], ...] = ()
 
 
-def name_of(kept: RestorableCheckpoint) -> KeptName:
+def name_of(checkpoint: RestorableCheckpoint) -> CheckpointName:
     """Return the name of a checkpoint: its number, and whether it is on the disk."""
-    return kept.number, kept.is_on_disk
+    return checkpoint.number, checkpoint.is_on_disk
 
 
 def latest_s(record: StateRecord) -> float:
@@ -182,9 +182,11 @@ def record_of(state: JobState) -> StateRecord:
     )
 
 
-def revive(state: JobState, record: StateRecord, kept: Iterable[RestorableCheckpoint], at_s: float) -> None:
+def revive(
+    state: JobState, record: StateRecord, checkpoints: Iterable[RestorableCheckpoint], at_s: float
+) -> None:
     """Fill a new `state`, whose ledgers are set, from a record; see the module."""
-    by_name = {name_of(each): each for each in kept}
+    by_name = {name_of(each): each for each in checkpoints}
     state.target, state.applied, state.change = record.target, record.applied, record.change
     state.group, state.n_group, state.bucket_owner = record.group, record.n_group, record.bucket_owner
     state.source = None if record.source is None else by_name[record.source]

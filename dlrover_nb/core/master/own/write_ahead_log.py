@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.master.own.recovery_record import KeptName, StateRecord, name_of
+from dlrover_nb.core.master.own.recovery_record import CheckpointName, StateRecord, name_of
 from dlrover_nb.core.master.own.state.state import RestorableCheckpoint  # noqa: TC001 - an entry is decoded by its annotations
 from dlrover_nb.core.master.shared.orders import Emit, Order, Send
 from dlrover_nb.core.sharding.changes import apply_changes
@@ -62,7 +62,7 @@ class WriteAheadLog:
     def __init__(self, master: JobMaster) -> None:
         self._master = master
         self._last: StateRecord | None = None
-        self._written: dict[KeptName, RestorableCheckpoint] = {}
+        self._written: dict[CheckpointName, RestorableCheckpoint] = {}
         for ledger in master.ledgers:
             ledger.changes.keep()
 
@@ -100,9 +100,9 @@ class WriteAheadLog:
         return now
 
     def _news(self) -> tuple[RestorableCheckpoint, ...]:
-        kept = {name_of(each): each for each in self._master.checkpoints}
-        news = tuple(each for name, each in kept.items() if self._written.get(name) is not each)
-        self._written = kept
+        by_name = {name_of(each): each for each in self._master.checkpoints}
+        news = tuple(each for name, each in by_name.items() if self._written.get(name) is not each)
+        self._written = by_name
         return news
 
 
@@ -117,7 +117,7 @@ def read_back(
         When the log does not begin with a complete entry, or contradicts itself.
     """
     state: StateRecord | None = None
-    kept: dict[KeptName, RestorableCheckpoint] = {}
+    checkpoints: dict[CheckpointName, RestorableCheckpoint] = {}
     ledgers: tuple[ShardLedger, ShardLedger] | None = None
     for entry in entries:
         if entry.ledgers is not None:
@@ -125,14 +125,14 @@ def read_back(
             ledgers = ShardLedger.from_record(train), ShardLedger.from_record(evaluate)
         for ledger, changes in zip(ledgers or (), entry.changes, strict=False):
             apply_changes(ledger, changes)
-        kept |= {name_of(each): each for each in entry.kept}
+        checkpoints |= {name_of(each): each for each in entry.kept}
         state = entry.state or state
     if state is None or ledgers is None:
         raise CheckpointError(
             "expected a write-ahead log that begins with a complete entry, got none; submit the job again"
         )
     master.ledgers = ledgers
-    return state, tuple(kept.values())
+    return state, tuple(checkpoints.values())
 
 
 def _is_lasting(order: Order) -> bool:

@@ -83,9 +83,9 @@ class DropCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class SweepCheckpoints:
-    """Delete the folders of all checkpoints up to `last` but those of `kept`: nobody knows them."""
+    """Delete the folders of all checkpoints up to `last` but `numbers`: no state names them."""
 
-    kept: tuple[int, ...]
+    numbers: tuple[int, ...]
     last: int
 
 

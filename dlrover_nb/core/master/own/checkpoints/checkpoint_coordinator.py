@@ -9,9 +9,9 @@ restored; afterwards it costs nothing, as its copy outlives it.
 A checkpoint that cannot be written (the disk is full, read-only or gone) costs nothing else: its folder is
 dropped, once more for each part that is written after that, and the next attempt comes later each time, up to
 10 minutes. While a PS still writes a part of one that was given up (the disk hangs) none begins: its copy
-would wait for that part, and training for the copy. Folders that nobody knows, for example of a drop that the
-disk refused, are swept after each complete checkpoint and when a master resumes. Where the disk has no room
-for another checkpoint the oldest one makes room, never the last.
+would wait for that part, and training for the copy. Folders that no state names, for example as the disk
+refused to drop them, are swept after each complete checkpoint and when a master resumes. Where the disk has
+no room for another checkpoint the oldest one makes room, never the last.
 
 A group is restored from the newest readable checkpoint: from memory, even if it was never written; else from
 its files; else from the one before; else from the beginning. Training waits for the disk in three cases only:
@@ -100,13 +100,17 @@ def start_checkpoint(
         writing.is_in_memory, writing.holders = True, holders
         _order_copies(state, writing)
         return
-    on_disk = tuple(kept.number for kept in state.checkpoints if kept.is_on_disk and not kept.is_origin)
+    on_disk = tuple(
+        checkpoint.number
+        for checkpoint in state.checkpoints
+        if checkpoint.is_on_disk and not checkpoint.is_origin
+    )
     state.orders.append(PrepareCheckpoint(number, _expected_bytes(state), on_disk[:-1]))
 
 
 def on_prepared(state: JobState, number: int, dropped: Sequence[int]) -> None:
     """Order every PS to copy its part; checkpoints that were `dropped` made room for it."""
-    state.checkpoints = [kept for kept in state.checkpoints if kept.number not in dropped]
+    state.checkpoints = [checkpoint for checkpoint in state.checkpoints if checkpoint.number not in dropped]
     writing = state.writing.get(number)
     if writing is None:  # it was given up meanwhile
         state.orders.append(DropCheckpoint(number))
@@ -190,7 +194,7 @@ def _step(state: JobState, writing: Writing, at_s: float) -> None:
 
 
 def on_written(state: JobState, number: int, at_s: float) -> None:
-    """Record that a checkpoint is complete on the disk, and sweep what nobody knows there."""
+    """Record that a checkpoint is complete on the disk, and delete the folders that no state names."""
     writing = state.writing.get(number)
     if writing is None or writing.manifest is None:
         return
@@ -204,11 +208,11 @@ def on_written(state: JobState, number: int, at_s: float) -> None:
     _note_recovered(state, f"checkpoint {number} was written", at_s)
 
 
-def on_kept(state: JobState, kept: RestorableCheckpoint, at_s: float) -> None:
+def on_kept(state: JobState, checkpoint: RestorableCheckpoint, at_s: float) -> None:
     """Record that a checkpoint without files is complete: peers keep all of its parts."""
-    if state.writing.pop(kept.number, None) is not None:
-        _keep(state, kept)
-        _note_recovered(state, f"checkpoint {kept.number} is kept by peers", at_s)
+    if state.writing.pop(checkpoint.number, None) is not None:
+        _keep(state, checkpoint)
+        _note_recovered(state, f"checkpoint {checkpoint.number} is kept by peers", at_s)
 
 
 def _note_recovered(state: JobState, text: str, at_s: float) -> None:
@@ -219,8 +223,8 @@ def _note_recovered(state: JobState, text: str, at_s: float) -> None:
 
 def sweep(state: JobState) -> None:
     """Order the end of all folders of this job's checkpoints but those that it keeps or writes."""
-    kept = _numbers_on_disk(state) | state.writing.keys()
-    state.orders.append(SweepCheckpoints(tuple(sorted(kept)), state.n_checkpoint))
+    numbers = _numbers_on_disk(state) | state.writing.keys()
+    state.orders.append(SweepCheckpoints(tuple(sorted(numbers)), state.n_checkpoint))
 
 
 def on_failed(state: JobState, number: int, why: str, at_s: float) -> None:
@@ -295,10 +299,10 @@ def roll_back(state: JobState) -> None:
     state.is_settled = state.train.finished and is_kept
 
 
-def discard(state: JobState, kept: RestorableCheckpoint) -> None:
+def discard(state: JobState, checkpoint: RestorableCheckpoint) -> None:
     """Drop a checkpoint that cannot be read, and what is newer."""
-    state.checkpoints = [other for other in state.checkpoints if other.number < kept.number]
-    state.orders.append(DropCheckpoint(kept.number))
+    state.checkpoints = [other for other in state.checkpoints if other.number < checkpoint.number]
+    state.orders.append(DropCheckpoint(checkpoint.number))
 
 
 def counted_from_s(state: JobState, at_s: float) -> float:
@@ -358,16 +362,16 @@ def _unfinished(state: JobState, writing: Writing) -> list[Node]:
 
 def _expected_bytes(state: JobState) -> int:
     """Return the size of the newest checkpoint, on the disk or in memory."""
-    for kept in reversed(state.checkpoints):
-        in_memory = sum(part.n_byte for part in kept.memory if part is not None)
-        if n_byte := kept.manifest.n_byte if kept.is_on_disk else in_memory:
+    for checkpoint in reversed(state.checkpoints):
+        in_memory = sum(part.n_byte for part in checkpoint.memory if part is not None)
+        if n_byte := checkpoint.manifest.n_byte if checkpoint.is_on_disk else in_memory:
             return n_byte
     return FIRST_CHECKPOINT_BYTES
 
 
 def _numbers_on_disk(state: JobState) -> set[int]:
     """Return the numbers of all checkpoints that are kept on the disk."""
-    return {kept.number for kept in state.checkpoints if kept.is_on_disk}
+    return {checkpoint.number for checkpoint in state.checkpoints if checkpoint.is_on_disk}
 
 
 def _memory(writing: Writing) -> tuple[MemoryPart | None, ...]:
@@ -388,15 +392,15 @@ def _manifest(writing: Writing, at_s: float) -> Manifest:
     )
 
 
-def _keep(state: JobState, kept: RestorableCheckpoint) -> None:
+def _keep(state: JobState, checkpoint: RestorableCheckpoint) -> None:
     """Keep the newest two on the disk, and one in memory while nothing newer is restorable.
 
     The last one that peers keep as a whole stays as well: the loss of a host leaves no newer one in memory.
 
     The one that the job began from stays known: it takes no room, and is better than to begin anew.
     """
-    others = [other for other in state.checkpoints if other.number != kept.number]
-    ordered = sorted([*others, kept], key=lambda each: each.number)
+    others = [other for other in state.checkpoints if other.number != checkpoint.number]
+    ordered = sorted([*others, checkpoint], key=lambda each: each.number)
     on_disk = [each for each in ordered if each.is_on_disk and not each.is_origin]
     for old in on_disk[:-N_CHECKPOINT_KEPT]:
         state.orders.append(DropCheckpoint(old.number))

@@ -77,13 +77,13 @@ def are_wanted(setting: PeerCopies, machines: Collection[str], *, has_files: boo
 
 
 def is_restorable(
-    kept: RestorableCheckpoint, living: Container[str], *, has_files: bool, memory_stays: bool
+    checkpoint: RestorableCheckpoint, living: Container[str], *, has_files: bool, memory_stays: bool
 ) -> bool:
     """Whether each part of a checkpoint can be read somewhere.
 
     Parameters
     ----------
-    kept
+    checkpoint
         The checkpoint.
     living
         Nodes that have not ended.
@@ -92,20 +92,22 @@ def is_restorable(
     memory_stays
         Whether the memory of a PS that ended may still be on its host.
     """
-    if kept.is_origin or (kept.is_on_disk and has_files):
+    if checkpoint.is_origin or (checkpoint.is_on_disk and has_files):
         return True
-    nodes = kept.nodes or ("",) * len(kept.memory)
-    peers = kept.peers or (None,) * len(kept.memory)
+    nodes = checkpoint.nodes or ("",) * len(checkpoint.memory)
+    peers = checkpoint.peers or (None,) * len(checkpoint.memory)
     return all(
         (memory is not None and (memory_stays or node in living))
         or (peer is not None and peer.holder in living)
-        for node, memory, peer in zip(nodes, kept.memory, peers, strict=True)
+        for node, memory, peer in zip(nodes, checkpoint.memory, peers, strict=True)
     )
 
 
-def is_whole(kept: RestorableCheckpoint, living: Container[str]) -> bool:
+def is_whole(checkpoint: RestorableCheckpoint, living: Container[str]) -> bool:
     """Whether living peers keep a copy of each part."""
-    return bool(kept.peers) and all(peer is not None and peer.holder in living for peer in kept.peers)
+    return bool(checkpoint.peers) and all(
+        peer is not None and peer.holder in living for peer in checkpoint.peers
+    )
 
 
 # the same of the state of a job
@@ -144,19 +146,19 @@ def last_whole(state: JobState) -> int:
 def newest_restorable(state: JobState) -> RestorableCheckpoint | None:
     """Return the newest checkpoint that can be restored now; None: the beginning."""
     names, memory_stays = living(state), memory_outlives_node(state.folder)
-    for kept in reversed(state.checkpoints):
-        if is_restorable(kept, names, has_files=state.keeps_checkpoints, memory_stays=memory_stays):
-            return kept
+    for checkpoint in reversed(state.checkpoints):
+        if is_restorable(checkpoint, names, has_files=state.keeps_checkpoints, memory_stays=memory_stays):
+            return checkpoint
     return None
 
 
-def sources(state: JobState, kept: RestorableCheckpoint | None) -> tuple[PartSource, ...]:
+def sources(state: JobState, checkpoint: RestorableCheckpoint | None) -> tuple[PartSource, ...]:
     """Return where the parts of a checkpoint can be read now; nothing for the beginning."""
-    if kept is None:
+    if checkpoint is None:
         return ()
-    nodes = kept.nodes or ("",) * len(kept.memory)
-    peers = kept.peers or (None,) * len(kept.memory)
-    places = zip(kept.manifest.files, nodes, kept.memory, peers, strict=True)
+    nodes = checkpoint.nodes or ("",) * len(checkpoint.memory)
+    peers = checkpoint.peers or (None,) * len(checkpoint.memory)
+    places = zip(checkpoint.manifest.files, nodes, checkpoint.memory, peers, strict=True)
     return tuple(
         PartSource(*file, memory, tuple(_copies(state, node, memory, peer)))
         for file, node, memory, peer in places
@@ -166,9 +168,9 @@ def sources(state: JobState, kept: RestorableCheckpoint | None) -> tuple[PartSou
 def _copies(
     state: JobState, owner: str, memory: MemoryPart | None, peer: PeerCopy | None
 ) -> list[CopySource]:
-    found = []
+    copies = []
     if memory is not None and (node := state.roster.get(owner)) is not None and node.copies:
-        found.append(CopySource(node.copies, memory, is_peer=False))
+        copies.append(CopySource(node.copies, memory, is_peer=False))
     if peer is not None and (node := state.roster.get(peer.holder)) is not None and node.copies:
-        found.append(CopySource(node.copies, peer.memory, peer.sha256))
-    return found
+        copies.append(CopySource(node.copies, peer.memory, peer.sha256))
+    return copies

@@ -4,7 +4,7 @@ A worker without heartbeats may be paused, or on the other side of a broken netw
 gradients when it comes back. Were its shards with others by then, rows would be applied twice without a
 count. So each PS of the group is ordered to refuse the worker (Forget), and the worker keeps its shards until
 all of them have confirmed that (Forgotten). An order or an answer that is lost is repeated at the next tick.
-A PS that is lost takes its group along, whose epoch nobody serves any more. A refused worker learns so by the
+A PS that is lost takes its group along, whose epoch no PS serves any more. A refused worker learns so by the
 answer and ends; a new one, under a new name, was started in its place.
 
 A worker whose process is known to have ended needs no fence: its shards are free at once.

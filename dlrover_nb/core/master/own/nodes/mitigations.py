@@ -175,7 +175,7 @@ def _present_workers(state: JobState) -> tuple[Node, ...]:
 
 
 def _replace(state: JobState, action: KillRestart, choice: MitigationChoice, at_s: float) -> None:
-    node = _known(state, action.node, action.role)
+    node = _node_of(state, action.node, action.role)
     if node.is_going or node.is_draining:
         raise _stale(state, f"{node.id} leaves already")
     if action.role is Role.WORKER:
@@ -208,7 +208,7 @@ def _check_ps(state: JobState, node: Node) -> None:
 
 
 def _move(state: JobState, action: MoveBuckets, choice: MitigationChoice, at_s: float) -> None:
-    node = _known(state, action.ps, Role.PS)
+    node = _node_of(state, action.ps, Role.PS)
     group = state.group
     if state.mitigations or group is None or node not in state.group_nodes:
         raise _stale(state, "its plan is not in place")
@@ -229,7 +229,7 @@ def _move(state: JobState, action: MoveBuckets, choice: MitigationChoice, at_s: 
 
 
 def _resize(state: JobState, action: SetSize, choice: MitigationChoice, at_s: float) -> None:
-    node, need = _known(state, action.node, action.role), (action.cpu, action.memory_mib)
+    node, need = _node_of(state, action.node, action.role), (action.cpu, action.memory_mib)
     if need == (node.cpu, node.memory_mib):
         raise InvalidValueError(
             f"{node.id} has {need[0]:g} cores and {need[1]} MiB already; give another size"
@@ -253,11 +253,11 @@ def _resize(state: JobState, action: SetSize, choice: MitigationChoice, at_s: fl
     _open(state, opened)
 
 
-def _known(state: JobState, name: str, role: Role) -> Node:
+def _node_of(state: JobState, name: str, role: Role) -> Node:
     node = state.roster.get(name)
     if node is None or node.role is not role:
-        known = [each.id for each in state.roster.nodes if each.role is role]
-        raise InvalidValueError(f"expected one of {_listed(known)}, got {name}")
+        ids = [each.id for each in state.roster.nodes if each.role is role]
+        raise InvalidValueError(f"expected one of {_listed(ids)}, got {name}")
     return node
 
 

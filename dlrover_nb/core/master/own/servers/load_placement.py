@@ -99,11 +99,11 @@ def assign_by_load(
     loads = _checked(previous, load, capacity)
     before = np.asarray(previous, np.int64)
     start = _with_owners(before, loads)
-    found = _gone_home(_improved(start, loads), before, loads)
+    owner = _gone_home(_improved(start, loads), before, loads)
     is_allowed = bool((start == before).all())
-    if is_allowed and loads.greatest(found) > (1 - least_gain) * loads.greatest(before):
-        found = before
-    return tuple(found.tolist())
+    if is_allowed and loads.greatest(owner) > (1 - least_gain) * loads.greatest(before):
+        owner = before
+    return tuple(owner.tolist())
 
 
 def within_room(
@@ -118,14 +118,14 @@ def within_room(
     size, room
         Of each bucket, and what each PS can take beside all that it holds, in the same unit.
     """
-    found, left = list(owner), list(room)
+    feasible, left = list(owner), list(room)
     moved = [bucket for bucket, (was, will) in enumerate(zip(previous, owner, strict=True)) if was != will]
     for bucket in sorted(moved, key=lambda each: size[each]):
         if size[bucket] <= left[owner[bucket]]:
             left[owner[bucket]] -= size[bucket]
         else:
-            found[bucket] = previous[bucket]
-    return tuple(found)
+            feasible[bucket] = previous[bucket]
+    return tuple(feasible)
 
 
 def _checked(previous: Sequence[int], load: Sequence[float], capacity: Sequence[float]) -> _Loads:
@@ -146,14 +146,14 @@ def _with_owners(previous: Places, loads: _Loads) -> Places:
     """Return owners where each bucket has one of some capacity, and each such PS a bucket."""
     owner, n_ps = previous.copy(), len(loads.capacity)
     is_open = loads.capacity > 0
-    known = (owner >= 0) & (owner < n_ps)
-    homeless = ~known | ~is_open[np.where(known, owner, 0)]
-    held = np.bincount(owner[~homeless], loads.load[~homeless], n_ps)
+    is_valid = (owner >= 0) & (owner < n_ps)
+    homeless = ~is_valid | ~is_open[np.where(is_valid, owner, 0)]
+    ps_load = np.bincount(owner[~homeless], loads.load[~homeless], n_ps)
     count = np.bincount(owner[~homeless], minlength=n_ps)
     for bucket in sorted(np.flatnonzero(homeless).tolist(), key=lambda b: -loads.load[b]):
-        after = np.where(is_open, _over(held + loads.load[bucket], loads.capacity), np.inf)
+        after = np.where(is_open, _over(ps_load + loads.load[bucket], loads.capacity), np.inf)
         ps = int(np.lexsort((count, after))[0])
-        owner[bucket], held[ps], count[ps] = ps, held[ps] + loads.load[bucket], count[ps] + 1
+        owner[bucket], ps_load[ps], count[ps] = ps, ps_load[ps] + loads.load[bucket], count[ps] + 1
     for ps in np.flatnonzero(is_open & (count == 0)).tolist():
         owner[_spare(owner, loads)] = ps
     return owner
@@ -186,15 +186,15 @@ def _improved(owner: Places, loads: _Loads) -> Places:
 def _give(owner: Places, worst: int, loads: _Loads) -> Step:
     """Return the best way for the worst PS to give a bucket away; an only one is replaced by a spare one."""
     mine = np.flatnonzero((owner == worst) & (loads.load > 0))
-    held, extra, instead = loads.held(owner), 0.0, list[tuple[int, int]]()
+    ps_load, extra, instead = loads.held(owner), 0.0, list[tuple[int, int]]()
     if loads.count(owner)[worst] == 1:
         if not (loads.count(owner) > 1).any():
             return []
         spare = _spare(owner, loads)
         extra, instead = float(loads.load[spare]), [(spare, worst)]
-    here = (held[worst] - loads.load[mine] + extra) / loads.capacity[worst]
-    there = _over(held[None, :] + loads.load[mine][:, None], loads.capacity)
-    there[:, (loads.capacity == 0) | (np.arange(len(held)) == worst)] = np.inf
+    here = (ps_load[worst] - loads.load[mine] + extra) / loads.capacity[worst]
+    there = _over(ps_load[None, :] + loads.load[mine][:, None], loads.capacity)
+    there[:, (loads.capacity == 0) | (np.arange(len(ps_load)) == worst)] = np.inf
     after = np.maximum(here[:, None], there)
     which, ps = np.unravel_index(int(np.argmin(after)), after.shape)
     if after[which, ps] >= loads.greatest(owner) * (1 - _EXACT):
@@ -207,10 +207,10 @@ def _swap(owner: Places, worst: int, loads: _Loads) -> Step:
     mine, theirs = np.flatnonzero(owner == worst), np.flatnonzero(owner != worst)
     if not len(theirs):
         return []
-    held = loads.held(owner)
+    ps_load = loads.held(owner)
     less = loads.load[mine][:, None] - loads.load[theirs][None, :]
-    there = (held[owner[theirs]][None, :] + less) / loads.capacity[owner[theirs]][None, :]
-    after = np.maximum((held[worst] - less) / loads.capacity[worst], there)
+    there = (ps_load[owner[theirs]][None, :] + less) / loads.capacity[owner[theirs]][None, :]
+    after = np.maximum((ps_load[worst] - less) / loads.capacity[worst], there)
     a, b = np.unravel_index(int(np.argmin(after)), after.shape)
     if after[a, b] >= loads.greatest(owner) * (1 - _LEAST_SWAP):
         return []

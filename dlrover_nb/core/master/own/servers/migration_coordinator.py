@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 _GB = 1e9
 
 
-def start_migration(state: JobState, kept: Sequence[str], new: Sequence[str], at_s: float) -> None:
-    """Start the migration to the PS that are `kept` and the `new` ones."""
+def start_migration(state: JobState, remaining: Sequence[str], new: Sequence[str], at_s: float) -> None:
+    """Start the migration to the `remaining` PS and the `new` ones."""
     group = state.group
     assert group is not None
-    members = next_members(group.nodes, kept, new)
+    members = next_members(group.nodes, remaining, new)
     owner = assign_buckets(carried_over(group.bucket_owner, group.nodes, members), len(members))
     state.move = Move(PsGroup(state.n_group + 1, members, state.target.ps, owner), at_s)
     _move_out(state, group, state.move)
@@ -85,7 +85,7 @@ def cancel_migration(state: JobState) -> None:
 
 
 def leads_to(state: JobState, shape: RolePlan) -> bool:
-    """Whether a move, if there is one, leads to another group, of this shape, of which nobody leaves."""
+    """Whether a move, if there is one, leads to another group, of this shape, that no PS leaves."""
     if state.move is None:
         return True
     if state.move.is_rebalance:

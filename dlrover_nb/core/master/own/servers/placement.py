@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def next_members(old: Sequence[str], kept: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+def next_members(old: Sequence[str], remaining: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     """Return the members of the next group in index order.
 
-    Who stays keeps its index where there is one: its slice of the dense parameters need not move.
+    A PS that stays keeps its index where there is one: its slice of the dense parameters need not move.
     """
-    n_ps = len(kept) + len(new)
-    members = [name if name in kept else "" for name in [*old, *[""] * n_ps][:n_ps]]
-    rest = iter([*(name for name in kept if name not in members), *new])
+    n_ps = len(remaining) + len(new)
+    members = [name if name in remaining else "" for name in [*old, *[""] * n_ps][:n_ps]]
+    rest = iter([*(name for name in remaining if name not in members), *new])
     return tuple(name or next(rest) for name in members)
 
 
@@ -48,14 +48,14 @@ def assign_buckets(previous: Sequence[int], n_ps: int) -> tuple[int, ...]:
     """
     if not previous:
         return tuple(bucket * n_ps // N_BUCKET for bucket in range(N_BUCKET))
-    held: list[list[int]] = [[b for b, owner in enumerate(previous) if owner == ps] for ps in range(n_ps)]
+    by_ps: list[list[int]] = [[b for b, owner in enumerate(previous) if owner == ps] for ps in range(n_ps)]
     floor, n_above = divmod(len(previous), n_ps)
-    richest = sorted(range(n_ps), key=lambda ps: (-len(held[ps]), ps))
+    richest = sorted(range(n_ps), key=lambda ps: (-len(by_ps[ps]), ps))
     quota = {ps: floor + (rank < n_above) for rank, ps in enumerate(richest)}
     owner = dict.fromkeys(range(len(previous)), -1)
     for ps in range(n_ps):
-        owner.update(dict.fromkeys(held[ps][: quota[ps]], ps))
-    room = [ps for ps in range(n_ps) for _ in range(quota[ps] - len(held[ps]))]
+        owner.update(dict.fromkeys(by_ps[ps][: quota[ps]], ps))
+    room = [ps for ps in range(n_ps) for _ in range(quota[ps] - len(by_ps[ps]))]
     homeless = [bucket for bucket, ps in owner.items() if ps < 0]
     owner.update(zip(homeless, room, strict=True))
     return tuple(owner[bucket] for bucket in range(len(previous)))

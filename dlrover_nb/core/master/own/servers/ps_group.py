@@ -91,9 +91,9 @@ def _assemble(state: JobState, at_s: float) -> None:
 
 def _stop_misfits(state: JobState, keep: int, at_s: float) -> None:
     """Stop PS that are not as the target says, and those beyond `keep`: those that are not up first."""
-    kept = ps_restart.fitting(state)[:keep]
+    fitting = ps_restart.fitting(state)[:keep]
     for node in state.roster.ps:
-        if node not in kept:
+        if node not in fitting:
             state.stop_node(node, at_s)
 
 
@@ -284,9 +284,9 @@ def _standby(state: JobState) -> tuple[Node, ...]:
 
 def _stop_standby(state: JobState, keep: int, at_s: float) -> None:
     fitting = [node for node in _standby(state) if node.has_shape(state.target.ps)]
-    kept = sorted(fitting, key=lambda node: not node.is_up)[:keep]
+    remaining = sorted(fitting, key=lambda node: not node.is_up)[:keep]
     for node in _standby(state):
-        if node not in kept:
+        if node not in remaining:
             state.stop_node(node, at_s)
 
 
@@ -400,8 +400,8 @@ def load_failed(state: JobState, ps_epoch: int, why: str, at_s: float) -> None:
     if damaged.is_origin or (is_last and state.spec.start_from is not None):
         start = state.spec.start_from
         source = redact(start.source) if start is not None else "its checkpoint"
-        told = f"the job cannot begin from {source}: {redact(why)}"
-        state.end(JobPhase.FAILED, f"{told}; give another checkpoint in start_from", at_s)
+        fault = f"the job cannot begin from {source}: {redact(why)}"
+        state.end(JobPhase.FAILED, f"{fault}; give another checkpoint in start_from", at_s)
         return
     checkpoint_coordinator.discard(state, damaged)
     state.group = None

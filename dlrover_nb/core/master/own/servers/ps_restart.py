@@ -32,8 +32,8 @@ def is_possible(state: JobState) -> bool:
 def fitting(state: JobState) -> list[Node]:
     """Return the PS that are as the target says, or about to be: those that are up first."""
     want, coming = state.target.ps, awaited(state, Role.PS)
-    found = [node for node in state.roster.ps if node.has_shape(want) or node in coming]
-    return sorted(found, key=lambda node: not node.is_up)
+    nodes = [node for node in state.roster.ps if node.has_shape(want) or node in coming]
+    return sorted(nodes, key=lambda node: not node.is_up)
 
 
 def holders(state: JobState) -> tuple[str, ...] | None:
@@ -46,12 +46,12 @@ def holders(state: JobState) -> tuple[str, ...] | None:
     return tuple(node.id for node in (*fitting(state)[: target.ps.count], *workers))
 
 
-def has_copies(state: JobState, kept: RestorableCheckpoint) -> bool:
+def has_copies(state: JobState, checkpoint: RestorableCheckpoint) -> bool:
     """Whether a checkpoint without files is kept, though others may be needed to outlast another target."""
-    return not state.keeps_checkpoints and peer_copies.is_whole(kept, peer_copies.living(state))
+    return not state.keeps_checkpoints and peer_copies.is_whole(checkpoint, peer_copies.living(state))
 
 
-def is_kept(state: JobState, kept: RestorableCheckpoint) -> bool:
+def is_kept(state: JobState, checkpoint: RestorableCheckpoint) -> bool:
     """Whether others can read a checkpoint without the present PS."""
     names = holders(state)
-    return kept.is_on_disk if names is None else peer_copies.is_whole(kept, names)
+    return checkpoint.is_on_disk if names is None else peer_copies.is_whole(checkpoint, names)

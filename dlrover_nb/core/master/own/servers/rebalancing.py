@@ -5,7 +5,7 @@ migration (`migration_coordinator`): rows are copied while workers train, one pa
 then nothing has changed. The members are those of before, under another epoch.
 
 An order begins at once or is refused: nothing waits for its turn. It is given up where a change of plan, the
-end of the job or a lost PS comes between; whoever ordered it measures again and decides anew. So a table is
+end of the job or a lost PS comes between; then loads are measured again and decided on anew. So a table is
 never applied to another group than that for which it was made, and nothing of it is in the recovery record:
 a master that restarts cancels the move, or ends it when PS had begun to take over.
 
@@ -89,10 +89,10 @@ def balanced_owner(state: JobState) -> tuple[int, ...] | None:
     if group is None or loads is None or len(loads) < 2:
         return None
     speeds = [sum(load.n_served) / load.busy_s if load.busy_s else 0.0 for load in loads]
-    known = [speed for speed in speeds if speed]
-    if not known:
+    positive = [speed for speed in speeds if speed]
+    if not positive:
         return None
-    capacity = [speed or median(known) for speed in speeds]
+    capacity = [speed or median(positive) for speed in speeds]
     owner = assign_by_load(group.bucket_owner, _rows_per_s(loads), capacity)
     return None if owner == group.bucket_owner else owner
 
@@ -122,10 +122,10 @@ def within_memory(state: JobState, owner: Sequence[int]) -> tuple[int, ...]:
 def _measured(state: JobState) -> list[BucketLoad] | None:
     """Return the last load of each member of the group, measured under its epoch; None: one is missing."""
     group, loads = state.group, [node.load for node in state.group_nodes]
-    found = [
+    current = [
         load for load in loads if group is not None and load is not None and load.ps_epoch == group.ps_epoch
     ]
-    return found if group is not None and len(found) == len(group.nodes) else None
+    return current if group is not None and len(current) == len(group.nodes) else None
 
 
 def _rows_per_s(loads: Sequence[BucketLoad]) -> list[float]:

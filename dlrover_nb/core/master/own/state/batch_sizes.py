@@ -42,7 +42,7 @@ def emit(state: JobState, at_s: float) -> None:
 def share_global_batch(state: JobState) -> None:
     """Give each worker its share of the job's global batch, once another set of workers trains.
 
-    Sizes that somebody chose since then hold as long as the workers do. Those of a worker that drains are
+    Sizes that a user chose since then hold as long as the workers do. Those of a worker that drains are
     still counted: it trains on, and its place is shared out when it has left.
     """
     workers = [node.id for node in state.roster.workers if node.is_training]

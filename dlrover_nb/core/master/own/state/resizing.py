@@ -103,14 +103,14 @@ def _ask(state: JobState, node: Node, at_s: float) -> None:
 
 def on_allotted(state: JobState, node: str, need: Need, why: str, at_s: float) -> None:
     """Let the node apply what the backend gave it; or replace the node: the backend did not, for a reason."""
-    known = state.roster.get(node)
-    if known is None or known.resizing != need:
+    member = state.roster.get(node)
+    if member is None or member.resizing != need:
         return  # it ended, or another plan came
     if why:
-        _replace(state, known, why, at_s)
+        _replace(state, member, why, at_s)
     else:
         state.last_step_s = at_s
-        state.send(known, Resize(*need))
+        state.send(member, Resize(*need))
 
 
 def on_resized(state: JobState, node: Node, answer: Resized, at_s: float) -> None:

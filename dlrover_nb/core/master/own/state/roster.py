@@ -208,12 +208,12 @@ class Roster:
         capacity
             Of the job.
         """
-        kept = () if after is None else self._excepted(before, after)
-        own = [(node.role, node.size) for node in kept if node.size is not None]
+        excepted = () if after is None else self._excepted(before, after)
+        own = [(node.role, node.size) for node in excepted if node.size is not None]
         if after is not None and not fits(capacity, plan_needs(after, own)):
-            kept = ()
+            excepted = ()
         for node in self.nodes:
-            node.size = node.size if node in kept else None
+            node.size = node.size if node in excepted else None
 
     def _excepted(self, before: ResourcePlan, after: ResourcePlan) -> tuple[Node, ...]:
         """Return the exceptions among the nodes of roles whose size both plans have."""

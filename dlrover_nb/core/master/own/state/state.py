@@ -105,7 +105,7 @@ class RestorableCheckpoint:
     """A checkpoint that a group can load: from memory, from the disk, or from both.
 
     While it `is_on_disk` not yet, the files of its manifest have no names. `nodes` are the PS that copied its
-    parts, `peers` what other nodes keep of them, in the same order; empty where nobody was asked.
+    parts, `peers` what other nodes keep of them, in the same order; empty where no node was asked.
     """
 
     manifest: Manifest
@@ -162,7 +162,7 @@ class CopyRound:
     since_s: float
     pending: dict[int, str] = field(default_factory=dict)  # part and the node that is to keep it
     failed: dict[tuple[int, str], str] = field(default_factory=dict)  # the same, and why it does not
-    told: str = ""  # why parts have no copy, as last told; empty: all had one
+    why: str = ""  # parts have no copy, as last noted; empty: all had one
 
 
 @dataclass(slots=True)
