@@ -237,11 +237,11 @@ class Training:
         if not sums.n_row:
             return
         try:
-            found = sums.evaluate()
+            evaluation = sums.evaluate()
         except InvalidValueError as error:
             logger.warning("the model is not evaluated: %s", error)
             return
-        self._joined.tell_evaluation(found.auc, found.log_loss, found.n_sample, after)
+        self._joined.tell_evaluation(evaluation.auc, evaluation.log_loss, evaluation.n_sample, after)
 
 
 def _config() -> tuple[NodeConfig, tuple[tuple[str, str], ...]]:

@@ -120,9 +120,9 @@ class Replica:
 
     def dump(self) -> torch.Tensor:
         """Return all parameters with their optimizer's state, as bytes."""
-        part, kept = self.store.export(), io.BytesIO()
-        np.savez(kept, ids=part.ids, table=part.table, dense=part.dense)
-        return torch.frombuffer(kept.getbuffer(), dtype=torch.uint8)
+        part, buffer = self.store.export(), io.BytesIO()
+        np.savez(buffer, ids=part.ids, table=part.table, dense=part.dense)
+        return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
 
     def load(self, data: torch.Tensor) -> None:
         """Take over what another worker dumped."""

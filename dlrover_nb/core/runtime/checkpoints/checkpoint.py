@@ -73,9 +73,9 @@ def part_of(image: Image) -> StorePart:
     CheckpointError
         When it holds something else.
     """
-    found = {name: (array.dtype.str, array.ndim) for name, array in image.arrays.items()}
-    if found != {name: (np.dtype(dtype).str, n) for name, (dtype, n) in _ARRAYS.items()}:
-        raise CheckpointError(f"expected a checkpoint with the arrays {_ARRAYS}, got {found}")
+    arrays = {name: (array.dtype.str, array.ndim) for name, array in image.arrays.items()}
+    if arrays != {name: (np.dtype(dtype).str, n) for name, (dtype, n) in _ARRAYS.items()}:
+        raise CheckpointError(f"expected a checkpoint with the arrays {_ARRAYS}, got {arrays}")
     return StorePart(dense_offset=int(image.header.get(_OFFSET, 0)), **image.arrays)
 
 
@@ -111,17 +111,17 @@ def fill(
     CheckpointError
         When a part cannot be read anywhere, or repeats a row of its own or of another part.
     """
-    store, found = new_store(), Counter[_From]()
+    store, n_from = new_store(), Counter[_From]()
     for index, source in enumerate(sources):
         try:
-            found[_load(store, source, owned, read_peer, between)] += 1
+            n_from[_load(store, source, owned, read_peer, between)] += 1
         except _SpoiltError as error:
             logger.warning("%s; it is read elsewhere", error)
             del store  # two of them may not fit
             elsewhere = replace(source, memory=None) if source.memory else replace(source, copies=())
             rest = [*sources[:index], elsewhere, *sources[index + 1 :]]
             return fill(new_store, rest, owned, read_peer, between=between)
-    return Filled(store, found[_From.MEMORY], found[_From.PEER])
+    return Filled(store, n_from[_From.MEMORY], n_from[_From.PEER])
 
 
 def _load(

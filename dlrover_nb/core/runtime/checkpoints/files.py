@@ -86,10 +86,10 @@ def read_url(url: str, sha256: str, *, between: Callable[[], None] = nothing) ->
     with as_checkpoint_error(f"cannot read the checkpoint {url}", "use an earlier one"):
         fs, path, is_local = _place_to_open(url)
         data = _mapped(path) if is_local else _download(fs, path, between)
-    found = sha256_of(data, between).hex()
-    if found != sha256:
+    digest = sha256_of(data, between).hex()
+    if digest != sha256:
         raise CheckpointError(
-            f"the checkpoint {url} is damaged: expected SHA-256 {sha256[:12]}, got {found[:12]}; "
+            f"the checkpoint {url} is damaged: expected SHA-256 {sha256[:12]}, got {digest[:12]}; "
             "use an earlier checkpoint"
         )
     return parse(data, url)

@@ -107,14 +107,14 @@ class Layout:
 
     def views(self, body: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         """Write all but the arrays into `body`, and return where there they belong."""
-        found, at = {}, len(self._start)
+        views, at = {}, len(self._start)
         body[:at] = np.frombuffer(self._start, np.uint8)
         for name, array in self._arrays.items():
             end = at + array.nbytes
-            found[name] = body[at:end].view(array.dtype).reshape(array.shape)
+            views[name] = body[at:end].view(array.dtype).reshape(array.shape)
             at = _aligned(end)
             body[end:at] = 0
-        return found
+        return views
 
     def pieces(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
         """Yield all bytes in their order as (place, bytes), views of at most 64 MiB; between lie zeros."""
@@ -143,8 +143,8 @@ def _pieces(array: NDArray[Any], rows: NDArray[np.bool_] | None) -> Iterator[NDA
     n_row = max(1, _COPY_BYTES // max(1, array[:1].nbytes)) if rows is None else _SELECT_ROWS
     for start in range(0, len(array) if array.size else 0, n_row):
         block = array[start : start + n_row]
-        taken = block if rows is None else block[rows[start : start + n_row]]
-        yield taken.reshape(-1).view(np.uint8)
+        piece = block if rows is None else block[rows[start : start + n_row]]
+        yield piece.reshape(-1).view(np.uint8)
 
 
 def parse(data: NDArray[np.uint8], where: str) -> Image:
@@ -182,10 +182,10 @@ def _read_head(data: NDArray[np.uint8], where: str) -> tuple[_Head, int]:
     start = data[:_HEAD_AT].tobytes()
     if not start.startswith(_MARK) or len(start) < _HEAD_AT:
         raise CheckpointError(f"{where} is no checkpoint of dlrover-nb; name one that it wrote")
-    found = start[len(_MARK) : _LENGTH_AT]
-    if found != _FORMAT:
+    version = start[len(_MARK) : _LENGTH_AT]
+    if version != _FORMAT:
         raise CheckpointError(
-            f"{where} has checkpoint format {found.decode(errors='replace')}, expected {_FORMAT.decode()}; "
+            f"{where} has checkpoint format {version.decode(errors='replace')}, expected {_FORMAT.decode()}; "
             "read it with the release that wrote it"
         )
     length = int.from_bytes(start[_LENGTH_AT:], "little")

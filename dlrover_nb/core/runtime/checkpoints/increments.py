@@ -2,7 +2,7 @@
 
 Each names the file that it adds to, its base, with the checksum of that, and lies beside it: in the folder of
 each checkpoint are all files that it needs, as hard links on a local disk and as copies that an object store
-makes on its side. So any checkpoint may be deleted or moved at any time, nobody has to know who needs it, and
+makes on its side. So any checkpoint may be deleted or moved at any time, with no list of what needs it, and
 a base that is gone means that the next file is whole. To read one, its base is read first, and replaced by
 what it holds.
 

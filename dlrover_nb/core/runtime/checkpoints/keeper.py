@@ -144,7 +144,7 @@ class FlashCheckpoint:
         header: Header,
         arrays: Mapping[str, NDArray[Any]],
         *,
-        kept: int = -1,
+        protected: int = -1,
         between: Callable[[], None] = nothing,
     ) -> MemoryPart | None:
         """Copy a part into shared memory: the only step that training waits for.
@@ -155,7 +155,7 @@ class FlashCheckpoint:
             Of the checkpoint.
         header, arrays
             What to save; the arrays may change when this returns something.
-        kept
+        protected
             A checkpoint whose copy is to stay where there is memory for two: it is in no file.
         between
             Called every now and then, also while both buffers are on their way to a file.
@@ -169,7 +169,7 @@ class FlashCheckpoint:
         layout = self._laid_out(header, arrays)
         self._buffers.is_choosing = True
         try:
-            buffer = self._buffers.room_for(layout.n_byte, kept, self._limit(), between)
+            buffer = self._buffers.room_for(layout.n_byte, protected, self._limit(), between)
             if buffer is not None:
                 return buffer.fill(number, layout, between)
         finally:
@@ -185,7 +185,7 @@ class FlashCheckpoint:
         fill: Callable[[Mapping[str, NDArray[Any]]], None],
         give_up: Callable[[], None] = nothing,
         *,
-        kept: int = -1,
+        protected: int = -1,
     ) -> bool:
         """Begin to copy a part into shared memory while it changes; `poll` returns a `CopyEnded`.
 
@@ -194,7 +194,7 @@ class FlashCheckpoint:
 
         Parameters
         ----------
-        number, header, kept
+        number, header, protected
             As for `copy`.
         arrays
             Of the names, types and shapes of what is saved; they are not read.
@@ -214,7 +214,7 @@ class FlashCheckpoint:
             return False
         self._buffers.is_choosing = True
         work = number, layout, fill, give_up
-        named = {"kept": kept, "limit": limit}
+        named = {"protected": protected, "limit": limit}
         self._copier = threading.Thread(
             target=self._copy, args=work, kwargs=named, name="copies", daemon=True
         )
@@ -307,12 +307,12 @@ class FlashCheckpoint:
         fill: Callable[[Mapping[str, NDArray[Any]]], None],
         give_up: Callable[[], None],
         *,
-        kept: int,
+        protected: int,
         limit: int,
     ) -> None:
         """Copy a part; at the priority of the one that serves, which may have to wait for it."""
         try:
-            buffer = self._buffers.room_for(layout.n_byte, kept, limit, self._go_on)
+            buffer = self._buffers.room_for(layout.n_byte, protected, limit, self._go_on)
             why = f"there is no memory for a copy of {layout.n_byte >> 20} MiB any more"
         except CheckpointError as error:
             buffer, why = None, str(error)

@@ -132,10 +132,10 @@ def _unlink_run(run: str, shm: Path) -> tuple[str, ...]:
 
 def _matches(shm: Path) -> list[re.Match[str]]:
     """Return this user's files of that kind."""
-    found = []
+    matches = []
     for path in shm.glob(f"{_PREFIX}-*"):
         with contextlib.suppress(FileNotFoundError):  # freed at this moment
             match = _NAME.fullmatch(path.name)
             if match and path.lstat().st_uid == os.getuid():
-                found.append(match)
-    return found
+                matches.append(match)
+    return matches

@@ -100,10 +100,10 @@ class BufferPair:
         )
 
     def room_for(
-        self, n_byte: int, kept: int, limit: int, between: Callable[[], None]
+        self, n_byte: int, protected: int, limit: int, between: Callable[[], None]
     ) -> SharedBuffer | None:
         """Return the buffer for a copy, with memory; None where there is no room."""
-        for buffer in sorted(self._free(between), key=lambda each: each.number == kept != -1):
+        for buffer in sorted(self._free(between), key=lambda each: each.number == protected != -1):
             try:
                 buffer.reserve(n_byte, most_bytes=self.limit_for(buffer, limit), between=between)
             except OSError as error:

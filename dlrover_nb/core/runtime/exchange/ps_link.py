@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.slab.of_worker import Parts
     from dlrover_nb.core.runtime.exchange.sockets import Context, Socket
 
-Asked: TypeAlias = "list[Any] | bytes"  # frames of a message, or what is rung
+SentRequest: TypeAlias = "list[Any] | bytes"  # frames of a message, or what is rung
 
 _log = logging.getLogger(__name__)
 
@@ -132,23 +132,23 @@ class PsLink:
             self.send(encode(offer))
         return self.slab.put(arrays, answer_bytes)
 
-    def exchange(self, request: Exchange, parts: Parts) -> Asked:
+    def exchange(self, request: Exchange, parts: Parts) -> SentRequest:
         """Return what to send for an exchange: no round, nor what is packed or in no slab, is rung for."""
         is_plain = request.answer_at != NO_SLAB and request.done is None and request.form is None
         if not (is_plain and self.slab.has_bell):
             return encode(request, parts)
         return rung_request(request, [part for part in parts if isinstance(part, SharedArray)])
 
-    def send(self, asked: Asked) -> None:
+    def send(self, request: SentRequest) -> None:
         """Send a request; it is lost while the PS is away."""
-        if isinstance(asked, bytes):
+        if isinstance(request, bytes):
             if self._bell is not None:
-                self._bell.ask(asked)
+                self._bell.ask(request)
         elif self._sealed is None:
-            _send(self._socket, asked)
+            _send(self._socket, request)
         else:
             seal, socket = self._sealed
-            _send(socket, seal.seal(asked))
+            _send(socket, seal.seal(request))
 
     def answers(self, ready: Container[Socket | int]) -> Iterator[tuple[Any, list[NDArray[Any]]]]:
         """Return the answers that have come by a bell or a socket.

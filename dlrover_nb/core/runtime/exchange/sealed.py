@@ -199,7 +199,9 @@ class SealedRouter:
             Identity of its CURVE connection, ``NAME/...``; connections of one name replace each other.
         """
         self._sessions = {
-            name: held for name, held in self._sessions.items() if _owner(held[0]) != _owner(peer)
+            name: (other, seal)
+            for name, (other, seal) in self._sessions.items()
+            if _owner(other) != _owner(peer)
         }
         self.answer_in_clear(peer)
         session, key = secrets.token_hex(16), AESGCM.generate_key(_KEY_BITS)
@@ -225,8 +227,8 @@ class SealedRouter:
 
     def copies(self, peer: bytes) -> bool:
         """Whether `send` copies the frames of an answer to this peer."""
-        held = self._sessions.get(self._used.get(peer, b""))
-        return held is not None and held[1].copies
+        session = self._sessions.get(self._used.get(peer, b""))
+        return session is not None and session[1].copies
 
     def answer_in_clear(self, peer: bytes) -> None:
         """Answer a peer over CURVE again, since it asked there."""
@@ -234,11 +236,11 @@ class SealedRouter:
 
     def send(self, peer: bytes, frames: Sequence[Any]) -> bool:
         """Send an answer, or return that it must go over CURVE."""
-        session = self._used.get(peer)
-        held = None if session is None else self._sessions.get(session)
-        if session is None or held is None:
+        token = self._used.get(peer)
+        session = None if token is None else self._sessions.get(token)
+        if token is None or session is None:
             return False
-        self.socket.send_multipart([session, *held[1].seal(frames)], copy=False)
+        self.socket.send_multipart([token, *session[1].seal(frames)], copy=False)
         return True
 
     def close(self) -> None:

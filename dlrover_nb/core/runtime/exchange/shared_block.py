@@ -62,8 +62,8 @@ def aligned(n_byte: int) -> int:
     return -(-n_byte // _LINE_BYTES) * _LINE_BYTES
 
 
-def carried_bytes(asked: list[Any] | bytes, arrays: Iterable[NDArray[Any] | SharedArray]) -> int:
+def carried_bytes(request: list[Any] | bytes, arrays: Iterable[NDArray[Any] | SharedArray]) -> int:
     """Return how many bytes a request holds, as frames or as it is rung, and the arrays wherever they lie."""
-    frames = [asked] if isinstance(asked, bytes) else asked
+    frames = [request] if isinstance(request, bytes) else request
     n_shared = sum(array.nbytes for array in arrays if isinstance(array, SharedArray))
     return n_shared + sum(memoryview(frame).nbytes for frame in frames)

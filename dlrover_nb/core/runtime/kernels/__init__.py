@@ -42,12 +42,12 @@ class Map(Protocol):
         """Say where the map lies, to a kernel that serves without Python."""
         ...
 
-    def find(self, ids: Ids, held: Ids) -> Slots:
-        """Return the slot of each id, -1 where it has none; `held`: the id of each slot."""
+    def find(self, ids: Ids, slot_ids: Ids) -> Slots:
+        """Return the slot of each id, -1 where it has none; `slot_ids`: the id of each slot."""
         ...
 
-    def insert(self, ids: Ids, first: int, held: Ids) -> None:
-        """Give distinct ids that have none the slots from `first` on; `held`: the id of each slot."""
+    def insert(self, ids: Ids, first: int, slot_ids: Ids) -> None:
+        """Give distinct ids that have none the slots from `first` on; `slot_ids`: the id of each slot."""
         ...
 
     def move(self, ids: Ids, slots: Slots, to: Slots) -> None:

@@ -152,8 +152,8 @@ class Compiled:
         """Return the distinct ids in order of appearance, and the place of each id among them."""
         ids = _packed(ids, np.int64)
         rows, inverse = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
-        seen = np.zeros(1 << (2 * len(ids)).bit_length(), np.int32)
-        n = self._c.distinct(_at(rows), _at(inverse), _at(seen), len(seen) - 1, _at(ids), len(ids))
+        scratch = np.zeros(1 << (2 * len(ids)).bit_length(), np.int32)
+        n = self._c.distinct(_at(rows), _at(inverse), _at(scratch), len(scratch) - 1, _at(ids), len(ids))
         return rows[:n].copy(), inverse
 
     def grouped(self, rows: Ids, inverse: Ids, owner: Ids, n_owner: int) -> tuple[Ids, Ids, Ids]:
@@ -173,7 +173,7 @@ class _DirectMap(maps.DirectMap):
         super().__init__(n_id)
         self._c = library
 
-    def find(self, ids: Ids, held: Ids) -> Slots:  # noqa: ARG002 - of the other map
+    def find(self, ids: Ids, slot_ids: Ids) -> Slots:  # noqa: ARG002 - of the other map
         ids, out = _packed(ids, np.int64), np.empty(len(ids), np.int32)
         self._c.direct_find(_at(out), _at(self._slot), _at(ids), len(ids))
         return out
@@ -184,9 +184,9 @@ class _HashMap(maps.HashMap):
         super().__init__(most)
         self._c = library
 
-    def find(self, ids: Ids, held: Ids) -> Slots:
+    def find(self, ids: Ids, slot_ids: Ids) -> Slots:
         ids, out = _packed(ids, np.int64), np.empty(len(ids), np.int32)
-        self._c.slot_find(_at(out), *self._where(), _at(held), _at(ids), len(ids))
+        self._c.slot_find(_at(out), *self._where(), _at(slot_ids), _at(ids), len(ids))
         return out
 
     def _counted(self, ids: Ids) -> Ids:

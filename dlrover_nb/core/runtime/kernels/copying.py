@@ -132,7 +132,7 @@ class NumpyCopying:
             ids, rows = (of[0][here], of[1][here]) if choice is None else choice.taken(of, here, at)
             there = slice(at, at + len(ids))
             at = there.stop
-            if at > len(to[0]):  # rows moved: nobody waits for this copy any more
+            if at > len(to[0]):  # rows moved: no caller waits for this copy any more
                 return STOPPED
             np.copyto(to[0][there], ids)
             np.copyto(to[1][there], rows)

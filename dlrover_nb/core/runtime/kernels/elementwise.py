@@ -61,9 +61,9 @@ class ElementwiseOptimizer:
         """
         if name in set(Optimizer):
             return None
-        found = extensions.find(extensions.OPTIMIZERS, name, dict.fromkeys(Optimizer))
-        if not isinstance(found, cls):
+        optimizer = extensions.find(extensions.OPTIMIZERS, name, dict.fromkeys(Optimizer))
+        if not isinstance(optimizer, cls):
             raise InvalidValueError(
-                f"optimizer {name} must be an ElementwiseOptimizer, got {type(found).__name__}"
+                f"optimizer {name} must be an ElementwiseOptimizer, got {type(optimizer).__name__}"
             )
-        return found
+        return optimizer

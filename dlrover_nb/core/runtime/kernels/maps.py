@@ -67,11 +67,11 @@ class DirectMap:
         """Say where the map lies, to a kernel that serves without Python."""
         parameters.direct = self._slot.ctypes.data
 
-    def find(self, ids: Ids, held: Ids) -> Slots:  # noqa: ARG002 - of the other map
+    def find(self, ids: Ids, slot_ids: Ids) -> Slots:  # noqa: ARG002 - of the other map
         """Return the slot of each id, -1 where it has none."""
         return self._slot.take(ids, mode="clip") - np.int32(1)
 
-    def insert(self, ids: Ids, first: int, held: Ids) -> None:  # noqa: ARG002 - as above
+    def insert(self, ids: Ids, first: int, slot_ids: Ids) -> None:  # noqa: ARG002 - as above
         """Give distinct ids that have none the slots from `first` on."""
         self._slot[ids] = np.arange(first + 1, first + 1 + len(ids), dtype=np.int32)
 
@@ -109,8 +109,8 @@ class HashMap:
         parameters.n_in_piece, parameters.n_piece = self._n_row.ctypes.data, len(self._n_row)
         parameters.early, parameters.most_in_piece = _most(_EARLY), _most(_MOST_USED)
 
-    def find(self, ids: Ids, held: Ids) -> Slots:
-        """Return the slot of each id, -1 where it has none; `held`: the id of each slot."""
+    def find(self, ids: Ids, slot_ids: Ids) -> Slots:
+        """Return the slot of each id, -1 where it has none; `slot_ids`: the id of each slot."""
         slots = np.full(len(ids), -1, np.int32)
         at, tags = self._homes(ids)
         open_ = np.arange(len(ids))
@@ -118,30 +118,30 @@ class HashMap:
             if not len(open_):
                 break
             lines = self._lines.array[at]
-            asked, lane = np.nonzero(_tags(lines) == tags[open_, None])
-            found = lines[asked, _SLOTS + lane]
-            is_same = held[found] == ids[open_[asked]]
-            slots[open_[asked[is_same]]] = found[is_same]
+            which, lane = np.nonzero(_tags(lines) == tags[open_, None])
+            candidates = lines[which, _SLOTS + lane]
+            is_same = slot_ids[candidates] == ids[open_[which]]
+            slots[open_[which[is_same]]] = candidates[is_same]
             goes_on = (lines[:, _PASSED] > 0) & (slots[open_] < 0)
             open_, at = open_[goes_on], _next(at[goes_on])
         return slots
 
-    def insert(self, ids: Ids, first: int, held: Ids) -> None:
-        """Give distinct ids that have none the slots from `first` on; `held`: the id of each slot.
+    def insert(self, ids: Ids, first: int, slot_ids: Ids) -> None:
+        """Give distinct ids that have none the slots from `first` on; `slot_ids`: the id of each slot.
 
         Raises
         ------
         WireError
             When more ids than a piece holds begin alike even when mixed, which no honest ids do.
         """
-        self._split_early(1 + len(ids) // _ROWS_PER_SPLIT, held)
+        self._split_early(1 + len(ids) // _ROWS_PER_SPLIT, slot_ids)
         while True:
             n_new = self._counted(ids)
             full = np.flatnonzero(self._n_row + n_new > _most(_MOST_USED))
             if not len(full):
                 break
             for piece in full.tolist():
-                self._split(piece, held)
+                self._split(piece, slot_ids)
         self._n_row += n_new
         self._place(ids, np.arange(first, first + len(ids), dtype=np.int32))
 
@@ -150,7 +150,7 @@ class HashMap:
         self._n_row -= self._counted(ids[to < 0])
         self._replace(ids, slots, to)
 
-    def _split_early(self, most: int, held: Ids) -> None:
+    def _split_early(self, most: int, slot_ids: Ids) -> None:
         """Split the fullest pieces, at most so many: when many fill at the same time, they are in turn."""
         for _ in range(most):
             piece = int(self._n_row.argmax())
@@ -158,9 +158,9 @@ class HashMap:
             may_double = _LEAST_RANGE * len(self._directory) <= _MOST_ENTRIES * len(self._n_row)
             if self._n_row[piece] <= _most(_EARLY) or not (has_entries or may_double):
                 return
-            self._split(piece, held)
+            self._split(piece, slot_ids)
 
-    def _split(self, piece: int, held: Ids) -> None:
+    def _split(self, piece: int, slot_ids: Ids) -> None:
         """Give three fifths of a piece's prefixes to a new piece, with the ids that begin so."""
         while self._stop[piece] - self._start[piece] < _LEAST_RANGE:
             self._double_directory()
@@ -173,7 +173,7 @@ class HashMap:
         lines = self._piece(piece)
         slots = lines[:, _SLOTS:][_tags(lines) > 0]
         lines[:] = 0
-        self._place(held[slots], slots)
+        self._place(slot_ids[slots], slots)
         n_moved = np.count_nonzero(_tags(self._piece(fresh)))
         self._n_row = np.append(self._n_row, n_moved)
         self._n_row[piece] -= n_moved

@@ -45,9 +45,9 @@ class Assignment:
 
 
 def await_assignment() -> str | None:
-    """Wait to become a node; return its configuration, or None when there is nobody to become one for."""
+    """Wait to become a node; return its configuration, or None when no master wants one any more."""
     line = sys.stdin.buffer.readline()
-    if not line.endswith(b"\n"):  # whoever started this process has ended, maybe amid writing
+    if not line.endswith(b"\n"):  # its parent has ended, maybe amid writing
         return None
     assignment = from_json(line, Assignment)
     _open(os.devnull, os.O_RDONLY, 0)

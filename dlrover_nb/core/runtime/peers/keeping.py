@@ -109,9 +109,9 @@ class CopyKeeper:
 
     def _keep(self, order: KeepCopy) -> CopyKept:
         number = order.memory.number
-        for token, told in self._kept.values():
+        for token, report in self._kept.values():
             if token == order.memory.token:
-                return told  # a restarted master asks again
+                return report  # a restarted master asks again
         try:
             copy = self._copied(order)
         except CheckpointError as error:
@@ -175,16 +175,16 @@ class CopyKeeper:
         buffers = sorted((b for pair in self._buffers.values() for b in pair), key=lambda each: each.number)
         for buffer in buffers:
             if buffer.n_byte and self.n_byte > self._most_bytes():
-                told = self._free(buffer)
-                if told is not None:
-                    _log.warning("%s frees the copy of checkpoint %d", self._name, told.checkpoint)
-                    self._send(CopyKept(self._name, told.owner, told.checkpoint, error=_NEEDED))
+                report = self._free(buffer)
+                if report is not None:
+                    _log.warning("%s frees the copy of checkpoint %d", self._name, report.checkpoint)
+                    self._send(CopyKept(self._name, report.owner, report.checkpoint, error=_NEEDED))
 
     def _free(self, buffer: SharedBuffer) -> CopyKept | None:
-        """Free a buffer; return what was told of its copy, if it held one."""
+        """Free a buffer; return the last report of its copy, if it held one."""
         buffer.close(unlink=True)
-        _, told = self._kept.pop(buffer, ("", None))
-        return told
+        _, report = self._kept.pop(buffer, ("", None))
+        return report
 
     def _send(self, message: CopyKept) -> None:
         with contextlib.suppress(BackendError):  # the main thread meets it too, and ends by it

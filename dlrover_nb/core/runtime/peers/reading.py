@@ -67,11 +67,11 @@ def read_copy(
     except (MemoryError, ValueError) as error:
         raise CheckpointError(f"no memory for a copy of {source.memory.n_byte >> 20} MiB") from error
     where = source.endpoint, source.memory
-    found = read_into(body, context, keys, f"{name}.restores", where, between=between)
-    if source.sha256 and found != source.sha256:
+    digest = read_into(body, context, keys, f"{name}.restores", where, between=between)
+    if source.sha256 and digest != source.sha256:
         raise CheckpointError(
             f"the copy of checkpoint {source.memory.number} at {source.endpoint} is damaged: expected "
-            f"SHA-256 {source.sha256[:12]}, got {found[:12]}"
+            f"SHA-256 {source.sha256[:12]}, got {digest[:12]}"
         )
     return body
 

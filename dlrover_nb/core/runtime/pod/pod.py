@@ -127,8 +127,8 @@ def await_value(read: Callable[[], T | None], what: str, *, sleep: Callable[[flo
         When it is not available within the limit.
     """
     for _ in range(round(VALUE_LIMIT_S / POLL_EVERY_S)):
-        if (found := read()) is not None:
-            return found
+        if (value := read()) is not None:
+            return value
         sleep(POLL_EVERY_S)
     raise BackendError(
         f"the pod did not get {what} within {VALUE_LIMIT_S:g} s; check the log of the job's master"

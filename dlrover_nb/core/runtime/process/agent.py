@@ -243,9 +243,9 @@ class Agent:
         """
         if self.sleep is None:
             return {each for each, _ in self._poller.poll(math.ceil(sleep_s * 1000))}
-        found = self._poller.poll(0)
-        self.sleep(list(self._descriptors.values()), 0.0 if found else sleep_s)
-        return {each for each, _ in found or self._poller.poll(0)}
+        events = self._poller.poll(0)
+        self.sleep(list(self._descriptors.values()), 0.0 if events else sleep_s)
+        return {each for each, _ in events or self._poller.poll(0)}
 
     def tick(self) -> None:
         """Send a due report; long work between two waits must call this after each piece of it."""
@@ -271,8 +271,8 @@ class Agent:
 
     def send_output(self, *, is_last: bool = False) -> None:
         """Send the new lines of the node's log."""
-        if self._output is not None and (taken := self._output.take(is_last=is_last)) is not None:
-            self.send(LinesWritten(self._config.node, taken.lines, taken.n_byte))
+        if self._output is not None and (output := self._output.take(is_last=is_last)) is not None:
+            self.send(LinesWritten(self._config.node, output.lines, output.n_byte))
 
     def close(self, linger_s: float = 1.0) -> None:
         """Send the last log lines, and close the sockets; unsent messages have `linger_s` to leave."""

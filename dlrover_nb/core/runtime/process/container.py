@@ -89,5 +89,5 @@ def charged_bytes(root: Path = ROOT) -> int | None:
 def _file_bytes(stat: str, *, is_v2: bool) -> int:
     """Return the bytes of pages of files; v1 tells those of the group alone, and with its children."""
     prefix = "" if is_v2 else "total_"
-    found = dict(line.split() for line in stat.splitlines())
-    return sum(int(found.get(f"{prefix}{name}_file", 0)) for name in ("active", "inactive"))
+    fields = dict(line.split() for line in stat.splitlines())
+    return sum(int(fields.get(f"{prefix}{name}_file", 0)) for name in ("active", "inactive"))

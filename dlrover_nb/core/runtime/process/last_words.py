@@ -49,13 +49,13 @@ _ABORTED = re.compile(
 
 def last_error(lines: Iterable[Line]) -> ProgramError | None:
     """Return the last error in lines, the oldest first; None: there is none."""
-    found, traceback = None, _Traceback()
+    last, traceback = None, _Traceback()
     for level, text in lines:
         error = traceback.read(level, text)
         if error is None and not traceback.is_open and level not in _LIFE_LEVELS:
             error = _by_itself(level, text)
-        found = error or found
-    return found
+        last = error or last
+    return last
 
 
 def is_failure(code: int) -> bool:
@@ -67,7 +67,7 @@ def is_failure(code: int) -> bool:
 def parsed(text: str) -> Sequence[Line]:
     """Return the lines of a log file, with the heads of logging or without."""
     heads = [(read_head(line), line) for line in text.splitlines() if line.strip()]
-    return [(told[1], told[2]) if told else ("stderr", line) for told, line in heads]
+    return [(head[1], head[2]) if head else ("stderr", line) for head, line in heads]
 
 
 def place_of(file: str, line: int | str | None, name: str | None) -> str:
@@ -99,9 +99,9 @@ class _Traceback:
 
 def _by_itself(level: str, text: str) -> ProgramError | None:
     """Return the error that a line outside of a traceback tells."""
-    told = text.strip()
-    if level in _ERROR_LEVELS and (logger := _LOGGER.match(told)):  # without one: the rest of a message
-        told = told[logger.end() :]
-    elif not (told.startswith(FATAL) or _RAISED.fullmatch(told) or _ABORTED.search(told)):
+    message = text.strip()
+    if level in _ERROR_LEVELS and (logger := _LOGGER.match(message)):  # without one: the rest of a message
+        message = message[logger.end() :]
+    elif not (message.startswith(FATAL) or _RAISED.fullmatch(message) or _ABORTED.search(message)):
         return None
-    return ProgramError(told[:_MOST_LETTERS])
+    return ProgramError(message[:_MOST_LETTERS])

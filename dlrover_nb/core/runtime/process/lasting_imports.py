@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RARELY = 100  # collections of younger objects before one of all, in which a master answers nobody
+RARELY = 100  # collections of younger objects before one of all, in which a master answers no one
 
 
 def collect_rarely() -> None:

@@ -62,11 +62,11 @@ def head(at_s: float, level: str) -> str:
 
 def read_head(text: str) -> tuple[float, str, str] | None:
     """Return time, level and the rest of a line that begins with a `head`; None for any other."""
-    found = _HEAD.fullmatch(text)
-    if found is None:
+    match = _HEAD.fullmatch(text)
+    if match is None:
         return None
     try:
-        return datetime.fromisoformat(found[1]).timestamp(), found[2], found[3]
+        return datetime.fromisoformat(match[1]).timestamp(), match[2], match[3]
     except ValueError:  # the 31st of February
         return None
 

@@ -94,9 +94,9 @@ class ChunkSender:
         """Yield the endpoints and answers of other PS: one of each socket, the next ones in the next turn."""
         for endpoint, way in self._ways.items():
             for socket in way.link.sockets:
-                if socket in ready and not socket.closed and (taken := self._read(way.link, socket)):
-                    way.take(taken)
-                    yield endpoint, taken
+                if socket in ready and not socket.closed and (answer := self._read(way.link, socket)):
+                    way.take(answer)
+                    yield endpoint, answer
 
     def close(self) -> None:
         """Close all connections; unsent messages are dropped."""

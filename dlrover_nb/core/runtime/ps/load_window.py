@@ -59,7 +59,7 @@ def busy_s(sample: NodeSample) -> float:
 
 
 def _load(store: ParameterStore, epoch: int, window_s: float, busy: float) -> BucketLoad:
-    held, served = store.n_held, store.served.take()
-    buckets = np.flatnonzero(held + served)
-    counts = (tuple(map(int, each)) for each in (buckets, held[buckets], served[buckets]))
+    n_row, n_served = store.n_held, store.served.take()
+    buckets = np.flatnonzero(n_row + n_served)
+    counts = (tuple(map(int, each)) for each in (buckets, n_row[buckets], n_served[buckets]))
     return BucketLoad(epoch, window_s, busy, *counts)

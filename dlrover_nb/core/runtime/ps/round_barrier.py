@@ -119,10 +119,10 @@ class RoundBarrier:
     def adjust(self, sizes: Mapping[str, int]) -> int:
         """Change batch sizes of workers; return the round from which they are in force."""
         first = self._furthest + 1 + TAKEN_AHEAD  # round furthest may be released already; the next is not
-        known = self._sizes[-1][1] if self._sizes else {}
+        before = self._sizes[-1][1] if self._sizes else {}
         in_force = [at for at in self._sizes if at[0] <= self._round][-1:]
         coming = [at for at in self._sizes if self._round < at[0] < first]
-        self._sizes = [*in_force, *coming, (first, known | dict(sizes))]
+        self._sizes = [*in_force, *coming, (first, before | dict(sizes))]
         return first
 
     def _release(self) -> tuple[Release, ...]:

@@ -50,16 +50,16 @@ class Rounds:
         missing = [name for name, _ in done.contributors if (done.number, name) not in self._kept]
         if missing:
             raise WireError(f"round {done.number} is to hold gradients of {missing}, which sent none here")
-        told = [(self._kept[done.number, name], n_row) for name, n_row in done.contributors]
-        used = [(kept, n_row) for kept, n_row in told if kept is not None]
+        parts = [(self._kept[done.number, name], n_row) for name, n_row in done.contributors]
+        used = [(part, n_row) for part, n_row in parts if part is not None]
         if used:
             total = sum(n_row for _, n_row in used)
-            rows, gradients, dense = _sum([kept for kept, _ in used], [n_row / total for _, n_row in used])
+            rows, gradients, dense = _sum([part for part, _ in used], [n_row / total for _, n_row in used])
             store.push(rows, gradients)
             if len(dense):
                 store.push_dense(dense)
         self._n_applied = done.number + 1
-        self._kept = {key: kept for key, kept in self._kept.items() if key[0] >= self._n_applied}
+        self._kept = {key: part for key, part in self._kept.items() if key[0] >= self._n_applied}
         return True
 
 

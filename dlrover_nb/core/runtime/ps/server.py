@@ -247,8 +247,8 @@ class ParameterServer:
         assert self._migration.store is not None
         self._serving.open(self._migration.store, epoch)
         _log.info("%s serves %d rows, epoch %d", self._name, self._migration.store.n_row, epoch)
-        found = (filled.n_from_memory, filled.n_from_peers) if filled else (0, 0)
-        self._loaded = Loaded(self._name, epoch, "", *found)
+        n_from = (filled.n_from_memory, filled.n_from_peers) if filled else (0, 0)
+        self._loaded = Loaded(self._name, epoch, "", *n_from)
         self._agent.send(self._loaded)
 
     # checkpoints
@@ -313,7 +313,9 @@ class ParameterServer:
     def _copy(self, save: Save, store: ParameterStore) -> MemoryPart | None:
         """Copy what `store` holds, at once; None where there is no memory for it."""
         image, tick = checkpoint.image_of(store.export()), self._agent.tick
-        return self._flash.copy(save.checkpoint, image.header, image.arrays, kept=save.kept, between=tick)
+        return self._flash.copy(
+            save.checkpoint, image.header, image.arrays, protected=save.kept, between=tick
+        )
 
     def _begin_copy(self, save: Save, store: ParameterStore, saved: Saved) -> bool:
         """Begin to copy what `store` holds now; False where there is no memory for it.
@@ -323,7 +325,7 @@ class ParameterServer:
         cut = store.cut(is_awaited=save.is_awaited)
         image = checkpoint.image_of(cut.part)
         work = save.checkpoint, image.header, image.arrays, cut.copy_to, cut.stop
-        if not self._flash.begin(*work, kept=save.kept):
+        if not self._flash.begin(*work, protected=save.kept):
             cut.stop()
             return self._migration.tidy() and self._begin_copy(save, store, saved)
         self._copying = cut, save, replace(saved, n_row=len(cut.part.ids))

@@ -303,11 +303,11 @@ class Serving:
         if self._answers_again(identity, request.step, in_slab=request.in_slab):
             return
         rows, row_gradients, dense_gradient = _expect(arrays, _EXCHANGE_ARRAYS[:3])
-        kept = None
+        gradients = None
         if not request.is_skipped:
             store.check_push(rows, row_gradients, dense_gradient)
-            kept = rows, row_gradients, dense_gradient
-        self._rounds.keep(request.round, request.worker, kept)
+            gradients = rows, row_gradients, dense_gradient
+        self._rounds.keep(request.round, request.worker, gradients)
         frames = self._send(identity, GradientsKept(self.epoch, request.step))
         if request.in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
@@ -397,7 +397,7 @@ def _expect(arrays: Arrays, kinds: tuple[tuple[np.dtype[Any], int], ...]) -> Arr
         for array, (dtype, n_dimension) in zip(arrays, kinds, strict=True)
     )
     if not fits:
-        found = [(array.dtype.name, array.ndim) for array in arrays]
+        actual = [(array.dtype.name, array.ndim) for array in arrays]
         expected = [(dtype.name, n_dimension) for dtype, n_dimension in kinds]
-        raise WireError(f"expected arrays {expected}, got {found}")
+        raise WireError(f"expected arrays {expected}, got {actual}")
     return arrays

@@ -1,11 +1,11 @@
 """The rows of a store at one moment, copied by another thread while the store goes on changing.
 
 The copy reads every row once, also while it changes. Before a row changes that may not be copied yet, the
-store saves what it held; what was saved replaces what was read. So nobody waits, there is no lock, and the
+store saves what it held; what was saved replaces what was read. So no thread waits, there is no lock, and the
 result is the store of that moment, bit for bit:
 
 - A row that did not change while it could be read is copied as it was.
-- One that did was saved before: whoever copies takes what was saved after the last row, and so all of it.
+- One that did was saved before: the copy takes what was saved after the last row, and so all of it.
 - One that changes while the copy says that it is done needs nothing; if it is saved by then it is the same.
 
 Ids change only where rows move to other slots. Then they are saved too, each time, and the first counts.
@@ -162,19 +162,19 @@ class Cut:
         chunk = max(1, CHUNK_BYTES // (8 + 4 * part.table.shape[1]))
         try:
             choice = None if self._gone is None else Choice(self._gone, len(part.ids))
-            found = self._copying.copy_rows(
+            outcome = self._copying.copy_rows(
                 (ids, table), (part.ids, part.table), chunk, self._pause_s, self._progress, choice
             )
         finally:
             self._ended.set()
-        if found == STOPPED or self._progress.is_stopped:  # maybe too late: nothing was saved from then on
+        if outcome == STOPPED or self._progress.is_stopped:  # maybe too late: nothing was saved from then on
             raise CheckpointError("the PS began to load other parameters before it had copied these")
         for block in self._blocks:
             used = block.used if choice is None else choice.placed(*block.used)
             self._copying.put_rows(table, *used)
         for slots, before in reversed(self._ids):
             ids[slots] = before
-        is_finite = bool(found) and all(_are_finite(block.used[1]) for block in self._blocks)
+        is_finite = bool(outcome) and all(_are_finite(block.used[1]) for block in self._blocks)
         if not (is_finite or _are_finite(table)) or not np.isfinite(arrays["dense"]).all():
             raise CheckpointError(NOT_FINITE)
 

@@ -93,18 +93,18 @@ class PendingRows:
 
     def _next(self, wanted: int) -> NDArray[np.int64]:
         """Return `wanted` slots of pending rows, round-robin, so that no row waits for long."""
-        found: list[NDArray[np.int64]] = []
+        slots: list[NDArray[np.int64]] = []
         while wanted:
             stop = min(self._scan_from + _SCAN, self._rows.n)
             self._mark_up_to(stop)
             marks = self._rows.marked[self._scan_from : stop]
             here = np.flatnonzero(marks)[:wanted] + self._scan_from if marks.any() else _NO_SLOT
-            found.append(here)
+            slots.append(here)
             wanted -= len(here)
             self._scan_from = 0 if stop == self._rows.n and wanted else stop
             if not wanted and len(here):
                 self._scan_from = int(here[-1]) + 1
-        return np.concatenate(found) if found else _NO_SLOT
+        return np.concatenate(slots) if slots else _NO_SLOT
 
     def _mark_up_to(self, stop: int) -> None:
         """Mark the rows below `stop` that are pending and have no mark yet."""

@@ -247,15 +247,15 @@ class RowTable:
 
     def _holes(self, wanted: int, stop: int) -> NDArray[np.int64]:
         """Return the next places below `stop` whose rows go, at most `wanted`; few rows are searched."""
-        found = [np.empty(0, np.int64)]
+        holes = [np.empty(0, np.int64)]
         stop = min(stop, self._front + _MOST_SEARCHED)
         while wanted and self._front < stop:
             chunk = slice(self._front, min(self._front + _CHUNK, stop))
             here = np.flatnonzero(self._gone[self.ids[chunk] % N_BUCKET])[:wanted] + self._front
             wanted -= len(here)
             self._front = chunk.stop if wanted else int(here[-1]) + 1
-            found.append(here)
-        return np.concatenate(found)
+            holes.append(here)
+        return np.concatenate(holes)
 
     def mark(self, buckets: Buckets, slots: slice) -> None:
         """Mark the rows of `buckets` at these slots, and no other of them."""

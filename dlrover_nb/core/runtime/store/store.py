@@ -264,16 +264,16 @@ class ParameterStore:
             first rows may have been taken.
         """
         self._check_rows(part, between)
-        taken = np.zeros(self._rows.n + len(part.ids), np.bool_)  # by slot: a byte for each row
-        taken[:n_other] = True
+        is_loaded = np.zeros(self._rows.n + len(part.ids), np.bool_)  # by slot: a byte for each row
+        is_loaded[:n_other] = True
         for chunk in _chunks(len(part.ids)):
             ids, slots = self._take_rows(part, chunk, owned)
-            if taken[slots].any():
+            if is_loaded[slots].any():
                 raise CheckpointError(
                     "the rows are damaged: expected each row once in all parts of the checkpoint, got "
-                    f"{ids[taken[slots]][0]} more than once; use an earlier checkpoint"
+                    f"{ids[is_loaded[slots]][0]} more than once; use an earlier checkpoint"
                 )
-            taken[slots] = True
+            is_loaded[slots] = True
             between()
         self.load_dense(part)
 

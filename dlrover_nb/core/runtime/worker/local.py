@@ -74,7 +74,7 @@ class LocalClient:
 
     @property
     def was_late(self) -> bool:
-        """Nobody is waited for."""
+        """Return at once: there is no other worker to wait for."""
         return False
 
     def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - all batches are alike
@@ -100,8 +100,8 @@ class LocalClient:
     def finish(self, dense: Floats) -> Floats:
         """Fill `dense` and return the rows."""
         n_average = self._store.n_average
-        found = self._store.pull(_NO_ROWS if self._pull is None else self._pull.rows)
-        arrays, scale, dense_scale = pack_answer(found, self._store.dense, self._form, n_average)
+        pulled = self._store.pull(_NO_ROWS if self._pull is None else self._pull.rows)
+        arrays, scale, dense_scale = pack_answer(pulled, self._store.dense, self._form, n_average)
         rows, values = unpack_answer(arrays, self._form, scale, dense_scale, n_average)
         if len(values):
             dense[:] = values
@@ -146,7 +146,7 @@ class LocalSource:
         self.last.rewind()
 
     def give_back(self, work: ShardWork) -> None:
-        """Go on: there is nobody else."""
+        """Go on: there is no other worker."""
 
     def _begin_next(self) -> bool:
         shard = next(self._shards, None)

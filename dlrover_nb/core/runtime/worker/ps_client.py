@@ -20,7 +20,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.packing import Packer, unpack_answer
-from dlrover_nb.core.runtime.exchange.ps_link import Asked, PsLink
+from dlrover_nb.core.runtime.exchange.ps_link import PsLink, SentRequest
 from dlrover_nb.core.runtime.exchange.requests import (
     NO_SLAB,
     DenseReady,
@@ -132,7 +132,7 @@ class PsClient:
         self._packing = packing
         self._row_bytes = 0  # of a row in an answer; 0: there was none yet
         self._step = 0
-        self._pending: dict[_Question, Asked] = {}  # unanswered requests as they were sent
+        self._pending: dict[_Question, SentRequest] = {}  # unanswered requests as they were sent
         self._answered: dict[_Question, tuple[Any, Arrays]] = {}
         self._n_byte_sent = 0
         self._asked_s = 0.0
@@ -246,15 +246,15 @@ class PsClient:
     def _rows(self, dense: Floats) -> Floats:
         answers = self._answers(Exchanged)
         self._row_bytes = self._row_bytes or 4 * answers[0][1][0].shape[1]
-        found = []
+        by_ps = []
         slices = zip(self._slices, self._n_averages, self._forms, answers, strict=True)
         for part, n, form, (answer, arrays) in slices:
             rows, values = unpack_answer(arrays, form, answer.scale, answer.dense_scale, n)
             if len(values):
                 dense[part] = values
-            found.append(rows)
+            by_ps.append(rows)
         self._measure(answers)
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return by_ps[0] if len(by_ps) == 1 else np.concatenate(by_ps)
 
     def _measure(self, answers: list[tuple[Any, Arrays]]) -> None:
         """Record how the time of the exchange divides, as reported by the slowest PS."""
@@ -280,10 +280,10 @@ class PsClient:
         """Send a request to PS i that a message of this kind answers."""
         self._send(i, kind, encode(request, arrays), arrays)
 
-    def _send(self, i: int, kind: type[Any], asked: Asked, arrays: Parts) -> None:
-        self._pending[i, kind] = asked
-        self._n_byte_sent += carried_bytes(asked, arrays)
-        self._links[i].send(asked)
+    def _send(self, i: int, kind: type[Any], request: SentRequest, arrays: Parts) -> None:
+        self._pending[i, kind] = request
+        self._n_byte_sent += carried_bytes(request, arrays)
+        self._links[i].send(request)
 
     def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
         """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
@@ -302,18 +302,18 @@ class PsClient:
             if now_s >= again_at_s:
                 again_at_s = now_s + ASK_AGAIN_S
                 self._ask_again()
-        found = sorted(question[0] for question in self._answered if question[1] is kind)
-        return [self._answered.pop((i, kind)) for i in found]
+        indices = sorted(question[0] for question in self._answered if question[1] is kind)
+        return [self._answered.pop((i, kind)) for i in indices]
 
     def _check_patience(self, waited_s: float) -> None:
         if waited_s >= self._patience_s():
             raise ExchangeDroppedError(f"a PS is silent and the master has waited for {waited_s:.1f} s")
 
     def _ask_again(self) -> None:
-        for (i, kind), asked in self._pending.items():
+        for (i, kind), request in self._pending.items():
             _log.info("PS %d sent no %s for %g s: request repeated", i, kind.__name__, ASK_AGAIN_S)
             self._links[i].unseal()
-            self._links[i].send(asked)
+            self._links[i].send(request)
 
     def _accept(self, i: int, message: FromPs, arrays: Arrays) -> None:
         question = i, type(message)

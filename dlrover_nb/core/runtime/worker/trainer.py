@@ -202,19 +202,19 @@ class Trainer:
         goes_on = True
         while goes_on:
             self._n_taken = 0
-            asked = self._take(source, client)
-            goes_on = asked is not None and self._stream(source, client, asked)
+            first = self._take(source, client)
+            goes_on = first is not None and self._stream(source, client, first)
         client.end()
 
     def _stream(self, source: BatchSource, client: ParameterClient, first: TakenBatch) -> bool:
         """Train from a first batch on; return whether to begin again, as gradients came too late.
 
-        One exchange is in progress per turn: it brings `sent` to the PS and returns the rows of `asked`.
+        One exchange is in progress per turn: it brings `sent` to the PS and returns the rows of `requested`.
         `ready` is a batch with its rows. When a last batch is ready an exchange of nothing is sent, once per
         stream.
         """
         self._send(client, None, first.batch)
-        asked: TakenBatch | None = first
+        requested: TakenBatch | None = first
         sent: Computed | None = None
         ready: tuple[TakenBatch, Floats] | None = None
         while True:
@@ -228,13 +228,13 @@ class Trainer:
             if client.interrupted:
                 self._flush(source, client, done)
                 return False
-            ready = (asked, rows) if asked is not None else None
+            ready = (requested, rows) if requested is not None else None
             if ready is not None and not self._overlap:
                 done, ready = self._compute(source, *ready), None
             if done is None and following is None and ready is None:
                 return False
             self._send(client, done.push if done else None, following.batch if following else None)
-            sent, asked = done, following
+            sent, requested = done, following
 
     def _flush(self, source: BatchSource, client: ParameterClient, done: Computed | None) -> None:
         """Apply pending gradients before the worker executes an order."""
@@ -252,14 +252,14 @@ class Trainer:
             self._n_late = 0
             source.give_back(late.work)
 
-    def _compute(self, source: BatchSource, taken: TakenBatch, rows: Floats) -> Computed | None:
+    def _compute(self, source: BatchSource, task: TakenBatch, rows: Floats) -> Computed | None:
         """Return the gradients of a batch; None for one that is only scored."""
         self._accounting.switch(Part.COMPUTE)
         done = None
-        if taken.work.trains:
-            done = Computed(taken.work, self._learn(taken.batch, rows))
+        if task.work.trains:
+            done = Computed(task.work, self._learn(task.batch, rows))
         else:
-            self._score(source, taken, rows)
+            self._score(source, task, rows)
         self._accounting.switch(Part.OTHER)
         return done
 
@@ -289,8 +289,8 @@ class Trainer:
         self._accounting.forget()  # compilation time belongs to no iteration
         return gradients
 
-    def _score(self, source: BatchSource, taken: TakenBatch, rows: Floats) -> None:
-        work, batch = taken.work, taken.batch
+    def _score(self, source: BatchSource, task: TakenBatch, rows: Floats) -> None:
+        work, batch = task.work, task.batch
         work.scores.append(self.learner.scores(rows, batch.inverse, batch.dense))
         self._count(source, work, len(batch.labels))
         self._accounting.forget()  # it is no iteration of the training
@@ -319,11 +319,11 @@ class Trainer:
         size = client.batch_size(self._n_taken)
         if size is not None:
             self.batch_size = size
-        taken = source.take(self.batch_size, client.layout)
-        if taken is not None and taken.work.trains:
+        task = source.take(self.batch_size, client.layout)
+        if task is not None and task.work.trains:
             self._n_taken += 1
         self._accounting.switch(Part.OTHER)
-        return taken
+        return task
 
     def _send(self, client: ParameterClient, push: Push | None, pull: PreparedBatch | None) -> None:
         self._accounting.switch(Part.LOOKUP if push is None else Part.UPDATE)

@@ -63,7 +63,7 @@ class Slab:
         return len(self.block.data)
 
     def is_abandoned(self) -> bool:
-        """Whether the worker has closed it, or has ended: nobody holds its lock."""
+        """Whether the worker has closed it, or has ended: no process holds its lock."""
         try:
             fcntl.flock(self._handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -81,7 +81,7 @@ class Slab:
 
 
 def make_slab(number: int, n_byte: int) -> Slab:
-    """Make a slab of a length that nobody can change, and hold its lock.
+    """Make a slab of a length that no process can change, and hold its lock.
 
     Raises
     ------

@@ -63,8 +63,8 @@ class AttachedSlabs:
 
         No kernel answers requests of a worker that is not served, as it was given up.
         """
-        known = self._attached.get(identity)
-        if known is not None and known.slab.token.hex() == offer.token:
+        attached = self._attached.get(identity)
+        if attached is not None and attached.slab.token.hex() == offer.token:
             return True  # the offer was repeated
         try:
             slab = open_slab(offer)
