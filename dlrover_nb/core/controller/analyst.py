@@ -3,8 +3,8 @@
 The input of planning is frozen when an event requires it (`observe`). The analysis is made while that event
 is handled, once, in every mode, and published at its end (`publish`). So reading it fits nothing, in any
 thread, and the result does not depend on when it is read. Front and curves of an analysis are laid out when
-they are first read, once: nobody reads those of most jobs of a simulated cluster, where they took a fifth of
-the CPU time.
+they are first read, once: most jobs of a simulated cluster have no reader, and these took a fifth of its CPU
+time.
 
 Rejected: making the analysis at the first read. It saves the fits of a job in manual mode that has no viewer,
 but the driver of every real job reads twice a second, and would then fit in the loop that answers its nodes.
@@ -169,10 +169,10 @@ class Analyst:
             self._cache is not None and self._cache.situation is self._situation
         )
 
-    def make(self, known: Analysis | None) -> None:
-        """Make the analysis of the newest situation; `known`: another process has made it."""
-        if not self.is_made and known is not None:
-            self._cache, self._situation = known, known.situation
+    def make(self, analysis: Analysis | None) -> None:
+        """Make the analysis of the newest situation; `analysis`: another process has made it."""
+        if not self.is_made and analysis is not None:
+            self._cache, self._situation = analysis, analysis.situation
         _ = self.analysis
 
     @property
@@ -232,9 +232,9 @@ class Analyst:
 
     def tell_deadline(self, story: Story, at_s: float) -> None:
         """Tell the story when the deadline becomes infeasible, or feasible again."""
-        known = None if self._published is None else self._published.deadline
-        if known is None or known.is_feasible is self._told_feasible or self._state.is_over:
+        deadline = None if self._published is None else self._published.deadline
+        if deadline is None or deadline.is_feasible is self._told_feasible or self._state.is_over:
             return
-        if self._told_feasible is not None or not known.is_feasible:
-            story.add(at_s, f"the deadline: {known.words}")
-        self._told_feasible = known.is_feasible
+        if self._told_feasible is not None or not deadline.is_feasible:
+            story.add(at_s, f"the deadline: {deadline.words}")
+        self._told_feasible = deadline.is_feasible

@@ -23,7 +23,7 @@ from dlrover_nb.core.controller.analyst import Analyst
 from dlrover_nb.core.controller.budget_watch import BudgetWatch
 from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
 from dlrover_nb.core.controller.decision_view import DecisionBrief, DecisionView
-from dlrover_nb.core.controller.given import Given
+from dlrover_nb.core.controller.dependencies import Dependencies
 from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.measured.rollup import Rollup
 from dlrover_nb.core.controller.mitigations.mitigation_book import MitigationBook
@@ -96,7 +96,7 @@ class Controller:
     ----------
     first_orders
         The orders that follow from the submission.
-    given
+    dependencies
         Its settings, policy and fit.
     reviews
         Has the question that is to be answered beside the job's loop, and takes the answer.
@@ -111,7 +111,7 @@ class Controller:
         fit: Fit = fitted,
     ) -> None:
         self._settings = s = settings or ControllerSettings()
-        self.given = Given(s, policy, fit)
+        self.dependencies = Dependencies(s, policy, fit)
         self.at_s = job.at_s  # of the last event
         self._state, self._story = JobState(job), Story()
         self._rollup = Rollup(s.row_s, job.at_s)

@@ -17,7 +17,7 @@ from dlrover_nb.core.controller.checks import DecisionContext, check_decision
 from dlrover_nb.core.controller.mitigations.mitigation_book import is_mitigation
 from dlrover_nb.core.controller.plans.book import NEVER_AGAIN
 from dlrover_nb.core.controller.plans.rollouts import Rollout
-from dlrover_nb.core.controller.state.newest import append, next_id
+from dlrover_nb.core.controller.state.record_lists import append, next_id
 from dlrover_nb.core.planner import Frame, axes_key, protect_why, protected
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import Mode
@@ -113,7 +113,7 @@ class DecisionHandler:
         """Handle a decision, or refuse it without any change; raises as `check_decision` does."""
         nodes = self._mitigations.context
         check_decision(decision, self._book, self.context, actions=self._actions, nodes=nodes)
-        decision = replace(decision, id=next_id("d", (known.id for known in self._decisions[-1:])))
+        decision = replace(decision, id=next_id("d", (each.id for each in self._decisions[-1:])))
         append(self._decisions, decision)
         self._narrate(decision, at_s)
         mode, pins, limit = self._state.mode, self._state.pins, self._state.spec.budget_total
@@ -181,7 +181,7 @@ class DecisionHandler:
         self._undo.acted(decision, self._mitigations.inverse(decision))
         if decision.verdict is Verdict.ACCEPT:
             return self._mitigations.accept(decision, at_s)
-        is_redo = any(known.undoes for known in self._decisions if known.id == decision.undoes)
+        is_redo = any(each.undoes for each in self._decisions if each.id == decision.undoes)
         return self._mitigations.begin(decision, at_s, is_redo=is_redo)
 
     def _obey(self, decision: Decision, at_s: float) -> Orders:
@@ -227,9 +227,9 @@ class DecisionHandler:
         The plan is rejected until its prediction has changed materially, and permanently where it has none.
         Its memory is not proposed again until the need has grown.
         """
-        known = self._analyst.predict(plan)
+        prediction = self._analyst.predict(plan)
         if axes_key(plan) != axes_key(back):
-            self._book.reject_plan(plan, NEVER_AGAIN if known is None else known.samples_per_s)
+            self._book.reject_plan(plan, NEVER_AGAIN if prediction is None else prediction.samples_per_s)
         if any(plan.role(role).memory_mib > back.role(role).memory_mib for role in Role):
             self._protection.declined(plan)
         self._protection.keep(back, plan)
@@ -301,9 +301,9 @@ class DecisionHandler:
         return ()
 
     def _narrate(self, decision: Decision, at_s: float) -> None:
-        known = {proposal.why for proposal in self._book.all}  # auto mode repeats the proposal's reason
-        known |= {action.why for action in self._actions.all}
-        because = f" because: {decision.why}" if decision.why and decision.why not in known else ""
+        reasons = {proposal.why for proposal in self._book.all}  # auto mode repeats the proposal's reason
+        reasons |= {action.why for action in self._actions.all}
+        because = f" because: {decision.why}" if decision.why and decision.why not in reasons else ""
         line = f"{decision.id} {decision.words} by {decision.by}{because}"
         logger.info("%s: %s", self._state.name, line)
         self._story.add(at_s, line, about=decision.proposal or "")

@@ -66,8 +66,10 @@ class MeasurementProgress:
     n_patience: int
 
     def __str__(self) -> str:
-        seen = "1 window of it is" if self.n_window == 1 else f"{self.n_window} windows of it are"
-        return f"{seen} measured; {self.n_stable} in a row that agree are needed, or {self.n_patience} in all"
+        windows = "1 window of it is" if self.n_window == 1 else f"{self.n_window} windows of it are"
+        return (
+            f"{windows} measured; {self.n_stable} in a row that agree are needed, or {self.n_patience} in all"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class PlanQueries:
     may_change
         Whether a change of plan is possible now.
     allotted
-        Why other jobs leave it no more than its quota; empty: nobody says so.
+        Why other jobs leave it no more than its quota; empty: no planner says so.
     queue
         Where it waits in the queue of its cluster; None: it does not.
     at_s
@@ -156,9 +158,10 @@ class PlanQueries:
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:
         """Return the predicted effect of each plan, and why a decision for it would be refused."""
-        known = self.analysis.candidates(plans) if self.analysis else (None,) * len(plans)
+        candidates = self.analysis.candidates(plans) if self.analysis else (None,) * len(plans)
         return tuple(
-            Weighed(plan, candidate, self.refusal(plan)) for plan, candidate in zip(plans, known, strict=True)
+            Weighed(plan, candidate, self.refusal(plan))
+            for plan, candidate in zip(plans, candidates, strict=True)
         )
 
     def refusal(self, plan: ResourcePlan) -> str:
@@ -175,18 +178,20 @@ class PlanQueries:
         NotFoundError
             When there is no proposal of that id.
         """
-        found = self._find(proposal)
+        subject = self._find(proposal)
         if self.analysis is None:
-            return self._bare(found)
-        if found is None:
+            return self._bare(subject)
+        if subject is None:
             now = self.analysis.current
-            told = Explanation(now.plan, None, now, now, self._why_waits() or self._why_none(self.analysis))
+            explanation = Explanation(
+                now.plan, None, now, now, self._why_waits() or self._why_none(self.analysis)
+            )
         else:
-            told = self._bare(found)
-            if found.status is ProposalStatus.PENDING:
-                fresh = self.analysis.candidate(told.plan)
-                told = replace(told, candidate=fresh, baseline=self.analysis.current)
-        return self._surrounded(told, found, self.analysis)
+            explanation = self._bare(subject)
+            if subject.status is ProposalStatus.PENDING:
+                fresh = self.analysis.candidate(explanation.plan)
+                explanation = replace(explanation, candidate=fresh, baseline=self.analysis.current)
+        return self._surrounded(explanation, subject, self.analysis)
 
     def _bare(self, proposal: Proposal | None) -> Explanation:
         """Return the explanation without a present analysis."""
@@ -197,14 +202,16 @@ class PlanQueries:
         why = p.why + note if is_open else f"{p.why} It is {p.status}{note}."
         return Explanation(p.candidate.plan, p.id, p.candidate, p.baseline, why, flip=p.flip)
 
-    def _surrounded(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
+    def _surrounded(
+        self, explanation: Explanation, proposal: Proposal | None, analysis: Analysis
+    ) -> Explanation:
         """Add the context of a plan: constraints, next steps, measurements, other plans."""
-        here = analysis.candidate(told.plan)
+        here = analysis.candidate(explanation.plan)
         around = replace(
-            told,
+            explanation,
             binding=binding(analysis, here, self.quota) + ((self.allotted,) if self.allotted else ()),
-            marginals=marginals(analysis, told.plan, self.refusal),
-            evidence=evidence(analysis, told.plan),
+            marginals=marginals(analysis, explanation.plan, self.refusal),
+            evidence=evidence(analysis, explanation.plan),
             bottleneck=self._bottleneck(analysis),
             min_gain=self.settings.min_gain,
             min_saving=self.settings.min_saving,
@@ -213,19 +220,21 @@ class PlanQueries:
 
     def _bottleneck(self, analysis: Analysis) -> str:
         """Name what limits the job, while it runs."""
-        found = None if self._is_over else diagnosis_of(analysis, self.use)
-        return "" if found is None else found.words
+        diagnosis = None if self._is_over else diagnosis_of(analysis, self.use)
+        return "" if diagnosis is None else diagnosis.words
 
-    def _with_others(self, told: Explanation, proposal: Proposal | None, analysis: Analysis) -> Explanation:
+    def _with_others(
+        self, explanation: Explanation, proposal: Proposal | None, analysis: Analysis
+    ) -> Explanation:
         """Add the alternatives: the break-even, the next best plan, the next experiment."""
         unfit = partial(_refusal, check_plan, now=self.context)
         rival, lacks = runner_up(
-            analysis, told.plan, AdviceContext(self.settings, unfit, self.rejected_plans, self.quota)
+            analysis, explanation.plan, AdviceContext(self.settings, unfit, self.rejected_plans, self.quota)
         )
         probed = probe(analysis, self.settings, rejected_plans=self.rejected_plans, limits=self.limits)
         return replace(
-            told,
-            flip=told.flip or self._flip(analysis, proposal, rival),
+            explanation,
+            flip=explanation.flip or self._flip(analysis, proposal, rival),
             runner_up=rival,
             runner_up_why=lacks,
             probe=probed.candidate if probed else None,
@@ -297,17 +306,17 @@ class PlanQueries:
         """Return the proposal of that id, or the open one."""
         if name is None:
             return next((p for p in self.proposals if p.status is ProposalStatus.PENDING), None)
-        found = next((p for p in self.proposals if p.id == name), None)
-        if found is None:
+        proposal = next((p for p in self.proposals if p.id == name), None)
+        if proposal is None:
             raise NotFoundError(f"job {self.context.name} has no proposal {name!r}; {self._near(name)}")
-        return found
+        return proposal
 
     def _near(self, name: str) -> str:
-        known = [p.id for p in self.proposals]
-        if not known:
+        ids = [p.id for p in self.proposals]
+        if not ids:
             return "it has had none yet"
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[-3:]
-        return f"near it are {', '.join(near)} ({len(known)} so far)"
+        near = difflib.get_close_matches(name, ids, n=3, cutoff=0.4) or ids[-3:]
+        return f"near it are {', '.join(near)} ({len(ids)} so far)"
 
 
 def _refusal(

@@ -83,9 +83,9 @@ class Protection:
 
     def killed(self, event: NodeOutOfMemory, plan: ResourcePlan) -> None:
         """Record that a node of `plan` was killed for lack of memory."""
-        known = self._kills.get(event.role)
-        reached = max(ceil(event.memory_mib), known.reached_mib if known else 0)
-        too_little = max(plan.role(event.role).memory_mib, reached, known.too_little_mib if known else 0)
+        earlier = self._kills.get(event.role)
+        reached = max(ceil(event.memory_mib), earlier.reached_mib if earlier else 0)
+        too_little = max(plan.role(event.role).memory_mib, reached, earlier.too_little_mib if earlier else 0)
         self._kills[event.role] = _Kill(event.node, reached, too_little, event.at_s)
         self._uses.pop(event.role, None)
         self._declined.pop(event.role, None)
@@ -146,8 +146,8 @@ class Protection:
 
     def needs(self, plan: ResourcePlan) -> tuple[MemoryNeed, ...]:
         """Return the memory that nodes of a plan lack by all evidence, rejected needs left out."""
-        found = (self._need(role, plan.role(role).memory_mib) for role in Role)
-        return tuple(need for need in found if need and need.mib > GROWN * self._declined.get(need.role, 0.0))
+        needs = (self._need(role, plan.role(role).memory_mib) for role in Role)
+        return tuple(need for need in needs if need and need.mib > GROWN * self._declined.get(need.role, 0.0))
 
     def floors(self, plan: ResourcePlan, pins: Pins) -> tuple[tuple[Role, int], ...]:
         """Return the memory per node that the search gives every plan, where it differs from `plan`."""

@@ -1,7 +1,7 @@
 """The controller as bytes, so that a restart reads the newest events alone, not those of days.
 
 Written are the attributes of the controller and of each of its parts, as they are: a part or a field that is
-added later is written without a line here. Not written is what a new controller is given (settings, policy,
+added later is written without a line here. Not written is what a new controller depends on (settings, policy,
 fit), and what follows from less: an analysis is made again from its situation, since fits are deterministic.
 
 The law behind it, tested over random lives of a job: a controller that was written and read back gives the
@@ -35,8 +35,7 @@ PACKAGES = (  # of objects with a state of their own
 
 def parts(controller: Controller) -> dict[str, object]:
     """Return the parts of a controller by their attribute, itself under the empty name."""
-    found = {name: each for name, each in vars(controller).items() if _is_part(each)}
-    return {"": controller, **found}
+    return {"": controller, **{name: each for name, each in vars(controller).items() if _is_part(each)}}
 
 
 def pack(controller: Controller) -> tuple[JobSubmitted, bytes]:
@@ -94,15 +93,15 @@ class _AnalysisMaker:
 
 def _links(controller: Controller) -> Mapping[str, object]:
     """Return what a new controller has without its state, by name."""
-    given = controller.given
-    settings = given.settings
+    dependencies = controller.dependencies
+    settings = dependencies.settings
     constant = {
-        "given": given,
+        "given": dependencies,  # as the link is named in snapshots
         "settings": settings,
         "settings.planner": settings.planner,
         "settings.auto": settings.auto,
-        "policy": given.policy,
-        "fit": given.fit,
+        "policy": dependencies.policy,
+        "fit": dependencies.fit,
     }
     return {**{f"part {name}": part for name, part in parts(controller).items()}, **constant}
 

@@ -12,7 +12,7 @@ from dlrover_nb.core.controller import snapshot
 from dlrover_nb.core.controller.measured.last_reports import LastReports
 from dlrover_nb.core.controller.measured.measurement import N_PAUSE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.controller.state import newest
+from dlrover_nb.core.controller.state import record_lists
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
@@ -111,7 +111,7 @@ def test_a_snapshot_does_not_grow_with_lost_nodes(make_job):
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(newest, "N_NEWEST", 5)
+    monkeypatch.setattr(record_lists, "N_NEWEST", 5)
     monkeypatch.setattr("dlrover_nb.core.controller.plans.book.N_NEWEST", 5)
     return 5
 

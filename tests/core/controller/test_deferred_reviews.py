@@ -44,9 +44,9 @@ class Pair:
     """A controller that computes inline, beside one whose questions are answered at once."""
 
     def __init__(self, first) -> None:
-        self.first, given, self.n_answer = first, first.given, 0
+        self.first, dependencies, self.n_answer = first, first.dependencies, 0
         job = replace(first.job, defers=True)
-        self.second = Controller(job, given.settings, policy=given.policy, fit=given.fit)
+        self.second = Controller(job, dependencies.settings, policy=dependencies.policy, fit=dependencies.fit)
 
     def handle(self, event):
         (orders, refused), other = outcome(self.first, event), outcome(self.second, event)

@@ -424,7 +424,7 @@ def test_an_action_waits_for_training_and_for_whatever_is_under_way():
 
 def test_before_training_begins_nothing_can_be_ordered():
     job = SlowJob()
-    first = type(job.controller)(job.journal[0], policy=job.controller.given.policy)
+    first = type(job.controller)(job.journal[0], policy=job.controller.dependencies.policy)
     first.handle(NodeStarted(0.0, "worker-0", Role.WORKER, 1.0))
     wanted = Decision(
         Verdict.MITIGATE, "ada", 1.0, action=ActionChoice.of(KillRestart("worker-0", Role.WORKER))

@@ -26,8 +26,10 @@ from dlrover_nb.core.structs.views.events import Ticked
 
 def restarted(controller):
     job, state = snapshot.pack(controller)
-    given = controller.given
-    return snapshot.unpack(job, state, given.settings, policy=given.policy, fit=given.fit)
+    dependencies = controller.dependencies
+    return snapshot.unpack(
+        job, state, dependencies.settings, policy=dependencies.policy, fit=dependencies.fit
+    )
 
 
 def difference(a, b, path="", seen=None):
@@ -141,12 +143,12 @@ def test_a_job_that_trained_for_long_goes_on_as_before(make_job, mode):
 
 def _fields(controller):
     every = snapshot.parts(controller)
-    links = {id(part) for part in every.values()} | {id(each) for each in controller.given}
+    links = {id(part) for part in every.values()} | {id(each) for each in controller.dependencies}
     return [
         (part, name)
         for part, owner in every.items()
         for name, value in vars(owner).items()
-        if id(value) not in links and name != "given"
+        if id(value) not in links and name != "dependencies"
     ]
 
 

@@ -9,7 +9,7 @@ processor time of both on that machine.
 
 Rejected: to compare the processor time of a step with its duration alone. It is as good where a node fills
 its quota, and takes each wait for a disk or a barrier of a node that does not for other load. Pressure (PSI)
-says that a host is busy, not who waits for whom.
+says that a host is busy, not which process waits for which.
 """
 
 from __future__ import annotations

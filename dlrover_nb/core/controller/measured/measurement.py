@@ -132,7 +132,7 @@ class Measurement:
         self._use.resize(sizes, at_s)
 
     def keep_size(self, node: str) -> None:
-        """Record that a node keeps its size until the plan changes: somebody decided so, or it had to."""
+        """Record that a node keeps its size until the plan changes: a user decided so, or it had to."""
         self._use.keep(node)
 
     def progress(self, n_sample_done: int) -> None:
@@ -157,7 +157,7 @@ class Measurement:
 
     def paused(self, kind: TransitionKind, pause_s: float) -> None:
         """Record how long a transition stopped the training."""
-        alike = [i for i, (known, _) in enumerate(self._pauses) if known == kind]
+        alike = [i for i, (other, _) in enumerate(self._pauses) if other == kind]
         if len(alike) >= N_PAUSE:
             del self._pauses[alike[0]]
         self._pauses.append((kind, pause_s))
@@ -191,20 +191,20 @@ class Measurement:
 
     def _keep(self, window: ProfileSample) -> None:
         """Keep a steady window; the oldest one of its plan goes into the sums where there are enough."""
-        kept = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
-        if len(kept) == self._settings.n_kept:
-            self._leave(kept)
-        kept.append(window)
+        windows = self._samples.setdefault(window.plan, deque(maxlen=self._settings.n_kept))
+        if len(windows) == self._settings.n_kept:
+            self._leave(windows)
+        windows.append(window)
         self._note_start(window)
         self.n_seen += 1
-        if self._older.compare(self._started(kept), self._samples.values()):
+        if self._older.compare(self._started(windows), self._samples.values()):
             self.n_change += 1
 
-    def _leave(self, kept: deque[ProfileSample]) -> None:
-        if kept[0].at_s in self._starting_s:
-            self._starting_s.remove(kept[0].at_s)
+    def _leave(self, windows: deque[ProfileSample]) -> None:
+        if windows[0].at_s in self._starting_s:
+            self._starting_s.remove(windows[0].at_s)
         else:
-            self._older.leave(kept[0], self._started(kept))
+            self._older.leave(windows[0], self._started(windows))
 
     def _note_start(self, window: ProfileSample) -> None:
         """Judge anew which of the first windows of the run are its nodes' start."""
@@ -239,12 +239,12 @@ class Measurement:
     @property
     def samples(self) -> tuple[ProfileSample, ...]:
         """All kept samples, plan by plan."""
-        return tuple(sample for kept in self._samples.values() for sample in kept)
+        return tuple(sample for windows in self._samples.values() for sample in windows)
 
     @property
     def evidence(self) -> tuple[ProfileSample, ...]:
         """All that the fit may use: older windows of each plan in one row, at the job's present speed."""
-        return self._older.evidence({plan: self._started(kept) for plan, kept in self._samples.items()})
+        return self._older.evidence({plan: self._started(windows) for plan, windows in self._samples.items()})
 
     @property
     def pauses(self) -> tuple[tuple[str, float], ...]:
@@ -253,8 +253,8 @@ class Measurement:
 
     def samples_per_s(self, plan: ResourcePlan | None) -> float | None:
         """Return the recent throughput of a plan, None when it was never steady."""
-        kept = self._samples.get(plan) if plan else None
-        return median(s.samples_per_s for s in list(kept)[-5:]) if kept else None
+        windows = self._samples.get(plan) if plan else None
+        return median(s.samples_per_s for s in list(windows)[-5:]) if windows else None
 
     @property
     def published_memory(self) -> tuple[MemoryLine, ...]:

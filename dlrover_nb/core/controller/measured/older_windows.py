@@ -90,27 +90,27 @@ class OlderWindows:
         self._sums: dict[ResourcePlan, WindowSums] = {}
         self._changes: list[SpeedChange] = []
 
-    def leave(self, window: ProfileSample, kept: Collection[ProfileSample]) -> None:
-        """Add a window that leaves the kept ones of its plan."""
+    def leave(self, window: ProfileSample, windows: Collection[ProfileSample]) -> None:
+        """Add a window that leaves the `windows` of its plan."""
         value = self._log_speed(window)
-        others = [self._log_speed(other) for other in kept]
+        others = [self._log_speed(other) for other in windows]
         centre, usual = _centre(others or [value])
         value = min(max(value, centre - OUTLIER * usual), centre + OUTLIER * usual)
         sums = self._sums.get(window.plan)
         new = sums.plus(window, value) if sums else WindowSums(1, value, 0.0, window, window.at_s)
         self._sums[window.plan] = new
 
-    def compare(self, kept: Sequence[ProfileSample], every: Collection[Sequence[ProfileSample]]) -> bool:
-        """Look for a change of speed among the kept windows of the running plan; return whether there is one.
+    def compare(self, running: Sequence[ProfileSample], every: Collection[Sequence[ProfileSample]]) -> bool:
+        """Look for a change of speed among the windows of the running plan; return whether there is one.
 
         Parameters
         ----------
         every
-            The kept windows of each plan: changes older than all of them are in the sums already.
+            The windows of each plan: changes older than all of them are in the sums already.
         """
         newest = (windows[-1] for windows in every if windows)
-        last_other_s = max((w.at_s for w in newest if w.plan != kept[-1].plan), default=-inf)
-        change = _change([self._log_speed(w) for w in kept], [w.at_s for w in kept], last_other_s)
+        last_other_s = max((w.at_s for w in newest if w.plan != running[-1].plan), default=-inf)
+        change = _change([self._log_speed(w) for w in running], [w.at_s for w in running], last_other_s)
         if change is None:
             return False
         for plan, sums in self._sums.items():
@@ -127,10 +127,10 @@ class OlderWindows:
         Their speeds are those of the plans, without what the host's other load took.
         """
         rows: list[ProfileSample] = []
-        for plan, kept in samples.items():
+        for plan, windows in samples.items():
             sums = self._sums.get(plan)
             rows += [sums.sample()] if sums else []
-            rows += [self._scaled(window) for window in kept]
+            rows += [self._scaled(window) for window in windows]
         return tuple(rows)
 
     def _scaled(self, window: ProfileSample) -> ProfileSample:

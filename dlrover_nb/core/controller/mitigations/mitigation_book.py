@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.plans.proposals import check_move, move
-from dlrover_nb.core.controller.state.newest import N_NEWEST, next_id
+from dlrover_nb.core.controller.state.record_lists import N_NEWEST, next_id
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.straggler.costs import cost_words
 from dlrover_nb.core.structs.decisions.actions import ActionChoice
@@ -62,13 +62,13 @@ class MitigationBook:
         NotFoundError
             When there is none of that id.
         """
-        found = self._all.get(name or "")
-        if found is None:
+        mitigation = self._all.get(name or "")
+        if mitigation is None:
             opened = f"{self._open} is open" if self._open else "none is open"
             raise NotFoundError(
                 f"job {self._job} has no action {name!r} against stragglers; {opened}; decide on what is open"
             )
-        return found
+        return mitigation
 
     def of_decision(self, decision: str) -> Mitigation | None:
         """Return the action that a decision ordered; None: it ordered none that is kept."""
@@ -120,9 +120,9 @@ class MitigationBook:
         """
         if not self._changed:
             return ()
-        found = tuple(Remember(at_s, each) for each in self._changed.values())
+        orders = tuple(Remember(at_s, each) for each in self._changed.values())
         self._changed.clear()
-        return found
+        return orders
 
     def _put(self, mitigation: Mitigation) -> None:
         self._all[mitigation.id] = self._changed[mitigation.id] = mitigation

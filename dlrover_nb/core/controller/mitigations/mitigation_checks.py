@@ -58,14 +58,14 @@ def check_answer(decision: Decision, book: MitigationBook, now: MitigationContex
     InvalidValueError
         When it should be overridden.
     """
-    found = book.find(decision.proposal)
+    mitigation = book.find(decision.proposal)
     if decision.verdict is Verdict.OVERRIDE:
         raise InvalidValueError(
-            f"a decision on {found.id} must be accept or reject, got override: {found.words} has no plan; "
-            f"reject {found.id}, and order another action or another plan"
+            f"a decision on {mitigation.id} must be accept or reject, got override: {mitigation.words} "
+            f"has no plan; reject {mitigation.id}, and order another action or another plan"
         )
     is_rejected = decision.verdict is Verdict.REJECT
-    book.check(found, ProposalStatus.REJECTED if is_rejected else ProposalStatus.ACCEPTED)
+    book.check(mitigation, ProposalStatus.REJECTED if is_rejected else ProposalStatus.ACCEPTED)
     if not is_rejected:
         _check_free(now)
 
@@ -138,11 +138,11 @@ def _check_possible(action: Action, now: MitigationContext) -> None:
 
 
 def _check_nodes(names: Iterable[str], role: Role, now: MitigationContext) -> None:
-    known = now.nodes.workers if role is Role.WORKER else now.nodes.ps
-    unknown = [name for name in names if name not in known]
+    nodes = now.nodes.workers if role is Role.WORKER else now.nodes.ps
+    unknown = [name for name in names if name not in nodes]
     if unknown:
-        more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-        reporting = ", ".join(known[:MOST_NAMED]) + more or "none"
+        more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
+        reporting = ", ".join(nodes[:MOST_NAMED]) + more or "none"
         raise NotFoundError(
             f"job {now.spec.name} has no {role.value} {unknown[0]!r} that has reported under this plan; "
             f"those that have: {reporting}. One that has just started does so within seconds"

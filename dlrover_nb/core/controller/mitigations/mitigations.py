@@ -91,7 +91,7 @@ class Mitigations:
         self._state, self._story, self._undo = state, story, undo
         self._nodes, self._cores, self._book = nodes, cores, book
         self._last_at_s: dict[str, float] = {}  # by node: when the last action was ordered
-        self._by = ""  # whoever decided on the last action
+        self._by = ""  # decided on the last action
         self._global_at_s: float | None = None  # when the last global one was ordered, or ended
         self._rejected: dict[str, frozenset[str]] = {}  # by subject: the nodes of which one has to recover
         self._told: dict[tuple[str, str], frozenset[str]] = {}  # refusals: as above
@@ -118,7 +118,7 @@ class Mitigations:
         return not self._state.phase.is_final and self._nodes.is_due(at_s)
 
     def review(self, at_s: float, *, may_propose: bool) -> None:
-        """Find who is slow; where it may be, propose what helps.
+        """Find which nodes are slow; where it may be, propose what helps.
 
         Parameters
         ----------
@@ -151,13 +151,13 @@ class Mitigations:
     def _propose(self, situation: Situation, facts: Facts) -> None:
         running, at_s = self._book.running, facts.at_s
         try:
-            asked = SOLUTIONS[self._state.spec.stragglers](self._nodes.findings, situation)
+            answers = SOLUTIONS[self._state.spec.stragglers](self._nodes.findings, situation)
         except InvalidValueError as error:  # no sizes sum to the global batch
             self._tell("solution", "", f"{self._state.spec.stragglers} finds no answer: {error}", at_s)
             self.expire(at_s, f"{self._state.spec.stragglers} finds no answer any more")
             return
         moves = self._cores.moves(self._book.open, at_s)
-        proposed = [each for each in (*asked, *moves) if self._may_propose(each.action, at_s)]
+        proposed = [each for each in (*answers, *moves) if self._may_propose(each.action, at_s)]
         limits = Limits(cooldown_s=2 * self._state.spec.straggler_window_s)
         decided = arbitrate(proposed, facts, limits)
         for refusal in decided.refusals:
@@ -308,17 +308,17 @@ class Mitigations:
 
     def _ended(self, event: MitigationEnded) -> None:
         """Record that an action is in effect, or failed; of an unknown decision it is ignored."""
-        known = self._book.of_decision(event.decision)
-        if known is None:
+        mitigation = self._book.of_decision(event.decision)
+        if mitigation is None:
             return
         if event.why_not:
-            self._size_failed(known.action.action)
+            self._size_failed(mitigation.action.action)
         else:
-            self._nodes.in_effect(known.action.action)
-        if known.action.action.is_global:
+            self._nodes.in_effect(mitigation.action.action)
+        if mitigation.action.action.is_global:
             self._global_at_s = event.at_s
         running = self._book.running
-        if running is None or running.id != known.id:
+        if running is None or running.id != mitigation.id:
             return  # a change of plan ended it before
         status = ProposalStatus.FAILED if event.why_not else ProposalStatus.APPLIED
         self._end(status, event.at_s, event.why_not)

@@ -1,6 +1,6 @@
 """What single nodes use of their cores, and how these may change: for actions that set the size of one node.
 
-Under the policy `nearchus` cores move within a role. What somebody decided about a node's size stays until
+Under the policy `nearchus` cores move within a role. What a user decided about a node's size stays until
 the plan changes, and so does what its cluster could not change: else the same action would be proposed again.
 """
 
@@ -62,14 +62,14 @@ class NodeCores:
         use, room = self._measured.use, self.room(self._auto.limits(at_s))
         if use is None or room is None:
             return ()
-        found = []
+        states = []
         for node in use.of({Role.PS}):
             size = SetSize(node.node, Role.PS, node.allocated_cores, node.memory_mib)
             sizes = (replace(size, cpu=cpu) for cpu in self._state.spec.bounds.ps_cpus if cpu > size.cpu)
             may_grow = node.node not in use.pinned
             larger = tuple(each for each in sizes if may_grow and room.allows(each))
-            found.append(PsState(node.node, size, node.cores() if node.used_cores else None, larger))
-        return tuple(found)
+            states.append(PsState(node.node, size, node.cores() if node.used_cores else None, larger))
+        return tuple(states)
 
     def moves(self, opened: Mitigation | None, at_s: float) -> tuple[Proposed, ...]:
         """Return the sizes by which cores move within a role; none under another policy.
@@ -82,5 +82,5 @@ class NodeCores:
         if not is_stable(use):
             action = None if opened is None else opened.action.action
             return (Proposed(action, opened.why),) if opened and isinstance(action, SetSize) else ()
-        found = node_moves(use, self._state.spec.bounds, self._state.pins)
-        return tuple(e for e in found if isinstance(e.action, SetSize) and room.allows(e.action))
+        moves = node_moves(use, self._state.spec.bounds, self._state.pins)
+        return tuple(e for e in moves if isinstance(e.action, SetSize) and room.allows(e.action))

@@ -51,7 +51,7 @@ class NodeRoom:
         return ""
 
     def allows(self, size: SetSize) -> bool:
-        """Whether a size that nobody ordered may be proposed."""
+        """Whether a size that no user ordered may be proposed."""
         pinned = self.pins.worker_cpu if size.role is Role.WORKER else self.pins.ps_cpu
         is_within = pinned is None and not self.over_quota(size) and self._within_limits(size)
         return is_within and fits(self.capacity, self._needs(size))

@@ -1,4 +1,4 @@
-"""The nodes of a job as the answer to stragglers sees them: who is there, who is slow, who does how much.
+"""The nodes of a job for the answer to stragglers: which are there, which are slow, how much each does.
 
 Facts come from node reports while a plan is steady (during a change all nodes are slow for other reasons),
 and from events on nodes. All times are those of events, on the master's clock: the clocks of nodes may be
@@ -117,7 +117,7 @@ class SlowNodes:
     def sizes_set(self, event: BatchSizesSet) -> None:
         """Take the mini-batches of workers.
 
-        Where only sizes of nodes that have left are missing, nobody has set any: the mean stays that of
+        Where only sizes of nodes that have left are missing, no decision has set any: the mean stays that of
         before, and so does the global batch that the next sizes have to sum to.
         """
         before, self._sizes = self._sizes, dict(event.sizes)
@@ -154,7 +154,7 @@ class SlowNodes:
         return at_s >= self._reviewed_s + self._review_s
 
     def review(self, at_s: float) -> None:
-        """Find who is slow."""
+        """Find which nodes are slow."""
         self._reviewed_s = at_s
         for role in Role:
             self._drop_lost(role, at_s)

@@ -62,7 +62,7 @@ class BoundPolicy:
 
 @dataclass(frozen=True, slots=True)
 class KnownAdvice:
-    """Advice that another process has computed, with what would change it; empty where nobody asks that."""
+    """Advice that another process has computed, with what would change it; empty where no view needs that."""
 
     advice: Advice | None
     break_even: tuple[BreakEven | None, ...] = ()
@@ -70,7 +70,7 @@ class KnownAdvice:
 
 @dataclass(frozen=True, slots=True)
 class _Advised:
-    """Advice of which nobody has asked yet what would change it."""
+    """Advice for which it was not yet computed what would change it."""
 
     analysis: Analysis
     advice: Advice
@@ -144,7 +144,7 @@ class Advisor:
         return self.decide(self._auto.bounds(at_s))
 
     def reconsider(
-        self, at_s: float, asked: BoundPolicy | None = None, known: KnownAdvice | None = None
+        self, at_s: float, policy: BoundPolicy | None = None, advice: KnownAdvice | None = None
     ) -> Advised:
         """Propose, keep, replace or withdraw a plan, by the newest analysis of the target plan.
 
@@ -152,12 +152,12 @@ class Advisor:
 
         Parameters
         ----------
-        asked
-            What `prepare` returned when the advice was asked for; None: it is asked now.
-        known
+        policy
+            What `prepare` returned when the advice was requested; None: it is called now.
+        advice
             The advice; None: it is computed here.
         """
-        decide = asked or self.prepare(at_s)
+        decide = policy or self.prepare(at_s)
         if decide is None:
             return ()
         proposal = self._book.open
@@ -167,18 +167,18 @@ class Advisor:
         is_protected = proposal is not None and proposal.kind is ProposalKind.PROTECT
         if analysis is None or is_protected or not self._analyst.is_measured(self._rollouts.target):
             return ()
-        return self._renew(analysis, decide, known, at_s, may_replace=may_replace)
+        return self._renew(analysis, decide, advice, at_s, may_replace=may_replace)
 
     def _renew(
         self,
         analysis: Analysis,
         decide: BoundPolicy,
-        known: KnownAdvice | None,
+        computed: KnownAdvice | None,
         at_s: float,
         *,
         may_replace: bool,
     ) -> Advised:
-        advice = decide(analysis) if known is None else known.advice
+        advice = decide(analysis) if computed is None else computed.advice
         if advice is not None and advice.batches:
             return self._mitigate(advice)
         closed = self._close_open(analysis, advice, at_s, may_replace=may_replace)
@@ -186,7 +186,9 @@ class Advisor:
             return closed
         self._n_explored = self._n_explored + 1 if advice.kind is ProposalKind.EXPLORE else 0
         proposed = self._propose(advice, analysis, at_s)
-        self._unexplained = _Advised(analysis, advice, decide, () if known is None else known.break_even)
+        self._unexplained = _Advised(
+            analysis, advice, decide, () if computed is None else computed.break_even
+        )
         explained = () if self._auto.is_on else self.explain(at_s)
         return (*closed, *(explained or (proposed,)))
 
@@ -285,24 +287,24 @@ class Advisor:
             return ()
         if advice is not None and advice.candidate.plan == proposal.candidate.plan:
             return ()
-        known = analysis.candidate(proposal.candidate.plan)
-        if (why := self._lost(analysis, proposal, known)) or advice is None:
+        candidate = analysis.candidate(proposal.candidate.plan)
+        if (why := self._lost(analysis, proposal, candidate)) or advice is None:
             return self.expire(at_s, why) if why else ()
         if may_replace:
             return self._supersede(at_s, f"{advice.candidate.plan.short} may be applied by auto mode")
-        is_better = self._is_better(advice, proposal, known.prediction) or rescues_deadline(
-            advice.candidate, known
+        is_better = self._is_better(advice, proposal, candidate.prediction) or rescues_deadline(
+            advice.candidate, candidate
         )
         return self._supersede(at_s, f"{advice.candidate.plan.short} is better") if is_better else ()
 
-    def _lost(self, analysis: Analysis, proposal: Proposal, known: Candidate) -> str:
-        """Say why a proposal has no benefit any more, by its plan as `known` now; empty where it has."""
+    def _lost(self, analysis: Analysis, proposal: Proposal, candidate: Candidate) -> str:
+        """Say why a proposal has no benefit any more, its plan now a `candidate`; empty where it has."""
         now = analysis.current
-        if lacks_memory(analysis.situation, known.plan):
+        if lacks_memory(analysis.situation, candidate.plan):
             return "its nodes would lack memory, by the newest forecast"
         is_dearer = proposal.candidate.cost >= now.cost
         must_change = not self._state.pins.allows(now.plan) or self._state.quota.ends(now.plan)
-        is_no_gain = known.prediction.possibly_over(now.prediction) < 1 and is_dearer and not must_change
+        is_no_gain = candidate.prediction.possibly_over(now.prediction) < 1 and is_dearer and not must_change
         return "it would be slower than the current plan" if is_no_gain else ""
 
     def _is_better(self, advice: Advice, proposal: Proposal, then: Prediction) -> bool:

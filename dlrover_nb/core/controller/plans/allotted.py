@@ -1,4 +1,4 @@
-"""What a job may plan with beside other jobs, while whoever planned for all jobs goes on to say so.
+"""What a job may plan with beside other jobs, while the planner of all jobs repeats it.
 
 A job that waits in the queue of its cluster learns its place in the same way, and starts when it is admitted.
 
@@ -80,7 +80,7 @@ class Allotted:
 
     @property
     def words(self) -> str:
-        """Why the job may not plan with more, by whom planned; empty: nobody says so."""
+        """Why the job may not plan with more, by whom planned; empty: no planner says so."""
         if not self._why or self._state.quota == Quota():
             return ""
         return f"{self._by}: {self._why}" if self._by else self._why

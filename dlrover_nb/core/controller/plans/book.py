@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.plans.proposals import check_move, move
-from dlrover_nb.core.controller.state.newest import N_NEWEST, next_id
+from dlrover_nb.core.controller.state.record_lists import N_NEWEST, next_id
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalStatus
 from dlrover_nb.core.structs.views.events import Remember
@@ -67,13 +67,13 @@ class ProposalBook:
         NotFoundError
             When there is none of that id.
         """
-        found = self._proposals.get(name or "")
-        if found is None:
-            known = ", ".join(self._proposals) or "none so far"
+        proposal = self._proposals.get(name or "")
+        if proposal is None:
+            ids = ", ".join(self._proposals) or "none so far"
             raise NotFoundError(
-                f"job {self._job} must know the proposal, got {name!r} (known: {known}); see its plans"
+                f"job {self._job} must know the proposal, got {name!r} (known: {ids}); see its plans"
             )
-        return found
+        return proposal
 
     def check(self, proposal: Proposal, to: ProposalStatus) -> None:
         """Refuse an invalid transition, with the proposal's story."""

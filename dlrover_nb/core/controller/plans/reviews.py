@@ -120,8 +120,8 @@ class Reviews:
         learnt = self._summary(at_s)
         if question.decide is None:
             return learnt
-        known = None if answer is None else answer.known
-        return learnt + self._advisor.reconsider(at_s, question.decide, known)
+        advice = None if answer is None else answer.known
+        return learnt + self._advisor.reconsider(at_s, question.decide, advice)
 
     def _summary(self, at_s: float) -> Advised:
         is_owed, self._owes_summary = self._owes_summary, False
@@ -136,8 +136,8 @@ class Reviews:
         situation, opened = self._analyst.situation, self._book.open
         assert situation is not None
         self._n_asked += 1
-        known = None if opened is None else opened.candidate.plan
-        self._question, self._is_review = Question(self._n_asked, situation, decide, known), is_review
+        plan = None if opened is None else opened.candidate.plan
+        self._question, self._is_review = Question(self._n_asked, situation, decide, plan), is_review
 
     def _tell(self, event: Computed) -> None:
         """Tell once why the loop has to compute itself."""

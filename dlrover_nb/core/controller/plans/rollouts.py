@@ -8,7 +8,7 @@ from math import exp, log
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.measured.startup import RunStart
-from dlrover_nb.core.controller.state.newest import append
+from dlrover_nb.core.controller.state.record_lists import append
 from dlrover_nb.core.planner import axes_key
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
 from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction, ProposalKind
@@ -68,9 +68,9 @@ class _SpeedSums:
     @property
     def speeds(self) -> tuple[float, float]:
         """Mean samples per second of those that count: measured, and of the plan without other load."""
-        seen = self.log_seen + sum(log(w.samples_per_s) for w in self.start.started)
+        actual = self.log_seen + sum(log(w.samples_per_s) for w in self.start.started)
         plan = self.log_plan + sum(log(w.plan_samples_per_s) for w in self.start.started)
-        return exp(seen / self.n_counted), exp(plan / self.n_counted)
+        return exp(actual / self.n_counted), exp(plan / self.n_counted)
 
 
 @dataclass(slots=True)
@@ -85,17 +85,17 @@ class _Trial:
 
     def outcome(self) -> Outcome:
         """Return what its windows so far say."""
-        seen, plan = self.sums.speeds
+        actual, plan = self.sums.speeds
         return Outcome(
             decision=self.rollout.decision,
             plan=self.rollout.target,
             predicted=self.rollout.predicted,
-            measured_samples_per_s=seen,
+            measured_samples_per_s=actual,
             before_samples_per_s=self.rollout.before_samples_per_s,
             n_sample=self.sums.n_counted,
             applied_at_s=self.applied_at_s,
             pause_s=self.pause_s,
-            host_share=max(1 - seen / plan, 0.0),
+            host_share=max(1 - actual / plan, 0.0),
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.state.newest import append
+from dlrover_nb.core.controller.state.record_lists import append
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, named
 from dlrover_nb.core.structs.decisions.decisions import FIRST_VERSION, Decision, Verdict
@@ -132,15 +132,15 @@ def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) 
             f"{since}; undo {later[-1].id}, or set what you want"
         )
     back = changes[-1].back
-    asked = (decision.verdict, decision.plan, decision.mode, decision.pins, decision.action)
-    if asked != (back.verdict, back.plan, back.mode, back.pins, back.action):
+    request = (decision.verdict, decision.plan, decision.mode, decision.pins, decision.action)
+    if request != (back.verdict, back.plan, back.mode, back.pins, back.action):
         raise InvalidValueError(
             f"the undo of {decision.undoes} must be: {back.words}, got: {decision.words}; ask for undo alone"
         )
 
 
 def check_version(decision: Decision, changes: Sequence[UndoableChange], job: str) -> None:
-    """Refuse a decision of somebody who saw another plan, mode or pins than those of now.
+    """Refuse a decision of a user who saw another plan, mode or pins than those of now.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a controller is made with beside the job: a snapshot has none of it."""
+"""What a controller depends on beside the job; no snapshot holds it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner import Policy
 
 
-class Given(NamedTuple):
+class Dependencies(NamedTuple):
     """Settings, policy, and what fits the throughput model."""
 
     settings: ControllerSettings

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 N_NEWEST = 1000
 
-Kept = TypeVar("Kept")
+RecordT = TypeVar("RecordT")
 
 
-def append(kept: list[Kept], new: Kept) -> None:
-    """Add to a list; the oldest leave where there are too many."""
-    kept.append(new)
-    del kept[:-N_NEWEST]
+def append(records: list[RecordT], new: RecordT) -> None:
+    """Add to a list; the oldest record leaves where there are too many."""
+    records.append(new)
+    del records[:-N_NEWEST]
 
 
 def next_id(letter: str, ids: Iterable[str]) -> str:
