@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dlrover_nb.core.memory.forecast import Band, MemoryForecast, forecast
 from dlrover_nb.core.memory.judgement import Course, Judgement, judged, shown, work_course
-from dlrover_nb.core.memory.line import MIN_SPAN_S, Outlook, after_oom_mib, memory_line, needed_mib
 from dlrover_nb.core.memory.right_size import COPIES_WITH_PEERS, MemoryUse, most_by_end
+from dlrover_nb.core.memory.role_memory import MIN_SPAN_S, Outlook, after_oom_mib, memory_line, needed_mib
 from dlrover_nb.core.memory.series import MemorySeries, Report
 
 __all__ = [

@@ -44,12 +44,12 @@ def ceiling_mib(work: Floats, memory_mib: Floats, end: float) -> float | None:
     """
     x, y = averaged(work, np.ones(len(work)), work, memory_mib, n_part=N_BLOCK)[1:]
     lines = [_line(x[-n:], y[-n:], end) for n in (round(share * len(x)) for share in STRETCHES)]
-    known = [line for line in lines if line is not None]
-    if not known:
+    at_end = [line for line in lines if line is not None]
+    if not at_end:
         return None
     rest = memory_mib - np.interp(work, x, y)
     scatter = DEVIATIONS * float(np.sqrt(rest @ rest / len(rest)))
-    return max(min(known) + scatter, float(memory_mib.max()))
+    return max(min(at_end) + scatter, float(memory_mib.max()))
 
 
 def _line(x: Floats, y: Floats, end: float) -> float | None:

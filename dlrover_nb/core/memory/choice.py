@@ -228,8 +228,8 @@ class _Fits:
         """Return the best explanations with growth, weights summing to about one."""
         weights = self.grows - _log_sum(self.grows.ravel())
         best = np.argsort(weights, axis=None)[::-1][:_KEPT]
-        kept = [divmod(int(i), weights.shape[1]) for i in best]
-        return tuple(self.law(weights[i], *i) for i in kept if weights[i] > np.log(1e-3))
+        cells = [divmod(int(i), weights.shape[1]) for i in best]
+        return tuple(self.law(weights[i], *i) for i in cells if weights[i] > np.log(1e-3))
 
     def law_name(self) -> str:
         """Return the law whose shapes have the most evidence."""
@@ -284,8 +284,8 @@ def _holds_out(data: Blocks, floor: float) -> bool:
     components = fits.law_components() if np.isfinite(fits.log_odds) else ()
     if not components:
         return False
-    seen = sum(c.weight * level_at(c, data.u[n:]) for c in components) / sum(c.weight for c in components)
-    return float(np.abs(tail - seen).sum()) < float(np.abs(tail - data.y[n - 1]).sum())
+    mean = sum(c.weight * level_at(c, data.u[n:]) for c in components) / sum(c.weight for c in components)
+    return float(np.abs(tail - mean).sum()) < float(np.abs(tail - data.y[n - 1]).sum())
 
 
 def level_at(component: Component, u: Floats) -> Floats:

@@ -30,8 +30,8 @@ from dlrover_nb.core.memory.choice import (
     level_at,
     variance_at,
 )
-from dlrover_nb.core.memory.crest import crest_of
 from dlrover_nb.core.memory.laws import AS_NOW
+from dlrover_nb.core.memory.sawtooth import upper_envelope
 from dlrover_nb.core.numerics import log_ndtr, ndtri, stdtrit
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from dlrover_nb.core.memory.crest import Crest
+    from dlrover_nb.core.memory.sawtooth import Envelope
 
     Floats = npt.NDArray[np.float64]
 
@@ -164,7 +164,7 @@ class _Stretch:
 
     reports: _Reports
     choice: Choice
-    height: float = 0.0  # of the teeth, where the reports are their crest
+    height: float = 0.0  # of the teeth, where the reports are their envelope
     since: float = 0.0  # work from the last of these reports until now
 
 
@@ -177,8 +177,8 @@ def _stretch(x: Floats, y: Floats, start: float) -> _Stretch | None:
     whole = _reports(x, y, start)
     if whole is None:
         return None
-    found = crest_of(x, y)
-    teeth = _teeth(found, x, start) if found is not None else None
+    envelope = upper_envelope(x, y)
+    teeth = _teeth(envelope, x, start) if envelope is not None else None
     if teeth is not None:
         return teeth
     choice = choose(whole.data, floor=EXACT)
@@ -210,22 +210,22 @@ def _since_step(x: Floats, y: Floats, whole: _Reports, start: float) -> _Stretch
     return None if reports is None else _Stretch(reports, choose(reports.data, floor=EXACT))
 
 
-def _teeth(crest: Crest, x: Floats, start: float) -> _Stretch | None:
-    """Return the crest of a saw-tooth and its law; None where it rises by no law that it shows yet.
+def _teeth(envelope: Envelope, x: Floats, start: float) -> _Stretch | None:
+    """Return the envelope of a saw-tooth and its law; None where it rises by no law that it shows yet.
 
-    A crest that does not rise stays: memory that was released again and again has no random walk.
+    An envelope that does not rise stays: memory that was released again and again has no random walk.
     """
-    if crest.x[-1] <= crest.x[0]:
+    if envelope.x[-1] <= envelope.x[0]:
         return None
-    scale = float(crest.x[-1]) - start
-    u = (crest.x - start) / scale
-    data = blocks(u, crest.y)
+    scale = float(envelope.x[-1]) - start
+    u = (envelope.x - start) / scale
+    data = blocks(u, envelope.y)
     growth = choose_growth(data, floor=EXACT)
-    if growth is None and crest.is_rising:
+    if growth is None and envelope.is_rising:
         return None
     choice = growth or choose_level(data, floor=EXACT)
-    since = float(x[-1] - crest.x[-1])
-    return _Stretch(_Reports(u, crest.y, scale, data), choice, crest.height, since)
+    since = float(x[-1] - envelope.x[-1])
+    return _Stretch(_Reports(u, envelope.y, scale, data), choice, envelope.height, since)
 
 
 def _reports(x: Floats, y: Floats, start: float) -> _Reports | None:
@@ -277,7 +277,7 @@ def _courses(stretch: _Stretch, ahead: Floats) -> _Courses:
     nodes = stdtrit(max(len(reports.data) - 2, 1), _NODES)
     now, sd = float(reports.y[-1]), float(np.sqrt(rest @ rest / len(rest)))
     u = 1 + (stretch.since + ahead) / reports.scale
-    levels = _levels(choice, u, faded, now=now, nodes=nodes, held=_held(faded, sd))
+    levels = _levels(choice, u, faded, now=now, nodes=nodes, band=_held(faded, sd))
     scatter = sd * np.sqrt(1 - faded**2)
     return _Courses(ahead, *levels, scatter, (1 - neighbours) / (1 + neighbours) / step)
 
@@ -294,14 +294,14 @@ def _held(same: Floats, sd: float) -> Floats:
 
 
 def _levels(
-    choice: Choice, u: Floats, faded: Floats, *, now: float, nodes: Floats, held: Floats
+    choice: Choice, u: Floats, faded: Floats, *, now: float, nodes: Floats, band: Floats
 ) -> tuple[Floats, Floats]:
     """Return the levels and weights of all courses, a course for each explanation and node."""
     levels = []
     for component in choice.components:
         level = level_at(component, u)
         sd = np.sqrt(variance_at(component, u) * (1 - faded**2))
-        levels.append(level + np.clip(now - level[0], -held, held) + nodes[:, np.newaxis] * sd)
+        levels.append(level + np.clip(now - level[0], -band, band) + nodes[:, np.newaxis] * sd)
     weight = np.repeat([component.weight for component in choice.components], len(nodes))
     return np.maximum(np.concatenate(levels), 0.0), weight / weight.sum()
 
@@ -311,7 +311,7 @@ def _read(
 ) -> MemoryForecast:
     """Compute the figures from the courses."""
     low, mid, high = _quantiles(courses)
-    if stretch.height:  # readings lie between the troughs and the crest
+    if stretch.height:  # readings lie between the troughs and the envelope
         low = np.maximum(low - stretch.height, 0.0)
         is_level = stretch.choice.law == AS_NOW
         mid = np.clip(now, low, high) if is_level else np.maximum(mid - stretch.height / 2, 0.0)
@@ -389,8 +389,8 @@ def _at_share(q: float, share: Floats, level: Floats) -> Floats:
     (x0, x1), (y0, y1) = (
         (np.take_along_axis(v, above - 1, 0)[0], np.take_along_axis(v, above, 0)[0]) for v in (share, level)
     )
-    found: Floats = y0 + np.clip((q - x0) / (x1 - x0), 0.0, 1.0) * (y1 - y0)
-    return found
+    quantile: Floats = y0 + np.clip((q - x0) / (x1 - x0), 0.0, 1.0) * (y1 - y0)
+    return quantile
 
 
 def _not_known(y: Floats, limit_mib: float) -> MemoryForecast:

@@ -23,7 +23,7 @@ import numpy as np
 
 from dlrover_nb.core.memory.ceiling import ceiling_mib
 from dlrover_nb.core.memory.forecast import forecast
-from dlrover_nb.core.memory.line import step_up
+from dlrover_nb.core.memory.role_memory import step_up
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import PsShare, Role
 
@@ -91,11 +91,11 @@ class MemoryUse:
         name, n = ("PS" if self.role is Role.PS else "worker"), after.count
         copy = self._copy_mib(n)
         copies = "a copy of its parameters" if self.n_copy == 1 else f"{self.n_copy} copies of parameters"
-        kept = f", and {copy:,.0f} MiB for {copies}" if copy >= 1 else ""
+        extra = f", and {copy:,.0f} MiB for {copies}" if copy >= 1 else ""
         return (
             f"Each {name} gets {after.memory_mib:,} instead of {before.memory_mib:,} MiB: one of "
             f"{self.n_node} used {self.used_mib:,.0f} at most, one of {n} will use "
-            f"{self.held_by(n):,.0f} at most by the end, and keeps a margin of {MARGIN - 1:.0%}{kept}."
+            f"{self.held_by(n):,.0f} at most by the end, and keeps a margin of {MARGIN - 1:.0%}{extra}."
         )
 
     def _copy_mib(self, n_node: int) -> float:
@@ -120,7 +120,7 @@ def most_by_end(reports: Sequence[Report], n_sample_end: int) -> float | None:
     memory = np.array([r.memory_mib for r in reports])
     end = float(max(n_sample_end, reports[-1].n_sample))
     ceiling = ceiling_mib(work, memory, end)
-    found = forecast(work, memory, limit_mib=math.inf, end=end, origin=0.0)
-    if ceiling is None or found.at_end is None:
+    prediction = forecast(work, memory, limit_mib=math.inf, end=end, origin=0.0)
+    if ceiling is None or prediction.at_end is None:
         return None
-    return max(ceiling, found.at_end.high, *(high for *_, high in found.fan))
+    return max(ceiling, prediction.at_end.high, *(high for *_, high in prediction.fan))

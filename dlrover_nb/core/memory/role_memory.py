@@ -66,30 +66,30 @@ def memory_line(
         reports = reports[-1:]
     memory = [r.memory_mib for r in reports]
     if outlook is None:
-        found = forecast([r.at_s for r in reports], memory, limit_mib=limit_mib, end=None)
-        return _line(role, limit_mib, found, 1.0)
+        prediction = forecast([r.at_s for r in reports], memory, limit_mib=limit_mib, end=None)
+        return _line(role, limit_mib, prediction, 1.0)
     end = max(outlook.n_sample_end, last.n_sample)
     work = [float(r.n_sample) for r in reports]
-    found = forecast(work, memory, limit_mib=limit_mib, end=float(end), origin=0.0)
-    return _line(role, limit_mib, found, outlook.samples_per_s)
+    prediction = forecast(work, memory, limit_mib=limit_mib, end=float(end), origin=0.0)
+    return _line(role, limit_mib, prediction, outlook.samples_per_s)
 
 
-def _line(role: Role, limit_mib: int, found: MemoryForecast, work_per_s: float) -> MemoryLine:
-    at_end = found.at_end
+def _line(role: Role, limit_mib: int, prediction: MemoryForecast, work_per_s: float) -> MemoryLine:
+    at_end = prediction.at_end
     return MemoryLine(
         role=role,
         limit_mib=limit_mib,
-        now_mib=found.now,
-        mib_per_hour=found.growth * work_per_s * 3600,
+        now_mib=prediction.now,
+        mib_per_hour=prediction.growth * work_per_s * 3600,
         at_end_mib=at_end.mid if at_end else None,
-        full_in_s=_seconds(found.to_limit, "mid", work_per_s),
-        law=found.law,
+        full_in_s=_seconds(prediction.to_limit, "mid", work_per_s),
+        law=prediction.law,
         at_end_low_mib=at_end.low if at_end else None,
         at_end_high_mib=at_end.high if at_end else None,
-        full_in_low_s=_seconds(found.to_limit, "low", work_per_s),
-        full_in_high_s=_seconds(found.to_limit, "high", work_per_s),
-        oom_probability=found.oom_probability,
-        fan=tuple(FanPoint(ahead / work_per_s, *mib) for ahead, *mib in found.fan),
+        full_in_low_s=_seconds(prediction.to_limit, "low", work_per_s),
+        full_in_high_s=_seconds(prediction.to_limit, "high", work_per_s),
+        oom_probability=prediction.oom_probability,
+        fan=tuple(FanPoint(ahead / work_per_s, *mib) for ahead, *mib in prediction.fan),
     )
 
 

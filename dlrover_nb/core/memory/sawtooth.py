@@ -1,10 +1,10 @@
-"""The crest of a saw-tooth: the course of its peaks, in place of memory that is taken and released in turn.
+"""The upper envelope of a saw-tooth: the peaks, in place of memory that is taken and released in turn.
 
 A garbage collector, a cache or a buffer lets memory climb until it is released, again and again. Each tooth
 looks like a leak, and the whole like a wide random walk; yet what matters is only whether the peaks rise. So
 where the reports show such teeth, and the climb since the last release is one more of them, the forecast is
-made from the crest: the peaks, and the troughs lifted by the usual height of a tooth. A leak under a
-saw-tooth lifts both, and is found in the crest as any growth is.
+made from the envelope: the peaks, and the troughs lifted by the usual height of a tooth. A leak under a
+saw-tooth lifts both, and is found in the envelope as any growth is.
 
 A release is a fall that stands out among the usual steps of the reports; where single reports are too noisy,
 means of several are used. The climb since the last one is one more tooth if it is as steep as earlier ones
@@ -12,7 +12,7 @@ and not higher than their highest peak. Otherwise it may be a leak that has begu
 as they are. Before its first release a tooth cannot be told from a leak, and is forecast as one.
 
 Rejected: the period by Fourier analysis or autocorrelation (collections follow allocation, which has no fixed
-period; it needs several teeth, this one), the largest value so far as crest (hides a release for good), and
+period; it needs several teeth, this one), the largest value so far (hides a release for good), and
 the lower envelope (its growth says nothing on the height of the next peak).
 """
 
@@ -44,8 +44,8 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Crest:
-    """The crest of a saw-tooth as a series: `x` ascends and ends at the last trough.
+class Envelope:
+    """The upper envelope of a saw-tooth as a series: `x` ascends and ends at the last trough.
 
     `height` is the usual release; `is_rising` says whether the later troughs lie above the earlier ones.
     """
@@ -78,12 +78,12 @@ class _Climb:
         return self.rise / (self.to_x - self.from_x) if self.to_x > self.from_x else np.inf
 
 
-def crest_of(x: Floats, y: Floats) -> Crest | None:
-    """Return the crest of the reports, None where no saw-tooth explains the latest of them."""
+def upper_envelope(x: Floats, y: Floats) -> Envelope | None:
+    """Return the upper envelope of the reports, None where no saw-tooth explains the latest of them."""
     for n_pooled in POOLED:
         ends = _releases(y, n_pooled)
         if ends:
-            return _crest(x, y, ends)
+            return _envelope(x, y, ends)
     return None
 
 
@@ -98,14 +98,14 @@ def _releases(y: Floats, n_pooled: int) -> list[int]:
     usual = float(np.median(np.abs(steps - np.median(steps)))) / MAD_OF_NORMAL
     least = max(STANDS_OUT * usual, LEAST_FALL * float(np.ptp(means)))
     two = np.minimum(steps, 0) + np.append(np.minimum(steps[1:], 0), 0)  # it may begin within a mean
-    found: list[int] = []
+    releases: list[int] = []
     for i in np.flatnonzero((-two >= least) & (steps < 0)).tolist():
-        if not found or i > found[-1]:
-            found.append(i + 1 if -steps[i] >= least else i + 2)
-    return [skipped + n_pooled * i for i in found if i < n]
+        if not releases or i > releases[-1]:
+            releases.append(i + 1 if -steps[i] >= least else i + 2)
+    return [skipped + n_pooled * i for i in releases if i < n]
 
 
-def _crest(x: Floats, y: Floats, ends: list[int]) -> Crest | None:
+def _envelope(x: Floats, y: Floats, ends: list[int]) -> Envelope | None:
     climbs = [_climb(x[a:b], y[a:b]) for a, b in pairwise([0, *ends, len(y)])]
     *before, last = climbs
     height = float(np.median([a.peak - b.trough for a, b in pairwise(climbs)]))
@@ -115,7 +115,7 @@ def _crest(x: Floats, y: Floats, ends: list[int]) -> Crest | None:
     lifted = [(climb.from_x, climb.trough + height) for climb in (*teeth, last) if climb is not climbs[0]]
     points = sorted([*lifted, *((tooth.to_x, tooth.peak) for tooth in teeth)])
     at, level = np.array(points).T
-    return Crest(at, level, height, _rises([climb.trough for climb in (*teeth, last)], height))
+    return Envelope(at, level, height, _rises([climb.trough for climb in (*teeth, last)], height))
 
 
 def _rises(troughs: list[float], height: float) -> bool:

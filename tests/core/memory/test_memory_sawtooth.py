@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.memory import forecast
-from dlrover_nb.core.memory.crest import crest_of
+from dlrover_nb.core.memory.sawtooth import upper_envelope
 
 LIMIT_MIB = 1500.0
 LIKELY = 0.2
@@ -65,9 +65,9 @@ def test_a_leak_under_a_saw_tooth_is_foreseen(period):
 
 @for_each("slope", [0.0, 0.2, 2.0])
 @for_each("period", [30, 60])
-def test_a_crest_rises_where_later_troughs_lie_clearly_above_earlier_ones(slope, period):
+def test_an_envelope_rises_where_later_troughs_lie_clearly_above_earlier_ones(slope, period):
     n = np.arange(240.0)
-    found = crest_of(n, 200 + 250 * ((n / period + 0.3) % 1) + slope * n)
+    found = upper_envelope(n, 200 + 250 * ((n / period + 0.3) % 1) + slope * n)
     assert found.is_rising == (slope > 1)
 
 
@@ -77,14 +77,14 @@ def test_a_crest_rises_where_later_troughs_lie_clearly_above_earlier_ones(slope,
 )
 def test_a_leak_alone_has_no_teeth(seed, n, rise, scatter):
     noise = np.random.default_rng(seed).normal(0, scatter * rise, n)
-    assert crest_of(np.arange(float(n)), 300 + rise * np.arange(n) / n + noise) is None
+    assert upper_envelope(np.arange(float(n)), 300 + rise * np.arange(n) / n + noise) is None
 
 
 @pytest.mark.parametrize("kind", ["scatter", "walk"])
 def test_noise_has_no_teeth(kind):
     rng, x = np.random.default_rng(3), np.arange(300.0)
     steps = [rng.normal(0, 5, 300) for _ in range(100)]
-    found = [crest_of(x, 900 + (np.cumsum(s) if kind == "walk" else s)) for s in steps]
+    found = [upper_envelope(x, 900 + (np.cumsum(s) if kind == "walk" else s)) for s in steps]
     assert np.mean([each is not None for each in found]) <= 0.02
 
 
@@ -99,21 +99,21 @@ def test_a_leak_after_one_release_is_foreseen(first, slope):
 def test_a_climb_above_all_peaks_is_a_leak():
     rng = np.random.default_rng(4)
     y = np.concatenate([saw(200, rng, period=40, noise=3), 600 + 8.0 * np.arange(30)])
-    assert crest_of(np.arange(230.0), y) is None
+    assert upper_envelope(np.arange(230.0), y) is None
     assert seen(y).oom_probability >= LIKELY
 
 
 def test_teeth_that_ended_long_ago_explain_nothing():
     y = np.concatenate([saw(200, np.random.default_rng(5), period=40), np.full(200, 210.0)])
-    assert crest_of(np.arange(400.0), y) is None
+    assert upper_envelope(np.arange(400.0), y) is None
 
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 10**6), period=st.floats(10, 80), noise=st.floats(0, 20))
-def test_the_crest_lies_at_the_peaks_and_ends_at_the_last_trough(seed, period, noise):
+def test_the_envelope_lies_at_the_peaks_and_ends_at_the_last_trough(seed, period, noise):
     x = np.arange(1.0, 241.0)
     y = saw(240, np.random.default_rng(seed), period=period, noise=noise)
-    found = crest_of(x, y)
+    found = upper_envelope(x, y)
     if found is None:
         return
     assert (np.diff(found.x) >= 0).all()
