@@ -2,7 +2,7 @@
 
 A shard is named by one number over all passes, so the account fits another job only where the rows are cut
 into the same shards; only more passes may follow. Data that have grown are refused: their last shard has
-other rows now, of which nobody can say which were trained. A run that ended training early is open again.
+other rows now, and no record says which of these were trained. A run that ended training early is open again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def continued(account: LedgerCheckpoint, split: Split) -> LedgerCheckpoint:
             f"its account of rows is of {old.n_epoch} passes, got {split.n_epoch}; "
             f"set epochs to at least {old.n_epoch}, or {_WITHOUT}"
         )
-    known = old if split.is_open else split
-    taken = replace(account, split=known, is_closed=False)
+    fitting = old if split.is_open else split
+    carried = replace(account, split=fitting, is_closed=False)
     ledger = ShardLedger(split)
-    ledger.restore(taken)
+    ledger.restore(carried)
     if ledger.finished:
         more = "" if old.is_stream else f"; set epochs to more than {old.n_epoch}"
         raise InvalidValueError(f"that run left no row to train{more}, or {_WITHOUT}")
-    return taken
+    return carried
 
 
 def untouched(split: Split) -> LedgerCheckpoint:
@@ -66,9 +66,9 @@ def n_sample_of(account: LedgerCheckpoint) -> int:
 
 def _differing(old: Split, new: Split) -> list[str]:
     """Return how two splits differ apart from their passes; a stream may have ended in the first."""
-    found = []
+    differences = []
     for name, words in _NAMES.items():
         then, now = getattr(old, name), getattr(new, name)
         if then != now and not (name == "n_sample" and old.is_stream and new.is_open):
-            found.append(f"the {words} was {then}, here it is {now}")
-    return found
+            differences.append(f"the {words} was {then}, here it is {now}")
+    return differences

@@ -57,9 +57,9 @@ class Deaths:
         InvalidValueError
             When it is not in quarantine.
         """
-        known = self.suspects()
-        if shard not in known:
-            text = ", ".join(map(str, known)) or "none"
+        suspects = self.suspects()
+        if shard not in suspects:
+            text = ", ".join(map(str, suspects)) or "none"
             raise InvalidValueError(f"shard {shard} is not in quarantine; {text} is")
         self.forget(shard)
 

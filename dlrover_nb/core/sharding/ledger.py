@@ -347,12 +347,12 @@ class ShardLedger:
         self.restore(record.checkpoint)
         self._state.extend(bytes(max(0, record.n_known - len(self._state))))
         self.queue = ShardQueue(self.split, record.epoch, record.place, record.returned)
-        for held in record.held:
-            if not held.shard < len(self._state):
-                raise CheckpointError(f"expected a shard below {len(self._state)}, got {held}")
-            self._state[held.shard] = DOING
-            is_piece = held.until < self.split.n_row(held.shard)
-            self._holds.add(held.shard, Hold(held.owner, held.grant, held.until, is_piece))
+        for hold in record.held:
+            if not hold.shard < len(self._state):
+                raise CheckpointError(f"expected a shard below {len(self._state)}, got {hold}")
+            self._state[hold.shard] = DOING
+            is_piece = hold.until < self.split.n_row(hold.shard)
+            self._holds.add(hold.shard, Hold(hold.owner, hold.grant, hold.until, is_piece))
         self._n_grant, self._n_refused = record.n_grant, record.n_refused
         self._n_returned = record.n_returned
 
@@ -390,8 +390,8 @@ class ShardLedger:
         self.split = split
         del self._state[whole:]
         self._state.extend(bytes(split.n_shard - len(self._state)))
-        kept = [shard for shard in self.queue.returned if shard < whole]
-        self.queue = ShardQueue(split, 0, min(self.queue.place, whole), kept)
+        returned = [shard for shard in self.queue.returned if shard < whole]
+        self.queue = ShardQueue(split, 0, min(self.queue.place, whole), returned)
 
     def _put_aside(self, skipped: set[int]) -> None:
         for shard in skipped:

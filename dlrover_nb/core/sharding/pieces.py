@@ -18,8 +18,8 @@ SMALLEST_SHARE = 4  # the slowest get this fraction of a shard
 
 def usual_speed(speeds: Iterable[float]) -> float:
     """Return the median of the known speeds (above 0); 0 without any."""
-    known = [speed for speed in speeds if speed > 0]
-    return statistics.median(known) if known else 0.0
+    positive = [speed for speed in speeds if speed > 0]
+    return statistics.median(positive) if positive else 0.0
 
 
 def piece_batches(speed: float, usual: float, shard_batches: int) -> int | None:

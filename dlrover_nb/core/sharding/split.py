@@ -131,9 +131,9 @@ class Split:
         CheckpointError
             When they describe different ones.
         """
-        for one, known in ((self, other), (other, self)):
-            if one == known or (one.is_open and known.is_stream and one == replace(known, n_sample=None)):
-                return known
+        for one, fuller in ((self, other), (other, self)):
+            if one == fuller or (one.is_open and fuller.is_stream and one == replace(fuller, n_sample=None)):
+                return fuller
         raise CheckpointError(
             f"expected the queue of {self}, got one of {other}; "
             "a job continues only with its original data, batch size and seed"
