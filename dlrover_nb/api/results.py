@@ -89,7 +89,7 @@ class Results(Steering):
             spec.sync,
             spec.batch_size,
             solution=solution,
-            known=snapshot.stragglers,
+            of_controller=snapshot.stragglers,
         )
         return StragglersView(snapshot, found)
 

@@ -119,8 +119,8 @@ def share_accumulated(kinds: Sequence[Kind], global_batch: int) -> tuple[Accumul
         raise InvalidValueError("kinds must name at least one kind of device, got none; add one")
     table = _Table.of(kinds)
     step = _check_solvable(kinds, table, global_batch)
-    taken = _best(table, global_batch, step)
-    return tuple(_split(kind, samples) for kind, samples in zip(kinds, taken, strict=True))
+    best = _best(table, global_batch, step)
+    return tuple(_split(kind, samples) for kind, samples in zip(kinds, best, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ class _Table:
         limit += (limit + 1) / self.speeds <= time_s  # the product was rounded down
         limit -= limit / self.speeds > time_s  # or up
         sizes = np.minimum(limit // self.times, self.most)
-        found = np.where(self.is_allowed & (sizes >= self.least), sizes * self.times, 0)
-        best: Whole = np.maximum(found.max(axis=1), self.low)
+        reached = np.where(self.is_allowed & (sizes >= self.least), sizes * self.times, 0)
+        best: Whole = np.maximum(reached.max(axis=1), self.low)
         return best
 
     def next_s(self, samples: Whole) -> float:
@@ -170,8 +170,8 @@ class _Table:
         cell = np.repeat(np.arange(count.size), count.ravel())
         offset = np.arange(len(cell)) - np.repeat(np.cumsum(count.ravel()) - count.ravel(), count.ravel())
         row, column = np.divmod(cell, count.shape[1])
-        found = (first.ravel()[cell] + offset) * self.times[0, column] / self.speeds[row, 0]
-        return np.unique(found[(found > low_s) & (found <= high_s)])
+        times_s = (first.ravel()[cell] + offset) * self.times[0, column] / self.speeds[row, 0]
+        return np.unique(times_s[(times_s > low_s) & (times_s <= high_s)])
 
     def deficits(self, row: int, top: int, most: int) -> Whole:
         """Return by how much a device of one kind may stay below `top`, at most `most`; 0 is the first."""
@@ -179,8 +179,8 @@ class _Table:
         times = self.times[:, self.is_allowed[row]]
         low, high = self.least[row, 0] * times, self.most[row, 0] * times
         is_value = ((values % times == 0) & (values >= low) & (values <= high)).any(axis=1)
-        found: Whole = np.flatnonzero(is_value)
-        return found
+        deficits: Whole = np.flatnonzero(is_value)
+        return deficits
 
 
 def _check_solvable(kinds: Sequence[Kind], table: _Table, global_batch: int) -> int:
@@ -216,15 +216,15 @@ def _step(kind: Kind) -> int:
 def _best(table: _Table, global_batch: int, step: int) -> list[int]:
     """Return the samples of one device of each kind, at the least time of the slowest."""
     low_s = _least_time(table, global_batch)
-    found = _taken(table, low_s, global_batch, step)
-    if found is not None:
-        return found
+    samples = _taken(table, low_s, global_batch, step)
+    if samples is not None:
+        return samples
     top = table.greatest(low_s)
     rise_s = table.next_s(top) - low_s
     while math.isfinite(rise_s):
         high_s = low_s + rise_s
-        found = _taken(table, high_s, global_batch, step)
-        if found is not None:
+        samples = _taken(table, high_s, global_batch, step)
+        if samples is not None:
             return _first(table, table.between(low_s, high_s), global_batch, step)
         if table.next_s(table.greatest(high_s)) == math.inf:
             break
@@ -254,9 +254,9 @@ def _first(table: _Table, times_s: Floats, global_batch: int, step: int) -> list
             low = middle
         else:
             high = middle
-    taken = _taken(table, float(times_s[high]), global_batch, step)
-    assert taken is not None
-    return taken
+    samples = _taken(table, float(times_s[high]), global_batch, step)
+    assert samples is not None
+    return samples
 
 
 def _taken(table: _Table, time_s: float, global_batch: int, step: int) -> list[int] | None:

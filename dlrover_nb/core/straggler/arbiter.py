@@ -1,9 +1,8 @@
 """Decide which proposed actions may be carried out now: safety rules as one table, each refusal a sentence.
 
-Solutions propose, and whoever wrote them need not think of the others. The rules are checked in the order
-of `RULES`; the first that refuses says why. A round admits either node actions or one global action: a
-restart takes a worker out of the iteration at which all others would take a new size, and the sum of
-sizes would be wrong.
+Solutions propose, and need not know of each other. The rules are checked in the order of `RULES`; the first
+that refuses says why. A round admits either node actions or one global action: a restart takes a worker out
+of the iteration at which all others would take a new size, and the sum of sizes would be wrong.
 
 A busy cluster refuses restarts alone, since only they need a new node; smaller batches need none and are the
 help that is left. A slow PS first gives buckets away, in proportion to what it can serve: that needs no node

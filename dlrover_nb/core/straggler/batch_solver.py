@@ -80,11 +80,11 @@ def share_batch(shares: Sequence[Share], global_batch: int) -> tuple[int, ...]:
         When no sizes within the bounds sum to the global batch.
     """
     _check_solvable(shares, global_batch)
-    found = _shared(shares, global_batch)
+    sizes = _shared(shares, global_batch)
     present = tuple(share.present for share in shares)
-    if _is_allowed(shares, present, global_batch) and slowest_s(shares, present) <= slowest_s(shares, found):
+    if _is_allowed(shares, present, global_batch) and slowest_s(shares, present) <= slowest_s(shares, sizes):
         return present
-    return found
+    return sizes
 
 
 def _check_solvable(shares: Sequence[Share], global_batch: int) -> None:

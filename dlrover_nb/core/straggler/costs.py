@@ -49,16 +49,16 @@ def gain_of_restart(node: str, situation: Situation) -> float | None:
     return max((len(own_s)) / (len(others_s) + share) - 1, 0.0)
 
 
-def gain_of_server(found: Straggler, situation: Situation, times: float) -> float | None:
+def gain_of_server(straggler: Straggler, situation: Situation, times: float) -> float | None:
     """Return the gain when a slow PS takes so many times as long as its peers take now; None: not known.
 
     An iteration waits for at least one request to it, which is what counts here: the gain may be larger.
     """
     own_s = [w.samples / w.samples_per_s for w in situation.workers if w.samples_per_s]
-    if situation.exchange_s is None or not own_s or situation.exchange_s < found.iter_s:
+    if situation.exchange_s is None or not own_s or situation.exchange_s < straggler.iter_s:
         return None
-    rest_s = sum(own_s) / len(own_s) + situation.exchange_s - found.iter_s
-    return max(gain_of(found.iter_s, min(times, found.ratio) * found.peers_s, rest_s) or 0.0, 0.0)
+    rest_s = sum(own_s) / len(own_s) + situation.exchange_s - straggler.iter_s
+    return max(gain_of(straggler.iter_s, min(times, straggler.ratio) * straggler.peers_s, rest_s) or 0.0, 0.0)
 
 
 def seconds_text(seconds: float) -> str:

@@ -94,15 +94,15 @@ def heat(rows: Iterable[Row], window_s: float = SHORT_WINDOW_S, ratio: float = R
     _check.above_zero("window_s", window_s)
     if not (math.isfinite(ratio) and ratio > 1):
         _check.above_zero("ratio - 1", ratio - 1, hint="1.5 is usual")
-    told = [row for row in rows if math.isfinite(row[2]) and row[2] > 0]
-    if not told:
+    valid = [row for row in rows if math.isfinite(row[2]) and row[2] > 0]
+    if not valid:
         return Heat((), (), window_s, ratio, (), ())
-    nodes = sorted({node for _, node, _ in told}, key=_natural)
-    windows = np.floor(np.array([at_s for at_s, _, _ in told]) / window_s).astype(np.int64)
+    nodes = sorted({node for _, node, _ in valid}, key=_natural)
+    windows = np.floor(np.array([at_s for at_s, _, _ in valid]) / window_s).astype(np.int64)
     first, n_window = int(windows.min()), int(np.ptp(windows)) + 1
     index = {node: i for i, node in enumerate(nodes)}
-    which = np.array([index[node] for _, node, _ in told])
-    means = _means(which, windows - first, np.array([row[2] for row in told]), (len(nodes), n_window))
+    which = np.array([index[node] for _, node, _ in valid])
+    means = _means(which, windows - first, np.array([row[2] for row in valid]), (len(nodes), n_window))
     return Heat(
         nodes=tuple(nodes),
         starts_s=tuple((first + i) * window_s for i in range(n_window)),
@@ -137,11 +137,11 @@ def beside_others(means: Floats) -> Floats:
     -------
     ndarray of shape (n_nodes, n_windows); NaN where the node or all others reported none.
     """
-    known = np.isfinite(means)
-    n_other = known.sum(axis=0) - known
-    others_s = np.where(known, means, 0.0)
+    is_finite = np.isfinite(means)
+    n_other = is_finite.sum(axis=0) - is_finite
+    others_s = np.where(is_finite, means, 0.0)
     rest_s = np.array([np.delete(others_s, i, axis=0).sum(axis=0) for i in range(len(means))])
-    compared = known & (n_other > 0)
+    compared = is_finite & (n_other > 0)
     ratios: Floats = np.divide(means * n_other, rest_s, out=np.full(means.shape, np.nan), where=compared)
     return ratios
 

@@ -90,7 +90,7 @@ class NodeTimes:
 
 
 class Monitor:
-    """Collects facts about the nodes of one job and answers who is slow.
+    """Collects facts about the nodes of one job and answers which are slow.
 
     Its state is plain containers of records, bounded by the nodes that reported within the long window.
     """
@@ -127,8 +127,8 @@ class Monitor:
     def forget(self, node: str) -> None:
         """Drop all that is known of a node: it has left, or what was measured is no longer true of it."""
         for role in Role:
-            for known in (self._parts[role], self._errors[role], self._since[role]):
-                known.pop(node, None)
+            for by_node in (self._parts[role], self._errors[role], self._since[role]):
+                by_node.pop(node, None)
 
     def note_pending(self, pending_s: float, at_s: float) -> None:
         """Take how long nodes wait for a place in the cluster."""
@@ -140,7 +140,7 @@ class Monitor:
 
     def findings(self, at_s: float) -> tuple[Straggler, ...]:
         """Return the stragglers of the windows that end at `at_s`, by role, pace and node."""
-        return tuple(found for role in Role for found in self._found(role, self._index(at_s), *Pace))
+        return tuple(straggler for role in Role for straggler in self._found(role, self._index(at_s), *Pace))
 
     def times(self, role: Role, at_s: float) -> tuple[NodeTimes, ...]:
         """Return the means of the nodes of a role over the short window."""
@@ -172,31 +172,31 @@ class Monitor:
     def errors(self, at_s: float) -> tuple[NodeErrors, ...]:
         """Return the errors of nodes within the long window."""
         end = self._index(at_s)
-        found = []
+        errors = []
         for role, nodes in self._errors.items():
             for node, mine in sorted(nodes.items()):
                 counts = [mine[i] for i in mine if end - self._settings.n_long < i <= end]
                 if counts:
                     n_retryable, n_unretryable = map(sum, zip(*counts, strict=True))
-                    found.append(NodeErrors(node, role, n_retryable, n_unretryable, self._settings.long_s))
-        return tuple(found)
+                    errors.append(NodeErrors(node, role, n_retryable, n_unretryable, self._settings.long_s))
+        return tuple(errors)
 
     def pending_s(self, pace: Pace, at_s: float) -> float | None:
         """Return the mean pending time over the window of a pace; None: nothing is known."""
         end, n_part = self._index(at_s), self._n_part(pace)
-        told = [self._pending[i] for i in self._pending if end - n_part < i <= end]
-        return sum(total for total, _ in told) / sum(n for _, n in told) if told else None
+        recent = [self._pending[i] for i in self._pending if end - n_part < i <= end]
+        return sum(total for total, _ in recent) / sum(n for _, n in recent) if recent else None
 
     @property
     def n_part(self) -> int:
         """Parts that are held, of all nodes: what its memory is proportional to."""
-        held = [
+        parts = [
             mine
             for by_role in (self._parts, self._errors)
             for nodes in by_role.values()
             for mine in nodes.values()
         ]
-        return sum(map(len, held)) + len(self._pending)
+        return sum(map(len, parts)) + len(self._pending)
 
     def _found(self, role: Role, end: int, *paces: Pace) -> list[Straggler]:
         nodes = sorted(self._parts[role])
@@ -211,12 +211,12 @@ class Monitor:
         measures: list[tuple[str, tuple[Floats, Floats]]],
         where: tuple[Role, Pace, int],
     ) -> list[Straggler]:
-        found: dict[str, Straggler] = {}
+        stragglers: dict[str, Straggler] = {}
         for what, sums in measures:
             for i in np.flatnonzero(self._slow(sums, where[1])).tolist():
-                if nodes[i] not in found:
-                    found[nodes[i]] = self._finding(nodes, i, where, (what, sums))
-        return [found[node] for node in sorted(found)]
+                if nodes[i] not in stragglers:
+                    stragglers[nodes[i]] = self._finding(nodes, i, where, (what, sums))
+        return [stragglers[node] for node in sorted(stragglers)]
 
     def _slow(self, sums: tuple[Floats, Floats], pace: Pace) -> NDArray[np.bool_]:
         """Return which nodes are slow over the window of a pace, and still over the short one."""
@@ -291,8 +291,8 @@ class Monitor:
 
     def _remember(self, end: int) -> None:
         for role in Role:
-            found = self._found(role, end, Pace.TRANSIENT)
-            self._since[role] = {each.node: each.since_s for each in found}
+            stragglers = self._found(role, end, Pace.TRANSIENT)
+            self._since[role] = {each.node: each.since_s for each in stragglers}
 
     def _drop_all(self, nodes: dict[str, dict[int, Part]] | dict[str, dict[int, tuple[int, int]]]) -> None:
         for node in list(nodes):
@@ -329,8 +329,8 @@ def _times(node: str, role: Role, total: Part) -> NodeTimes:
 
 
 def _rows(parts: Mapping[int, Part], end: int, n_part: int) -> list[tuple[float, float, float]]:
-    told = (parts.get(index, _NOTHING) for index in range(end - n_part + 1, end + 1))
-    return [(part.n_iter, part.work_s, part.exchange_s) for part in told]
+    window = (parts.get(index, _NOTHING) for index in range(end - n_part + 1, end + 1))
+    return [(part.n_iter, part.work_s, part.exchange_s) for part in window]
 
 
 def _window(sums: tuple[Floats, Floats], n_judged: int) -> Window:

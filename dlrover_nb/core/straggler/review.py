@@ -1,4 +1,4 @@
-"""Who is slow in a running job and what would help, from the telemetry that any client can ask for.
+"""Which nodes of a running job are slow and what would help, from the telemetry that any client can ask for.
 
 The monitor and the solutions are those that a controller would use. The windows are AntDT's for a job that
 has reported for long enough; of a short one they are as long as give each window some reports.
@@ -45,7 +45,7 @@ class Review:
     times
         Means of each node over the short window, workers first.
     findings
-        Who is slow.
+        The slow nodes.
     proposed
         What the solution asks for; empty: nothing.
     solution
@@ -71,7 +71,7 @@ def review(
     batch_size: int,
     *,
     solution: str = SolutionName.ANTDT_ND,
-    known: tuple[Straggler, ...] = (),
+    of_controller: tuple[Straggler, ...] = (),
 ) -> Review:
     """Review the telemetry of a job.
 
@@ -87,9 +87,9 @@ def review(
         Of a worker, where reports do not tell.
     solution
         Name of what is asked for actions.
-    known
-        Who is slow by the job's controller, which watches over longer windows; where it has found somebody,
-        that is taken instead of what these reports say. Empty: it has found nobody, or does not watch.
+    of_controller
+        The slow nodes by the job's controller, which watches over longer windows; where it has found some,
+        these count instead of what the reports say. Empty: it has found none, or does not watch.
 
     Raises
     ------
@@ -105,8 +105,8 @@ def review(
     monitor, end_s = Monitor(settings), max((each.at_s for each in reports), default=0.0)
     for each in reports:
         monitor.observe(each, each.at_s)
-    times = tuple(found for role in (Role.WORKER, Role.PS) for found in monitor.times(role, end_s))
-    findings = known or monitor.findings(end_s)
+    times = tuple(each for role in (Role.WORKER, Role.PS) for each in monitor.times(role, end_s))
+    findings = of_controller or monitor.findings(end_s)
     sizes = _sizes(reports, end_s - settings.short_s, batch_size)
     workers = tuple(
         WorkerState(each.node, sizes.get(each.node, batch_size), each.samples_per_s or None)
@@ -129,12 +129,12 @@ def _settings(reports: Sequence[NodeSample]) -> MonitorSettings:
 
 def _sizes(reports: Iterable[NodeSample], since_s: float, usual: int) -> dict[str, int]:
     """Return the mini-batch of each worker by its reports since a time; about the `usual` one is that one."""
-    told: dict[str, list[float]] = {}
+    reported: dict[str, list[float]] = {}
     for each in reports:
         if each.role is Role.WORKER and each.at_s >= since_s and each.n_sample:
-            told.setdefault(each.node, []).append(each.n_sample / each.window_s * each.iter_s)
-    found = {node: median(sizes) for node, sizes in told.items()}
-    return {n: usual if abs(x - usual) <= SCATTER * usual else max(1, round(x)) for n, x in found.items()}
+            reported.setdefault(each.node, []).append(each.n_sample / each.window_s * each.iter_s)
+    medians = {node: median(sizes) for node, sizes in reported.items()}
+    return {n: usual if abs(x - usual) <= SCATTER * usual else max(1, round(x)) for n, x in medians.items()}
 
 
 def _reports(series: SeriesChunk | None) -> Iterator[NodeSample]:

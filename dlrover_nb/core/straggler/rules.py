@@ -161,16 +161,16 @@ def excesses(parts: Floats) -> Floats:
 
 def _others(values: Floats) -> Floats:
     """Return for each value the median of the others in its column; NaN is none; ndarray like `values`."""
-    known = np.isfinite(values)
-    n_known = known.sum(axis=0)
-    order = np.argsort(np.where(known, values, np.nan), axis=0, kind="stable")  # NaN come last
+    is_finite = np.isfinite(values)
+    n_finite = is_finite.sum(axis=0)
+    order = np.argsort(np.where(is_finite, values, np.nan), axis=0, kind="stable")  # NaN come last
     ranked, rank = np.take_along_axis(values, order, axis=0), np.argsort(order, axis=0)
-    low, high = np.maximum(n_known - 2, 0) // 2, np.maximum(n_known - 1, 0) // 2  # the middle of the others
+    low, high = np.maximum(n_finite - 2, 0) // 2, np.maximum(n_finite - 1, 0) // 2  # the middle of the others
     one, other = (
         np.take_along_axis(ranked, np.minimum(at + (at >= rank), len(values) - 1), axis=0)
         for at in (low, high)
     )
-    return np.where(known & (n_known > 1), (one + other) / 2, np.nan)
+    return np.where(is_finite & (n_finite > 1), (one + other) / 2, np.nan)
 
 
 def _medians(rows: Floats) -> Floats:
@@ -178,9 +178,9 @@ def _medians(rows: Floats) -> Floats:
 
     `numpy.nanmedian` took most of the time of this module for rows as short as these.
     """
-    n_known = (~np.isnan(rows)).sum(axis=1)
+    n_finite = (~np.isnan(rows)).sum(axis=1)
     ranked = np.sort(rows, axis=1)  # NaN come last, and stand for the median of none
-    low, high = np.maximum(n_known - 1, 0) // 2, np.minimum(n_known // 2, rows.shape[1] - 1)
+    low, high = np.maximum(n_finite - 1, 0) // 2, np.minimum(n_finite // 2, rows.shape[1] - 1)
     each = np.arange(len(rows))
     return np.asarray((ranked[each, low] + ranked[each, high]) / 2)
 

@@ -234,24 +234,23 @@ def _moved_ps(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     return tuple(proposed)
 
 
-def _with_more_cores(found: Straggler, situation: Situation) -> tuple[Proposed, ...]:
+def _with_more_cores(straggler: Straggler, situation: Situation) -> tuple[Proposed, ...]:
     """Give a PS that uses all its cores as many as make it as fast as the others, or the most it may have."""
-    own = next((each for each in situation.ps_states if each.node == found.node), None)
+    own = next((each for each in situation.ps_states if each.node == straggler.node), None)
     if own is None or own.used_cores is None or own.used_cores < FULL * own.size.cpu or not own.larger:
         return ()
-    needed = own.size.cpu * found.ratio
+    needed = own.size.cpu * straggler.ratio
     size = next((each for each in own.larger if each.cpu >= needed), own.larger[-1])
-    why = (
-        f"{_said(found)}, with fewer parameters too, and used {own.used_cores:.2f} of {own.size.cpu:g} cores"
-    )
-    return (Proposed(size, why, gain_of_server(found, situation, max(needed / size.cpu, 1.0))),)
+    cores = f"{own.used_cores:.2f} of {own.size.cpu:g} cores"
+    why = f"{_said(straggler)}, with fewer parameters too, and used {cores}"
+    return (Proposed(size, why, gain_of_server(straggler, situation, max(needed / size.cpu, 1.0))),)
 
 
-def _replaced_ps(found: Straggler, situation: Situation) -> tuple[Proposed, ...]:
+def _replaced_ps(straggler: Straggler, situation: Situation) -> tuple[Proposed, ...]:
     if situation.is_busy:
         return ()
-    why = f"{_said(found)}, with fewer parameters too"
-    return (Proposed(KillRestart(found.node, Role.PS), why, gain_of_server(found, situation, 1.0)),)
+    why = f"{_said(straggler)}, with fewer parameters too"
+    return (Proposed(KillRestart(straggler.node, Role.PS), why, gain_of_server(straggler, situation, 1.0)),)
 
 
 def _adjusted(situation: Situation, why: str, min_gain: float) -> tuple[Proposed, ...]:

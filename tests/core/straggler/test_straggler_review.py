@@ -103,7 +103,7 @@ def test_the_view_says_the_numbers_and_the_command_that_carries_it_out():
 
 def test_what_the_controller_found_is_shown_and_not_what_this_moment_says():
     known = (builders.straggler(WORKERS[1]),)
-    found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH, known=known)
+    found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH, of_controller=known)
     assert found.findings == known
     snapshot = replace(SNAPSHOT, stragglers=known)
     text = str(stragglers_view(found, snapshot))
