@@ -6,5 +6,5 @@
 Notes
 -----
 A quota limits what auto mode of a job may take, so a brain that is slow, wrong or gone cannot break a job:
-the master goes on with its own plan, and forgets a quota that nobody renews.
+the master goes on with its own plan, and forgets a quota that is not renewed.
 """

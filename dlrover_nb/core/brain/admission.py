@@ -44,7 +44,7 @@ class AdmissionPlan:
     places
         Where each of the others stands.
     first
-        The first of those; None: nobody waits.
+        The first of those; None: no job waits.
     why
         Why each admitted job starts now, and on that plan.
     """
@@ -76,7 +76,7 @@ class _Room:
         used_cpu = self.whole.total_cpu - self.free.total_cpu
         used_mib = self.whole.total_memory_mib - self.free.total_memory_mib
         used = share_of(used_cpu, used_mib, self.whole)
-        return QueueState(self.whole, used, {o: share_of(*held, self.whole) for o, held in shares.items()})
+        return QueueState(self.whole, used, {o: share_of(*sums, self.whole) for o, sums in shares.items()})
 
 
 def admit(
@@ -154,12 +154,12 @@ def _holder(job: WaitingOffer, plan: ResourcePlan) -> Holder:
 
 
 def _why(job: WaitingOffer, plan: ResourcePlan, order: str, before: Sequence[WaitingOffer]) -> str:
-    said = f"it is its turn ({order})"
+    reason = f"it is its turn ({order})"
     if before:
-        said = f"it ends by prediction before {before[0].job}, the first in the queue, can start"
+        reason = f"it ends by prediction before {before[0].job}, the first in the queue, can start"
     if plan == job.plan:
-        return said
-    return f"{said}; it starts on a part of the {job.plan.short} that it asks for"
+        return reason
+    return f"{reason}; it starts on a part of the {job.plan.short} that it asks for"
 
 
 # predictions
@@ -186,7 +186,7 @@ def _starts(
     cpu, mib = room.free.total_cpu, float(room.free.total_memory_mib)
     ends = sorted((h for h in room.holders if h.left_s is not None), key=lambda h: h.left_s or 0.0)
     unknown = [h.job for h in room.holders if h.left_s is None]
-    found: list[tuple[float | None, str]] = []
+    starts: list[tuple[float | None, str]] = []
     now_s = 0.0
     for job in behind:
         need_cpu, need_mib = least_of(job, least_share)
@@ -197,8 +197,8 @@ def _starts(
             cpu, mib = cpu + end.cpu, mib + end.memory_mib
             waited_for.append(end.job)
         if cpu < need_cpu - CPU_STEP / 2 or mib < need_mib:
-            return found + [(None, _never(unknown))] * (len(behind) - len(found))
-        found.append((now_s, _in_words(now_s, waited_for)))
+            return starts + [(None, _never(unknown))] * (len(behind) - len(starts))
+        starts.append((now_s, _in_words(now_s, waited_for)))
         own_cpu, own_mib = min(job.plan.total_cpu, cpu), min(job.plan.total_memory_mib, mib)
         cpu, mib = cpu - own_cpu, mib - own_mib
         own = replace(_holder(job, job.plan), cpu=own_cpu, memory_mib=int(own_mib))
@@ -207,7 +207,7 @@ def _starts(
         else:
             ends.append(replace(own, left_s=now_s + own.left_s))
             ends.sort(key=lambda h: h.left_s or 0.0)
-    return found
+    return starts
 
 
 def _never(unknown: Sequence[str]) -> str:

@@ -121,13 +121,13 @@ class _Round:
     def plan(self) -> ClusterPlan:
         load = load_of(self._room, [offer.plan for offer in self._offers.values()])
         n = max(LEAST_TARGETS, math.ceil(TARGET_SHARE * len(self._offers)))
-        found = targets([self._running(job) for job in self._offers], load, n=n)
-        for target in found:
+        ranked = targets([self._running(job) for job in self._offers], load, n=n)
+        for target in ranked:
             if target.grows:
                 self._grow(target)
         if self._may_shrink and not self._late_only:
-            is_for_late = any(target.grows for target in found)
-            for target in found:
+            is_for_late = any(target.grows for target in ranked)
+            for target in ranked:
                 if not target.grows and (self._lacks_cpu > 0 or not is_for_late):
                     self._shrink(target)
         spare = self._spare()
@@ -179,8 +179,8 @@ class _Round:
         in_sum = (more_cpu <= self._free_cpu + 1e-6) & (more_mib <= self._free_mib)
         granted = next((int(i) for i in best if in_sum[i] and self._fits(own, int(i))), None)
         if is_late and len(best) and granted != best[0]:
-            held = offer.plan.total_cpu if granted is None else plans.cpu[granted]
-            self._lacks_cpu += max(float(plans.cpu[best[0]] - held), 0.0)
+            granted_cpu = offer.plan.total_cpu if granted is None else plans.cpu[granted]
+            self._lacks_cpu += max(float(plans.cpu[best[0]] - granted_cpu), 0.0)
         if granted is not None:
             if is_late:
                 self._late.add(target.name)

@@ -1,6 +1,6 @@
 """What each job in auto mode may plan with, decided for all jobs together (Eqs. 12-14).
 
-Each job offers the plans that its own fit finds good. Where the largest of all fit together nobody needs a
+Each job offers the plans that its own fit finds good. Where the largest of all fit together no job needs a
 quota. Else one plan per job is selected within the machines and the teams' money, and each job gets a quota:
 what that plan needs, and an equal part of the rest, so that it can experiment. A job keeps what it has, if it
 would be made slower for others, unless shrinking is allowed.
@@ -129,9 +129,9 @@ def before_queue(offers: Sequence[JobOffer], room: Capacity, settings: BrainSett
     """
     if settings.method != "qore" or not offers:
         return None
-    found = adjusted(offers, room, shrink=settings.shrink, late_only=True)
-    grows = any(found.shares[o.job].plan.total_cpu > o.plan.total_cpu for o in offers)
-    return found if grows else None
+    plan = adjusted(offers, room, shrink=settings.shrink, late_only=True)
+    grows = any(plan.shares[o.job].plan.total_cpu > o.plan.total_cpu for o in offers)
+    return plan if grows else None
 
 
 def _by_deadline(
@@ -156,17 +156,17 @@ def _by_selection(
     if _largest_fit(columns, room) and not settings.ceilings:
         return ClusterPlan({each.job: Share(each.plan, Quota()) for each in offers})
     try:
-        found = _selected(choose, columns, room, settings)
+        selection = _selected(choose, columns, room, settings)
     except CapacityError as error:
         return unchanged(offers, note=f"no job may grow: {error.text}")
-    kept = _kept(columns, found, before, settings) if before else None
-    chosen = found.chosen if kept is None else kept
-    shown = replace(found, chosen=chosen)
+    last = _kept(columns, selection, before, settings) if before else None
+    chosen = selection.chosen if last is None else last
+    shown = replace(selection, chosen=chosen)
     return ClusterPlan(
         _shares(columns, shown, room),
-        objective=_worth(columns, found, chosen),
-        bound=found.bound,
-        is_kept=kept is not None,
+        objective=_worth(columns, selection, chosen),
+        bound=selection.bound,
+        is_kept=last is not None,
     )
 
 
@@ -191,13 +191,13 @@ def _selected(
     """
     bids = columns.bids
     whole = np.array([room.total_cpu, float(room.total_memory_mib), *_money(columns, settings)])
-    held = np.zeros(len(whole)) if settings.shrink else bids.present.sum(axis=0)
+    present = np.zeros(len(whole)) if settings.shrink else bids.present.sum(axis=0)
     weight = _urgent_first(columns, WEIGHTS[settings.weight])
     for cut in CUTS if settings.shrink else (*CUTS, 0.0):  # 0: only what frees room
-        most = np.maximum(cut * whole, np.minimum(held, whole))
-        found = choose(bids, most, weight=weight, shrink=settings.shrink)
-        if all_fit(columns.groups(found.chosen), room):
-            return found
+        most = np.maximum(cut * whole, np.minimum(present, whole))
+        selection = choose(bids, most, weight=weight, shrink=settings.shrink)
+        if all_fit(columns.groups(selection.chosen), room):
+            return selection
     raise CapacityError("the nodes that run leave gaps on the machines in which no other plan fits")
 
 
@@ -205,8 +205,8 @@ def _money(columns: OfferColumns, settings: BrainSettings) -> list[float]:
     """Return the ceilings in the order of the resources; what a team spends already is not taken away."""
     names = columns.bids.resources[2:]
     present = columns.bids.present.sum(axis=0)[2:]
-    found = [settings.ceilings[name.removeprefix("an hour's money of ")] for name in names]
-    return [max(money, float(spent)) for money, spent in zip(found, present, strict=True)]
+    ceilings = [settings.ceilings[name.removeprefix("an hour's money of ")] for name in names]
+    return [max(money, float(spent)) for money, spent in zip(ceilings, present, strict=True)]
 
 
 def _urgent_first(columns: OfferColumns, weight: Weight) -> Weight:
@@ -233,7 +233,7 @@ def _largest_fit(columns: OfferColumns, room: Capacity) -> bool:
 
 
 def _kept(
-    columns: OfferColumns, found: Selection, before: Mapping[str, ResourcePlan], settings: BrainSettings
+    columns: OfferColumns, selection: Selection, before: Mapping[str, ResourcePlan], settings: BrainSettings
 ) -> Index | None:
     """Return the last choice, where it is possible still and the new one is not clearly better; else None."""
     chosen = np.array([_place(columns, i, before.get(o.job)) for i, o in enumerate(columns.offers)])
@@ -242,9 +242,9 @@ def _kept(
     bids = columns.bids
     index = bids.offsets[:-1] + chosen
     need = np.where((chosen < 0)[:, None], bids.present, bids.demands[np.maximum(index, 0)])
-    if (need.sum(axis=0) > (found.used + found.free) * (1 + 1e-9)).any():
+    if (need.sum(axis=0) > (selection.used + selection.free) * (1 + 1e-9)).any():
         return None
-    last, new = _worth(columns, found, chosen), _worth(columns, found, found.chosen)
+    last, new = _worth(columns, selection, chosen), _worth(columns, selection, selection.chosen)
     return chosen if new <= last + settings.min_gain * abs(last) else None
 
 
@@ -261,20 +261,20 @@ def _place(columns: OfferColumns, job: int, plan: ResourcePlan | None) -> int:
     return int(same[0]) if len(same) else -2
 
 
-def _worth(columns: OfferColumns, found: Selection, chosen: Index) -> float:
+def _worth(columns: OfferColumns, selection: Selection, chosen: Index) -> float:
     index = columns.bids.offsets[:-1] + np.maximum(chosen, 0)
-    safe = np.minimum(index, max(len(found.values) - 1, 0))
-    return float(found.values[safe][chosen >= 0].sum()) if len(found.values) else 0.0
+    safe = np.minimum(index, max(len(selection.values) - 1, 0))
+    return float(selection.values[safe][chosen >= 0].sum()) if len(selection.values) else 0.0
 
 
-def _shares(columns: OfferColumns, found: Selection, room: Capacity) -> dict[str, Share]:
-    plans = [columns.plan(i, int(own)) for i, own in enumerate(found.chosen)]
+def _shares(columns: OfferColumns, selection: Selection, room: Capacity) -> dict[str, Share]:
+    plans = [columns.plan(i, int(own)) for i, own in enumerate(selection.chosen)]
     n_job = len(plans)
     spare_cpu = max(room.total_cpu - sum(plan.total_cpu for plan in plans), 0.0) / n_job
     spare_mib = max(room.total_memory_mib - sum(plan.total_memory_mib for plan in plans), 0) // n_job
     instead = _grown(columns, plans)
     return {
-        offer.job: Share(plan, quota_of(plan, spare_cpu, spare_mib), _why(columns, found, i, instead))
+        offer.job: Share(plan, quota_of(plan, spare_cpu, spare_mib), _why(columns, selection, i, instead))
         for i, (offer, plan) in enumerate(zip(columns.offers, plans, strict=True))
     }
 
@@ -289,8 +289,8 @@ def _grown(columns: OfferColumns, plans: Sequence[ResourcePlan]) -> list[tuple[s
     return [(job, f"{job} is to get {cpu:g} more cores ({plan.short})") for cpu, job, plan in ranked]
 
 
-def _why(columns: OfferColumns, found: Selection, job: int, instead: Sequence[tuple[str, str]]) -> str:
-    why = refusal(columns.bids, found, job)
+def _why(columns: OfferColumns, selection: Selection, job: int, instead: Sequence[tuple[str, str]]) -> str:
+    why = refusal(columns.bids, selection, job)
     if why is None:
         return ""
     others = [words for name, words in instead[: MOST_NAMED + 1] if name != columns.offers[job].job]

@@ -44,11 +44,11 @@ def all_fit(groups: Array, capacity: Capacity) -> bool:
             continue
         each = np.floor(np.minimum(free_cpu / max(cpu[i], 1.0), free_mib / max(mib[i], 1.0)) + 1e-9)
         before = np.cumsum(each) - each
-        taken = np.clip(left - before, 0, each)
-        if taken.sum() < left:
+        placed = np.clip(left - before, 0, each)
+        if placed.sum() < left:
             return False
-        free_cpu -= taken * cpu[i]
-        free_mib -= taken * mib[i]
+        free_cpu -= placed * cpu[i]
+        free_mib -= placed * mib[i]
     return True
 
 

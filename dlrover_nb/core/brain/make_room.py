@@ -83,12 +83,12 @@ def _steps(offers: Sequence[JobOffer]) -> Iterator[_Step]:
 
 
 def _plan(first: WaitingOffer, offers: Sequence[JobOffer], chosen: Mapping[str, ResourcePlan]) -> ClusterPlan:
-    kept = f"What is free is kept for {first.job}, the first in the queue."
+    reason = f"What is free is kept for {first.job}, the first in the queue."
 
     def share(offer: JobOffer) -> Share:
         plan = chosen.get(offer.job)
         if plan is None:
-            return Share(offer.plan, quota_of(offer.plan), kept)
+            return Share(offer.plan, quota_of(offer.plan), reason)
         cores = offer.plan.total_cpu - plan.total_cpu
         why = f"{first.job}, the first in the queue, is to start on {cores:g} of its cores."
         return Share(plan, replace(quota_of(plan), binds=True), why)

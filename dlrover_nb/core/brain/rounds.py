@@ -113,16 +113,16 @@ class Rounds:
         others = [job for job in live if job.name not in offers and job.name not in waiting]
         capacity = self._cluster.capacity()
         apart |= {each.job: AWAY for each in away}
-        held = {job.name: self._held(job) for job in others}
-        held |= {each.job: plan_needs(each.plan) for each in away}
-        room = free_of(capacity, [need for needs in held.values() for need in needs])
+        needs_of = {job.name: self._held(job) for job in others}
+        needs_of |= {each.job: plan_needs(each.plan) for each in away}
+        room = free_of(capacity, [need for needs in needs_of.values() for need in needs])
         holders = [_holder(offer) for offer in offers.values()]
-        holders += [Holder(job.name, job.owner, *_sums(held[job.name]), job.left_s) for job in others]
-        holders += [Holder(each.job, each.owner, *_sums(held[each.job]), None) for each in away]
+        holders += [Holder(job.name, job.owner, *_sums(needs_of[job.name]), job.left_s) for job in others]
+        holders += [Holder(each.job, each.owner, *_sums(needs_of[each.job]), None) for each in away]
         queue = self._admission(waiting, offers, holders, capacity, room)
         plan = self._planned(tuple(offers.values()), room, queue)
         self._remember(plan, {job.name for job in live} | {each.job for each in away})
-        self._holdings.remember((*away, *self._holding(live, plan, queue, held)))
+        self._holdings.remember((*away, *self._holding(live, plan, queue, needs_of)))
         self._in_queue = frozenset(_key(job) for job in live if job.name in queue.places)
         refused = self._hand_out(self._allotments(plan, queue, term), term)
         self._number += 1
@@ -191,20 +191,20 @@ class Rounds:
         live: Iterable[JobSummary],
         plan: ClusterPlan,
         queue: AdmissionPlan,
-        held: Mapping[str, Sequence[Need]],
+        needs_of: Mapping[str, Sequence[Need]],
     ) -> Iterator[Holding]:
         """Yield what each of the jobs holds, or may take by this round."""
         for job in live:
             given = queue.admitted.get(job.name)
             if (share := plan.shares.get(job.name)) is not None:
                 given = max(share.plan, job.plan or share.plan, key=_size)
-            elif held.get(job.name):
+            elif needs_of.get(job.name):
                 given = self._plan_of(job)
             if given is not None:
                 yield Holding(job.name, job.owner, job.started_at_s, given)
 
     def _planned(self, offers: tuple[JobOffer, ...], room: Capacity, queue: AdmissionPlan) -> ClusterPlan:
-        """Plan for the running jobs beside the queue: who waits in it comes before their growth.
+        """Plan for the running jobs beside the queue: a job that waits in it comes before their growth.
 
         Late jobs may come before it, by the method (`cluster_plan.before_queue`).
         """
@@ -214,31 +214,33 @@ class Rounds:
         sure = tuple(offer for offer in offers if not offer.asks)
         urgent = before_queue(sure, room_beside(offers, sure, room), self._settings)
         if urgent is not None:
-            kept = unchanged([offer for offer in offers if offer.asks], why="Late jobs come first.")
-            return replace(urgent, shares={**urgent.shares, **kept.shares})
+            rest = unchanged([offer for offer in offers if offer.asks], why="Late jobs come first.")
+            return replace(urgent, shares={**urgent.shares, **rest.shares})
         why = f"What is free is kept for {queue.first.job}, the first in the queue."
         if not self._settings.shrink:
             return unchanged(offers, why=why)
         for some in (sure, offers):  # who only proposes to a user may not give way
-            found = make_room(queue.first, some, room_beside(offers, some, room), self._settings.start_share)
-            if found is not None:
-                kept = unchanged([offer for offer in offers if offer.job not in found.shares], why=why)
-                return replace(found, shares={**found.shares, **kept.shares})
+            shrunk = make_room(queue.first, some, room_beside(offers, some, room), self._settings.start_share)
+            if shrunk is not None:
+                rest = unchanged([offer for offer in offers if offer.job not in shrunk.shares], why=why)
+                return replace(shrunk, shares={**shrunk.shares, **rest.shares})
         return unchanged(offers, why=why)
 
     def _beside(self, offers: Sequence[JobOffer], room: Capacity) -> ClusterPlan:
         """Plan for the jobs in auto mode, then for those that propose to a user in what they leave.
 
-        Room that somebody may not take would be kept from those who do.
+        Room that a user may never accept would be withheld from jobs that would use it.
         """
         sure = [offer for offer in offers if not offer.asks]
         asking = [offer for offer in offers if offer.asks]
-        found = plan_cluster(sure, room_beside(offers, sure, room), self._settings, self._before)
+        for_auto = plan_cluster(sure, room_beside(offers, sure, room), self._settings, self._before)
         if not asking:
-            return found
-        left = free_of(room, [need for share in found.shares.values() for need in plan_needs(share.plan)])
-        asked = plan_cluster(asking, left, self._settings, self._before)
-        return replace(found, shares={**found.shares, **asked.shares}, note=found.note or asked.note)
+            return for_auto
+        left = free_of(room, [need for share in for_auto.shares.values() for need in plan_needs(share.plan)])
+        for_asking = plan_cluster(asking, left, self._settings, self._before)
+        return replace(
+            for_auto, shares={**for_auto.shares, **for_asking.shares}, note=for_auto.note or for_asking.note
+        )
 
     def _remember(self, plan: ClusterPlan, live: Collection[str]) -> None:
         """Remember what jobs are meant to have, also of those that take no part for the moment."""
@@ -276,21 +278,23 @@ class Rounds:
         return replace(answer, job=job.name)  # it may name no other
 
     def _link(self, job: JobSummary) -> MasterLink:
-        known = self._links.get(_key(job))
-        if known is None:
-            known = self._links[_key(job)] = self._cluster.job(job.name).with_short_timeout.link
-        return known
+        link = self._links.get(_key(job))
+        if link is None:
+            link = self._links[_key(job)] = self._cluster.job(job.name).with_short_timeout.link
+        return link
 
     def _allotments(self, plan: ClusterPlan, queue: AdmissionPlan, term: Term) -> dict[str, Allotment]:
         """Return what each job is told."""
         usual = Allotment(by=term.by, term=term.number, lasts_s=self._lasts_s)
-        told = {job: replace(usual, quota=share.quota, why=share.why) for job, share in plan.shares.items()}
-        told |= {
+        allotments = {
+            job: replace(usual, quota=share.quota, why=share.why) for job, share in plan.shares.items()
+        }
+        allotments |= {
             job: replace(usual, admit=start, why=queue.why[job]) for job, start in queue.admitted.items()
         }
-        return told | {job: replace(usual, queue=place) for job, place in queue.places.items()}
+        return allotments | {job: replace(usual, queue=place) for job, place in queue.places.items()}
 
-    def _hand_out(self, told: Mapping[str, Allotment], term: Term) -> dict[str, str]:
+    def _hand_out(self, allotments: Mapping[str, Allotment], term: Term) -> dict[str, str]:
         """Tell the masters; return why they refused."""
         links = {name: link for (name, _), link in self._links.items()}
 
@@ -298,12 +302,12 @@ class Rounds:
             if not term.may_act():
                 return "another planner has taken over"
             try:
-                links[name].allot(told[name])
+                links[name].allot(allotments[name])
             except DlroverError as error:
                 return error.text
             return ""
 
-        names = list(told)
+        names = list(allotments)
         return {name: why for name, why in zip(names, _at_once(hand, names), strict=True) if why}
 
 
@@ -314,8 +318,8 @@ def room_beside(offers: Sequence[JobOffer], some: Sequence[JobOffer], room: Capa
     return free_of(room, [need for offer in others for need in plan_needs(offer.plan)])
 
 
-def _sums(held: Sequence[Need]) -> tuple[float, int]:
-    return sum(cpu for cpu, _ in held), sum(mib for _, mib in held)
+def _sums(needs: Sequence[Need]) -> tuple[float, int]:
+    return sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs)
 
 
 def _size(plan: ResourcePlan) -> tuple[float, int]:

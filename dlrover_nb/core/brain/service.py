@@ -1,7 +1,7 @@
 """The service: one brain of several holds the lease of a cluster, and plans at intervals.
 
-The lease is in the history's database, which all brains share. Who does not hold it waits, and takes over
-when its holder has not renewed it. While the database cannot be reached nobody can renew: the holder stops
+The lease is in the history's database, which all brains share. A brain without it waits, and takes over
+when its holder has not renewed it. While the database cannot be reached no lease is renewed: the holder stops
 planning when its own lease is over, and masters go on by themselves. A failed round is told and tried again
 at the next interval; no error ends the service.
 """
@@ -158,11 +158,11 @@ class Brain:
         if self._planned_in < self._sole_since:
             self._rounds.adopt(each for last in self._kept.newest(self._name) for each in last.holding)
         self._planned_in = term = self._term
-        found = self._rounds.run(Term(self._by, term, lambda: self._may_act(term)))
+        new_round = self._rounds.run(Term(self._by, term, lambda: self._may_act(term)))
         self._trouble = ""
-        self._keep(found)
-        self._on_round(found)
-        return found
+        self._keep(new_round)
+        self._on_round(new_round)
+        return new_round
 
     def _may_act(self, term: int) -> bool:
         """Whether it leads since a term; a long round renews the lease, unless another had it meanwhile."""
@@ -188,15 +188,15 @@ class Brain:
     def _lease(self) -> str:
         return f"brain of {self._name}"[:160]
 
-    def _keep(self, found: BrainRound) -> None:
+    def _keep(self, new_round: BrainRound) -> None:
         """Keep a round; after the last one that said something new there is the newest one alone."""
-        is_new = found.says_more_than(self._told)
+        is_new = new_round.says_more_than(self._told)
         try:
-            self._kept.add(found, instead_of=None if is_new else self._newest)
+            self._kept.add(new_round, instead_of=None if is_new else self._newest)
         except DlroverError as error:
             self._tell(f"the round is not kept: {error.text}")
             return
-        self._told, self._newest = (found, None) if is_new else (self._told, found)
+        self._told, self._newest = (new_round, None) if is_new else (self._told, new_round)
 
     def _tell(self, what: str) -> None:
         """Log a trouble once while it lasts."""
