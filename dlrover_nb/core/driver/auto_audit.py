@@ -1,4 +1,4 @@
-"""The audit of auto mode: its decisions are made in the job's master, which is asked by nobody.
+"""The audit of auto mode: its decisions are made in the job's master, where no user is asked.
 
 They are commands like those of people, so the audit has a row of each. A master that comes back from its
 journal meets its decisions again: the key is made of the run and the decision, so that each has one row.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
 
 
-def promised(
+def deadline_outlook(
     spec: JobSpec, features: FeatureSpec, capacity: Capacity, folder: Path
 ) -> DeadlineOutlook | None:
     """Return what can be promised of a new job's deadline; None without one, or where nothing is known.

@@ -49,8 +49,8 @@ def ending(exited: NodeExited, logs: NodeLogs, *, job: str, at_s: float) -> Endi
         why = exited.why
     elif error is None:
         printed = logs.last_print(exited.node)[:_MOST_LETTERS] if exited.failed else ""
-        told = f"its log has no error and ends with {printed!r}" if printed else "its log has no error"
-        why = f"{exited.why}; {told}, see %dlrover logs {job} {exited.node}"
+        log_end = f"its log has no error and ends with {printed!r}" if printed else "its log has no error"
+        why = f"{exited.why}; {log_end}, see %dlrover logs {job} {exited.node}"
     elif error.text[:_KNOWN_LETTERS] in exited.why:
         why = exited.why
     else:

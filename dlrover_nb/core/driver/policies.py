@@ -22,9 +22,9 @@ def find_policy(name: str) -> Policy:
     InvalidValueError
         When there is none, with the nearest name, or the package that adds it is broken.
     """
-    found = extensions.find(GROUP, name, POLICIES)
-    if not callable(found):
+    policy = extensions.find(GROUP, name, POLICIES)
+    if not callable(policy):
         raise InvalidValueError(
-            f"policy {name} must be a function of (analysis, settings, context), got {type(found).__name__}"
+            f"policy {name} must be a function of (analysis, settings, context), got {type(policy).__name__}"
         )
-    return cast("Policy", found)  # another package's function is not checked
+    return cast("Policy", policy)  # another package's function is not checked

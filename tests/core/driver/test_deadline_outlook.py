@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.driver.history_writer import HistoryWriter
 from dlrover_nb.core.driver.job_start import traits_of
-from dlrover_nb.core.driver.promise import promised
 from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
@@ -36,20 +36,20 @@ def history(tmp_path, monkeypatch, features):
 
 @pytest.mark.usefixtures("history")
 def test_an_infeasible_deadline_is_known_before_the_job_runs(features, tmp_path):
-    told = promised(JobSpec("clicks", deadline_s=0.5), features, MACHINE, tmp_path)
+    told = deadline_outlook(JobSpec("clicks", deadline_s=0.5), features, MACHINE, tmp_path)
     assert not told.is_feasible
     assert told.earliest_s > 0.5
-    wide = promised(JobSpec("clicks", deadline_s=1e7), features, MACHINE, tmp_path)
+    wide = deadline_outlook(JobSpec("clicks", deadline_s=1e7), features, MACHINE, tmp_path)
     assert wide.is_met
     assert wide.earliest_s == pytest.approx(told.earliest_s)
 
 
 @pytest.mark.usefixtures("history")
 def test_without_a_deadline_nothing_is_asked(features, tmp_path):
-    assert promised(JobSpec("clicks"), features, MACHINE, tmp_path) is None
+    assert deadline_outlook(JobSpec("clicks"), features, MACHINE, tmp_path) is None
 
 
 def test_without_similar_jobs_nothing_is_promised(features, tmp_path, monkeypatch):
     monkeypatch.setenv(HISTORY_VAR, f"sqlite:///{tmp_path / 'empty.db'}")
     spec = replace(JobSpec("clicks"), deadline_s=60.0)
-    assert promised(spec, features, MACHINE, tmp_path) is None
+    assert deadline_outlook(spec, features, MACHINE, tmp_path) is None

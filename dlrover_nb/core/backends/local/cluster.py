@@ -38,7 +38,7 @@ from dlrover_nb.core.backends.local.record import (
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
-from dlrover_nb.core.driver.promise import promised
+from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.errors import (
     BackendError,
     CheckpointError,
@@ -136,7 +136,7 @@ class LocalCluster(OfThisAccount):
             LocalLink(spec.name, folder),
             schema=prepared.schema,
             bounds=completed(spec.bounds, self._capacity, spec.plan),
-            deadline=promised(spec, prepared.features, self._capacity, folder),
+            deadline=deadline_outlook(spec, prepared.features, self._capacity, folder),
         )
 
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:

@@ -40,7 +40,7 @@ from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past_runs import past_jobs
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.driver.promise import promised
+from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.errors import AwayError, BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.paths import jobs_folder
@@ -142,7 +142,7 @@ class RayCluster(SeesRayJobs):
             RayLink(spec.name, actor),
             schema=prepared.schema,
             bounds=bounds,
-            deadline=promised(spec, features, capacity, folder),
+            deadline=deadline_outlook(spec, features, capacity, folder),
         )
 
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:

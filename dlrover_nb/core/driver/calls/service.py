@@ -62,8 +62,8 @@ class Response(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken(Generic[T]):
-    """Reports that programs in pods may send: their kind, their token and its header, and who hears them."""
+class ReportEndpoint(Generic[T]):
+    """Reports that programs in pods may send: their kind, their token and its header, and the receiver."""
 
     kind: type[T]
     header: str
@@ -87,20 +87,20 @@ class Gate:
         self._tokens = [(access_token(access, right).encode(), right) for right in CallRight]
         self._tokens.append((access.encode(), CallRight.END))
 
-    def held(self, token: str) -> CallRight | None:
+    def right(self, token: str) -> CallRight | None:
         """Return the right of a token; None: it is none of the job's. All are compared, in constant time."""
-        given = token.encode()
-        found = [right for known, right in self._tokens if hmac.compare_digest(given, known)]
-        return found[0] if found else None
+        presented = token.encode()
+        rights = [right for own, right in self._tokens if hmac.compare_digest(presented, own)]
+        return rights[0] if rights else None
 
-    def refusal(self, call: Call, held: CallRight, method: str) -> str:
-        """Return why this method, and a token of the right `held`, may not send a call; empty: they may."""
+    def refusal(self, call: Call, right: CallRight, method: str) -> str:
+        """Return why this method, and a token with this right, may not send a call; empty: they may."""
         needed = right_of(call)
         head = f"a {type(call).__name__} needs the right to {needed.name.lower()}"
         if self.methods[method] < needed:
             return f"{head}, which a {METHOD_OF[needed]} has, got a {method}; use a newer dlrover-nb"
-        if held < needed:
-            return f"{head}, got the token to {held.name.lower()}; the job's Secret holds that to all"
+        if right < needed:
+            return f"{head}, got the token to {right.name.lower()}; the job's Secret holds that to all"
         return ""
 
 
@@ -137,8 +137,8 @@ class MasterService:
 
     def take_reports(self, token: str, report: Callable[[StepsDone | TrainerReport], None]) -> None:
         """Accept what external programs report with this token from now on: steps, or a Trainer's status."""
-        taken: Taken[StepsDone] = Taken(StepsDone, REPORT_HEADER, token.encode(), report)
-        self._takers[REPORT_PATH] = partial(take_report, taken=taken)
+        endpoint: ReportEndpoint[StepsDone] = ReportEndpoint(StepsDone, REPORT_HEADER, token.encode(), report)
+        self._takers[REPORT_PATH] = partial(take_report, endpoint=endpoint)
         self._takers[TRAINER_PATH] = partial(_take_trainer_status, token=token.encode(), hear=report)
 
     def take_calls(self, token: str, calls: ServiceQueue) -> None:
@@ -147,8 +147,8 @@ class MasterService:
 
     def take_check(self, token: str, hear: Callable[[CodeTried], None]) -> None:
         """Accept what came of a user's code from the pod that tries it with this token, from now on."""
-        taken = Taken(CodeTried, CHECK_HEADER, token.encode(), hear)
-        self._takers[CHECK_PATH] = partial(take_report, taken=taken)
+        endpoint = ReportEndpoint(CodeTried, CHECK_HEADER, token.encode(), hear)
+        self._takers[CHECK_PATH] = partial(take_report, endpoint=endpoint)
 
     def serve(self, served: Served) -> None:
         """Answer calls about this job from now on."""
@@ -190,8 +190,8 @@ def respond(environ: Mapping[str, Any], *, gate: Gate, answer: Callable[[Call], 
     method = environ["REQUEST_METHOD"]
     if environ["PATH_INFO"] == READY_PATH:
         return Response("200 OK", b"ready")
-    held = gate.held(str(environ.get(_ACCESS_KEY, "")))
-    if held is None:
+    right = gate.right(str(environ.get(_ACCESS_KEY, "")))
+    if right is None:
         return Response("401 Unauthorized", b"this needs an access token of the job")
     if environ["PATH_INFO"] != CALL_PATH:
         return Response("404 Not Found", b"ask at " + CALL_PATH.encode())
@@ -204,7 +204,7 @@ def respond(environ: Mapping[str, Any], *, gate: Gate, answer: Callable[[Call], 
         call = CALLS.unpack(packed)
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
-    if why := gate.refusal(call, held, method):
+    if why := gate.refusal(call, right, method):
         return Response("403 Forbidden", why.encode())
     return Response("200 OK", ANSWERS.pack(answer(call)), _BINARY)
 
@@ -216,22 +216,22 @@ def call_url(packed: bytes) -> str:
 
 def _from_url(environ: Mapping[str, Any]) -> bytes:
     """Return the call in the URL; empty, which is no call, where there is none."""
-    told = parse_qs(str(environ.get("QUERY_STRING", ""))).get(CALL_FIELD, [""])
+    values = parse_qs(str(environ.get("QUERY_STRING", ""))).get(CALL_FIELD, [""])
     try:
-        return base64.b64decode(told[0], altchars=b"-_", validate=True)
+        return base64.b64decode(values[0], altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return b""
 
 
-def take_report(environ: Mapping[str, Any], taken: Taken[Any]) -> Response:
+def take_report(environ: Mapping[str, Any], endpoint: ReportEndpoint[Any]) -> Response:
     """Return the answer to a program that reports."""
-    if not _is_given(environ, taken.header, taken.token):
-        return Response("401 Unauthorized", f"this needs the token of {taken.header}".encode())
+    if not _is_given(environ, endpoint.header, endpoint.token):
+        return Response("401 Unauthorized", f"this needs the token of {endpoint.header}".encode())
     body = _body(environ) if environ["REQUEST_METHOD"] == "POST" else None
     if body is None:
         return Response("400 Bad Request", b"a report is a POST of some JSON")
     try:
-        taken.hear(from_json(body, taken.kind))
+        endpoint.hear(from_json(body, endpoint.kind))
     except WireError as error:
         return Response("400 Bad Request", str(error).encode())
     return Response("200 OK", b"heard")

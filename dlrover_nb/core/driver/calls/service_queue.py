@@ -53,16 +53,16 @@ class ServiceQueue:
         BackendError
             When the loop does not answer, or the job has ended.
         """
-        call, asked = _CALLS.from_line(body), Future[ServiceAnswer]()
+        call, future = _CALLS.from_line(body), Future[ServiceAnswer]()
         with self._lock:
             if self._is_closed:
                 raise BackendError("the job has ended")
             self._n_call = ticket = self._n_call + 1
-            self._waiting[ticket] = asked
+            self._waiting[ticket] = future
             self._calls.append((ticket, call))
         self.wake()
         try:
-            return _ANSWERS.to_line(asked.result(ANSWER_LIMIT_S))
+            return _ANSWERS.to_line(future.result(ANSWER_LIMIT_S))
         except FutureTimeoutError as error:
             raise BackendError(
                 f"the job's master did not answer within {ANSWER_LIMIT_S:g} s; ask again"
@@ -79,15 +79,15 @@ class ServiceQueue:
         return calls
 
     def answer(self, ticket: int, answer: ServiceAnswer) -> None:
-        """Answer a call; nothing happens when nobody waits for it any more."""
-        asked = self._waiting.get(ticket)
-        if asked is not None:
-            asked.set_result(answer)
+        """Answer a call; nothing happens when no client waits for it any more."""
+        future = self._waiting.get(ticket)
+        if future is not None:
+            future.set_result(answer)
 
     def close(self) -> None:
         """Refuse calls from now on, also those that wait."""
         with self._lock:
             self._is_closed = True
-        for asked in tuple(self._waiting.values()):
-            if not asked.done():
-                asked.set_exception(BackendError("the job has ended"))
+        for future in tuple(self._waiting.values()):
+            if not future.done():
+                future.set_exception(BackendError("the job has ended"))

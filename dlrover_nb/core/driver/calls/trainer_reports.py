@@ -54,5 +54,5 @@ def take_status(environ: Mapping[str, Any], token: bytes, hear: Callable[[Traine
 def _failure(status: str, reason: str, message: str) -> Reply:
     """Return a refusal in the form of Kubernetes."""
     code = int(status.split(" ", 1)[0])
-    told = {"metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
-    return Reply(status, to_json(told))
+    body = {"metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    return Reply(status, to_json(body))

@@ -113,8 +113,8 @@ class ExternalInputs:
         self._logs.close(at_s)
         free_run(self._master.memory)
 
-    def _on_report(self, told: StepsDone | TrainerReport) -> tuple[ExternalOrder, ...]:
-        steps = self._master.hear(told) if isinstance(told, TrainerReport) else told
+    def _on_report(self, report: StepsDone | TrainerReport) -> tuple[ExternalOrder, ...]:
+        steps = self._master.hear(report) if isinstance(report, TrainerReport) else report
         return () if steps is None else self._master.on_steps(steps, self._clock.now_s())
 
     def _of_node(self, call: ServiceCall) -> ServiceCall:

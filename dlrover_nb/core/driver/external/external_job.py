@@ -148,8 +148,8 @@ def begin_composed(
     spec, capacity = planned(spec), backend.capacity()
     check_job_fits(spec, capacity)
     clock = around.clock
-    with contextlib.ExitStack() as held:
-        _hold(spec, around.folder, held)
+    with contextlib.ExitStack() as resources:
+        _hold(spec, around.folder, resources)
         origin = origin_of(spec, around.features, folder=around.folder)
         features, began_from = around.features, None
         if origin is not None:
@@ -160,21 +160,21 @@ def begin_composed(
             around.on_origin(features, origin.checkpoint.manifest)
         job = JobFile(spec, features, clock.now_s(), around.url, "", "", began_from, clock.anchor)
         write_job(around.folder, job)
-        recorded = _recorded(spec, around, held)
+        recorded = _recorded(spec, around, resources)
         master, logs, inputs = compose(spec, capacity, recorded, around)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
         backend.follow_logs(logs.read_ns)
-        return opened(parts, _submitted(parts), master.start, held)
+        return opened(parts, _submitted(parts), master.start, resources)
 
 
 def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Compose) -> ExternalJob:
     """Return the loop that continues a job of master, logs and inputs that `compose` makes; see `resume`."""
     job, capacity = read_job(around.folder), backend.capacity()
     job = replace(job, spec=planned(job.spec), endpoint=around.url)
-    with contextlib.ExitStack() as held:
-        _hold(job.spec, around.folder, held)
+    with contextlib.ExitStack() as resources:
+        _hold(job.spec, around.folder, resources)
         saved = StateFile(around.folder).read()
-        recorded = _recorded(job.spec, around, held)
+        recorded = _recorded(job.spec, around, resources)
         recorded.replay(around.on_progress)
         clock = around.clock.continued(
             job.anchor, max(job.started_at_s, recorded.at_s, saved.record.latest_s)
@@ -194,20 +194,20 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         restart = restart_of(around.how_ended, clock.now_s())
         parts = replace(parts, damage=recorded.losses, restart=restart)
         backend.follow_logs(logs.read_ns)
-        return opened(parts, _submitted(parts), lambda at_s: master.resume(saved.record, at_s), held)
+        return opened(parts, _submitted(parts), lambda at_s: master.resume(saved.record, at_s), resources)
 
 
-def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> None:
+def _hold(spec: JobSpec, folder: Path, resources: contextlib.ExitStack) -> None:
     """Hold the run folder, and the shared memory on this host while programs restart."""
-    hold_folder(folder, held)
-    held.callback(MemoryClaim(spec.name, folder).close)
+    hold_folder(folder, resources)
+    resources.callback(MemoryClaim(spec.name, folder).close)
 
 
-def _recorded(spec: JobSpec, around: Surroundings, held: contextlib.ExitStack) -> RecordedController:
+def _recorded(spec: JobSpec, around: Surroundings, resources: contextlib.ExitStack) -> RecordedController:
     recorded = RecordedController(
         spec.name, around.folder, around.history_url, SETTINGS, namespace=around.namespace
     )
-    held.callback(recorded.close)
+    resources.callback(recorded.close)
     return recorded
 
 

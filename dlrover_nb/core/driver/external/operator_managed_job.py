@@ -81,9 +81,9 @@ class OperatorManagedInputs(ExternalInputs):
             self._operator.apply_plan(master.target, self._recorded.last_decision)
         return orders
 
-    def _on_report(self, told: StepsDone | TrainerReport) -> tuple[ExternalOrder, ...]:
+    def _on_report(self, report: StepsDone | TrainerReport) -> tuple[ExternalOrder, ...]:
         """Pass on what is reported: the program names its pod."""
-        return super()._on_report(replace(told, node=self._operator.node_of(told.node)))
+        return super()._on_report(replace(report, node=self._operator.node_of(report.node)))
 
     def _of_node(self, call: ServiceCall) -> ServiceCall:
         """Return the call as one of a node: the program names its pod."""

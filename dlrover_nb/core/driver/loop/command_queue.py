@@ -52,11 +52,11 @@ class CommandQueue:
         AwayError
             When the loop does not answer. The error of `over` when it has ended.
         """
-        asked: Future[T] = Future()
-        if not self.put(lambda: self._answer(asked, command)):
+        future: Future[T] = Future()
+        if not self.put(lambda: self._answer(future, command)):
             raise self._over()
         try:
-            return asked.result(ANSWER_LIMIT_S)
+            return future.result(ANSWER_LIMIT_S)
         except FutureTimeoutError as error:
             raise AwayError(f"{self._who} did not answer within {ANSWER_LIMIT_S:g} s; try again") from error
 
@@ -89,12 +89,12 @@ class CommandQueue:
         while self.run_next():
             pass
 
-    def _answer(self, asked: Future[T], command: Callable[[], T]) -> None:
+    def _answer(self, future: Future[T], command: Callable[[], T]) -> None:
         """Run a command; an error meant for the user is its answer, any other one ends the loop too."""
         try:
-            asked.set_result(command())
+            future.set_result(command())
         except DlroverError as error:
-            asked.set_exception(error)
+            future.set_exception(error)
         except Exception as error:
-            asked.set_exception(BackendError(f"{self._who} failed: {error}"))
+            future.set_exception(BackendError(f"{self._who} failed: {error}"))
             raise

@@ -1,7 +1,7 @@
 """Fits and advice of a job with many nodes, computed beside its loop in a process of their own.
 
 The loop shows each open question of the controller here (`attend`). In a job of few nodes it is answered at
-once, in the loop: nobody waits for long, and a process of 100 MiB for each small job is not worth it. In a
+once, in the loop: no caller waits for long, and a process of 100 MiB for each small job is not worth it. In a
 larger one a process computes it (`core.driver.loop.compute_process`, started at the first question), while
 the loop answers the nodes. The answer comes back as a command of the loop, with the event `Computed`.
 
@@ -146,14 +146,14 @@ class _Process:
         error = ""
         for _ in range(2):
             try:
-                found = self._exchange(question)
+                answer = self._exchange(question)
             except (OSError, EOFError, pickle.UnpicklingError) as failed:
                 error = self._why_not or f"its process for that has ended ({self._end() or failed})"
             except Exception as failed:  # noqa: BLE001 - a policy of another package may hold anything
                 self._end()
                 return None, self._why_not or f"{type(failed).__name__}: {failed}"
             else:
-                return (None, found) if isinstance(found, str) else (found, "")
+                return (None, answer) if isinstance(answer, str) else (answer, "")
             if self._is_closed or self._why_not:
                 break
         return None, error

@@ -47,9 +47,9 @@ def samples_per_s(nodes: Iterable[NodeView], at_s: float) -> float:
 
 def mean_loss(nodes: Iterable[NodeView], at_s: float) -> float | None:
     """Return the mean loss per sample over the last reports; None when nothing was trained."""
-    told = [(s.loss, s.n_sample) for s in _of_workers(nodes, at_s) if s.loss is not None and s.n_sample]
-    n_sample = sum(n for _, n in told)
-    return sum(loss * n for loss, n in told) / n_sample if n_sample else None
+    losses = [(s.loss, s.n_sample) for s in _of_workers(nodes, at_s) if s.loss is not None and s.n_sample]
+    n_sample = sum(n for _, n in losses)
+    return sum(loss * n for loss, n in losses) / n_sample if n_sample else None
 
 
 class Run(Protocol):

@@ -89,9 +89,9 @@ class JobLoop(Generic[ActionT]):
     """
 
     def __init__(
-        self, parts: Parts[ActionT], first: tuple[ActionT | Emit, ...], held: contextlib.ExitStack
+        self, parts: Parts[ActionT], first: tuple[ActionT | Emit, ...], resources: contextlib.ExitStack
     ) -> None:
-        self._parts, self._first, self._held = parts, first, held
+        self._parts, self._first, self._resources = parts, first, resources
         self._spec, self._clock, self._capacity = parts.spec, parts.clock, parts.capacity
         self._backend, self._master, self._inputs = parts.backend, parts.master, parts.inputs
         self._persistence, self._recorded = parts.persistence, parts.recorded
@@ -313,9 +313,9 @@ class JobLoop(Generic[ActionT]):
         denied = self._backend.denied()
         if denied == self._denied or self._master.phase.is_final:
             return
-        told = denied or "what was missing is allowed again"
+        why = denied or "what was missing is allowed again"
         self._denied = denied
-        self._executor.emit(PhaseChanged(at_s, self._master.phase, told))
+        self._executor.emit(PhaseChanged(at_s, self._master.phase, why))
 
     def _note_cost(self, at_s: float) -> None:
         """Tell what the nodes that are up cost, where that has changed; nothing while a price is unknown."""
@@ -343,8 +343,8 @@ class JobLoop(Generic[ActionT]):
         at_s = self._now_s()  # not the client's clock: other machines' may be hours off
         decision = replace(decision, at_s=at_s, why=self._without_secrets(decision.why))
         instructions = self._executor.emit(Decided(at_s, decision))
-        taken = [i.record for i in instructions if isinstance(i, Remember)]
-        return next(record for record in taken if isinstance(record, Decision))
+        records = [i.record for i in instructions if isinstance(i, Remember)]
+        return next(record for record in records if isinstance(record, Decision))
 
     # publishing
 
@@ -397,7 +397,7 @@ class JobLoop(Generic[ActionT]):
         self._persistence.close()
         if self._loading is not None:
             self._loading.join()
-        self._held.close()
+        self._resources.close()
 
     def _publish_end(self) -> None:
         """Publish the last snapshot; where a failure prevents that, mark the one before as the end."""
@@ -415,7 +415,7 @@ def opened(
     parts: Parts[ActionT],
     fact: JobSubmitted,
     first: Callable[[float], tuple[ActionT | Emit, ...]],
-    held: contextlib.ExitStack,
+    resources: contextlib.ExitStack,
 ) -> JobLoop[ActionT]:
     """Return the loop of a job whose parts are ready.
 
@@ -425,7 +425,7 @@ def opened(
         The first fact of the job, unless its controller knows it from the journal.
     first
         Starts or resumes the master at a time, and returns its orders.
-    held
+    resources
         Open resources; the loop takes them over.
     """
     orders = first(parts.clock.now_s())
@@ -443,4 +443,4 @@ def opened(
     if why := parts.recorded.controller.ending:  # as above
         orders += parts.master.stop(STOPPED_BY, why, parts.clock.now_s())
     parts.persistence.begin()
-    return JobLoop(parts, orders, held.pop_all())
+    return JobLoop(parts, orders, resources.pop_all())

@@ -103,9 +103,9 @@ def unpack(data: bytes, settings: ControllerSettings | None, find: Callable[[str
     WireError
         When it is damaged, or of a release that this one cannot read.
     """
-    found = GraphDecoder({}).unpack(data)
-    if not isinstance(found, tuple) or len(found) != 5 or not isinstance(found[0], JobSubmitted):
+    parts = GraphDecoder({}).unpack(data)
+    if not isinstance(parts, tuple) or len(parts) != 5 or not isinstance(parts[0], JobSubmitted):
         raise WireError("expected a snapshot of a master, got something else")
-    job, state, rows, remembered, last = found
+    job, state, rows, remembered, last = parts
     controller = snapshot.unpack(job, state, settings, policy=find(job.spec.policy))
     return Restored(controller, from_msgpack(rows, TelemetryState), Recent(remembered, last))

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 def unheard(_what: str) -> None:
-    """Let progress go by that nobody asked for."""
+    """Ignore progress that the caller did not ask for."""
 
 
 class RecordedController:
@@ -153,8 +153,8 @@ class RecordedController:
         on_progress
             Called with what is read and how far that is, in words.
         """
-        kept = self._restored(segments(self._folder))
-        n_done, n_all = 0, sum(segment.n_byte for segment in kept)
+        unread = self._restored(segments(self._folder))
+        n_done, n_all = 0, sum(segment.n_byte for segment in unread)
 
         def on_read(n_byte: int) -> None:
             nonlocal n_done
@@ -163,7 +163,7 @@ class RecordedController:
 
         damaged = list[int]()
         on_read(0)
-        for segment in kept:
+        for segment in unread:
             for event in read_journal(segment.events, on_read, damaged.append):
                 self._replay(event)
         self.losses = self._losses(len(damaged))
@@ -185,25 +185,25 @@ class RecordedController:
             "story, and so is a decision where one of them held it"
         )
 
-    def _restored(self, kept: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    def _restored(self, written: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """Restore the newest snapshot that can be read; return the segments whose events follow it.
 
         Where none can, these are all: the first of a job begins with its submission.
         """
-        for i in reversed(range(len(kept))):
-            if kept[i].number == 0 or self._restore(kept[i]):
-                self._journal.begun_with(kept[i].number)
-                return kept[i:]
-        return kept
+        for i in reversed(range(len(written))):
+            if written[i].number == 0 or self._restore(written[i]):
+                self._journal.begun_with(written[i].number)
+                return written[i:]
+        return written
 
     def _restore(self, segment: Segment) -> bool:
         try:
-            found = master_snapshot.unpack(read_snapshot(segment.snapshot), self._settings, find_policy)
+            restored = master_snapshot.unpack(read_snapshot(segment.snapshot), self._settings, find_policy)
         except DlroverError as error:
             logger.warning("job %s continues from an earlier snapshot: %s", self._job, error)
             return False
-        self._controller, self._recent = found.controller, found.recent
-        self._telemetry.restore(found.telemetry)
+        self._controller, self._recent = restored.controller, restored.recent
+        self._telemetry.restore(restored.telemetry)
         return True
 
     def _replay(self, event: Event) -> None:

@@ -83,11 +83,11 @@ def _require_like(begun: InitialPlan, rows: Sequence[TrainingRow]) -> None:
         "cores of a PS": (plan.ps.cpu, [row.setting.ps_cores for row in rows]),
     }
     for name, (value, values) in own.items():
-        known = [each for each in values if each is not None]
-        if known and not min(known) <= value <= max(known):
+        past = [each for each in values if each is not None]
+        if past and not min(past) <= value <= max(past):
             raise InvalidValueError(
-                f"it is unlike the jobs of the history: {name} {value:g}, those had {min(known):g} to "
-                f"{max(known):g}"
+                f"it is unlike the jobs of the history: {name} {value:g}, those had {min(past):g} to "
+                f"{max(past):g}"
             )
 
 
@@ -95,28 +95,28 @@ def _sized(begun: InitialPlan, learnt: Configurator, capacity: Capacity, left_s:
     spec, traits, plan = begun.spec, begun.traits, begun.spec.plan
     bounds = completed(spec.bounds, capacity, plan)
     own = plan.ps.count / plan.worker.count
-    found = learnt.configure(
+    configuration = learnt.configure(
         ModelFeatures(traits.batch_size, n_param_of(traits), flops=None),
         DeadlineGoal(max(left_s, 1.0), max(traits.n_sample // traits.batch_size, 1), bounds.counts[0]),
         setting=Setting(worker_cores=plan.worker.cpu, ps_cores=plan.ps.cpu),
         ratio=learnt.ratio or RatioRange(own, own),
     )
-    if found.outside:
-        raise InvalidValueError(f"it is unlike the jobs of the history ({'; '.join(found.outside)})")
+    if configuration.outside:
+        raise InvalidValueError(f"it is unlike the jobs of the history ({'; '.join(configuration.outside)})")
     sized = spec.pins.applied(
         replace(
             plan,
-            worker=replace(plan.worker, count=found.n_worker),
-            ps=replace(plan.ps, count=min(found.n_ps, bounds.counts[1])),
+            worker=replace(plan.worker, count=configuration.n_worker),
+            ps=replace(plan.ps, count=min(configuration.n_ps, bounds.counts[1])),
         )
     )
     if not has_room(sized, capacity, bounds):
         raise CapacityError(f"its deadline needs {sized.short}, for which there is no room")
-    return replace(begun, spec=replace(spec, plan=sized), why=_why(found, learnt, sized.short))
+    return replace(begun, spec=replace(spec, plan=sized), why=_why(configuration, learnt, sized.short))
 
 
-def _why(found: Configuration, learnt: Configurator, short: str) -> str:
-    ends, error = found.finish_s, learnt.learnt["iter_s"].accuracy
+def _why(configuration: Configuration, learnt: Configurator, short: str) -> str:
+    ends, error = configuration.finish_s, learnt.learnt["iter_s"].accuracy
     span = f"{span_words(ends.low)} to {span_words(ends.high)} with {LEVEL:.0%}"
     return (
         f"Starts with {short}, the fewest nodes that meet its deadline: it ends in {span_words(ends.value)} "

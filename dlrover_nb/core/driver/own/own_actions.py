@@ -143,7 +143,7 @@ class OwnActions:
             return self._master.on_exit(order.node, str(error), self._clock.now_s())
         return ()
 
-    def told(self) -> tuple[Order, ...]:
+    def new_orders(self) -> tuple[Order, ...]:
         """Return the orders that follow from what became of checkpoints and resizes since the last call."""
         orders = [self._report(outcome) for outcome in self._checkpoints.outcomes()]
         if self._resizer is not None:

@@ -44,12 +44,12 @@ class WireInputs:
         master: JobMaster,
         socket: MasterSocket,
         logs: NodeLogs,
-        told: Callable[[], Sequence[Order]],
+        new_orders: Callable[[], Sequence[Order]],
         clock: Clock,
     ) -> None:
         self._job, self._folder = job, folder
         self._master, self._socket, self._logs, self._clock = master, socket, logs, clock
-        self._told, self.wake = told, socket.wake
+        self._new_orders, self.wake = new_orders, socket.wake
         self._waits, self._host = SilentWaits(), gethostname()
 
     @property
@@ -74,7 +74,7 @@ class WireInputs:
                     self._logs.add(message)
             else:
                 orders += self._master.on_message(sender, message, self._clock.now_s(), arrays)
-        return [*orders, *self._told()]
+        return [*orders, *self._new_orders()]
 
     def observe(self, at_s: float) -> tuple[Order, ...]:
         """Read of silent nodes on this host whether that gives them processors; all else nodes report."""
@@ -85,17 +85,17 @@ class WireInputs:
     def on_exit(self, exited: NodeExited, at_s: float) -> tuple[Order, ...]:
         """Report a node's exit to the master, with the error in its log."""
         self._logs.finish_node(exited.node, at_s)
-        told = ending(exited, self._logs, job=self._job, at_s=at_s)
+        end = ending(exited, self._logs, job=self._job, at_s=at_s)
         return self._master.on_exit(
             exited.node,
-            told.why,
+            end.why,
             at_s,
             retryable=exited.retryable,
             refused=exited.refused,
             was_killed=exited.was_killed,
             out_of_memory=exited.out_of_memory,
             by_its_work=exited.by_its_work,
-            error=told.error,
+            error=end.error,
         )
 
     def lines(self, node: str | None, n_line: int, *, there: Iterable[str]) -> tuple[LogLine, ...]:

@@ -160,20 +160,20 @@ def begin(
     plan = initial_plan(spec, traits, capacity, examples(setup.history_url))
     plan = sized_for_deadline(plan, capacity, lambda: example_series(setup.history_url), at_s)
     check_fits(plan.spec.plan, capacity)
-    with contextlib.ExitStack() as held:
-        _hold(plan.spec, folder, held)
+    with contextlib.ExitStack() as resources:
+        _hold(plan.spec, folder, resources)
         origin = origin_of(plan.spec, features, folder=folder)
         features = features if origin is None else origin.features
         on_planned(plan.spec, features)
-        socket = _bound(setup, setup.backend.listen(), keys := keys or new_keys(), held)
+        socket = _bound(setup, setup.backend.listen(), keys := keys or new_keys(), resources)
         began_from = None if origin is None else origin.began_from
         job = JobFile(
             plan.spec, features, at_s, socket.endpoint, keys.public, keys.secret, began_from, clock.anchor
         )
         write_job(folder, job)
-        master, recorded = _master(job, setup, capacity, origin), _recorded(job.spec, setup, held)
-        parts = _parts(_Run(job, capacity, master, socket, recorded, _logs(job, setup)), setup, held)
-        return opened(parts, _fact(plan, job, capacity, setup), master.start, held)
+        master, recorded = _master(job, setup, capacity, origin), _recorded(job.spec, setup, resources)
+        parts = _parts(_Run(job, capacity, master, socket, recorded, _logs(job, setup)), setup, resources)
+        return opened(parts, _fact(plan, job, capacity, setup), master.start, resources)
 
 
 def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> OwnJob:
@@ -199,14 +199,14 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
     """
     folder = setup.folder
     job, capacity = read_job(folder), setup.backend.capacity()
-    with contextlib.ExitStack() as held:
-        _hold(job.spec, folder, held)
+    with contextlib.ExitStack() as resources:
+        _hold(job.spec, folder, resources)
         master = _master(job, setup, capacity)
         way = _read_back(job, master, folder)
-        record, kept = way.record, way.checkpoints
+        record, checkpoints = way.record, way.checkpoints
         keys = JobKeys(job.public_key, job.secret_key)
-        socket = _bound(setup, listen_again(job, setup.backend.listen()), keys, held)
-        recorded = _recorded(job.spec, setup, held)
+        socket = _bound(setup, listen_again(job, setup.backend.listen()), keys, resources)
+        recorded = _recorded(job.spec, setup, resources)
         recorded.replay(on_progress)
         if way.words:
             _check_goes_on(recorded, record, folder)
@@ -216,7 +216,7 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         _adopt(record, setup.backend, logs, socket.endpoint)
         run = _Run(job, capacity, master, socket, recorded, logs)
         parts = replace(
-            _parts(run, setup, held),
+            _parts(run, setup, resources),
             damage="; ".join(filter(None, (way.words, recorded.losses))),
             restart=restart_of(setup.how_ended, setup.clock.now_s()),
         )
@@ -225,9 +225,9 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         fact = _fact(plan, job, capacity, setup)
 
         def first(at_s: float) -> tuple[Order, ...]:
-            return master.resume(record, kept, at_s) + _plan_of_journal(way, master, recorded, at_s)
+            return master.resume(record, checkpoints, at_s) + _plan_of_journal(way, master, recorded, at_s)
 
-        return opened(parts, fact, first, held)
+        return opened(parts, fact, first, resources)
 
 
 def _fact(plan: InitialPlan, job: JobFile, capacity: Capacity, setup: RunSetup) -> JobSubmitted:
@@ -236,14 +236,14 @@ def _fact(plan: InitialPlan, job: JobFile, capacity: Capacity, setup: RunSetup) 
     return replace(fact, spent=spent, is_endless=job.features.is_stream)
 
 
-def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> None:
-    hold_folder(folder, held)
-    held.callback(MemoryClaim(spec.name, folder).close)
+def _hold(spec: JobSpec, folder: Path, resources: contextlib.ExitStack) -> None:
+    hold_folder(folder, resources)
+    resources.callback(MemoryClaim(spec.name, folder).close)
 
 
-def _bound(setup: RunSetup, listen: str, keys: JobKeys, held: contextlib.ExitStack) -> MasterSocket:
+def _bound(setup: RunSetup, listen: str, keys: JobKeys, resources: contextlib.ExitStack) -> MasterSocket:
     socket = setup.bind(listen, setup.folder, keys)
-    held.callback(socket.close)
+    resources.callback(socket.close)
     return socket
 
 
@@ -259,9 +259,9 @@ def _master(job: JobFile, setup: RunSetup, capacity: Capacity, origin: Origin | 
     )
 
 
-def _recorded(spec: JobSpec, setup: RunSetup, held: contextlib.ExitStack) -> RecordedController:
+def _recorded(spec: JobSpec, setup: RunSetup, resources: contextlib.ExitStack) -> RecordedController:
     recorded = RecordedController(spec.name, setup.folder, setup.history_url, namespace=setup.namespace)
-    held.callback(recorded.close)
+    resources.callback(recorded.close)
     return recorded
 
 
@@ -334,12 +334,12 @@ def _adopt(record: StateRecord, backend: Backend, logs: NodeLogs, endpoint: str)
     backend.set_master_endpoint(endpoint)  # also when unchanged: an earlier master may have died before it
 
 
-def _parts(run: _Run, setup: RunSetup, held: contextlib.ExitStack) -> Parts[Action]:
+def _parts(run: _Run, setup: RunSetup, resources: contextlib.ExitStack) -> Parts[Action]:
     job, folder, clock = run.job, setup.folder, setup.clock
     trained = Trained(job.spec.model, replace(job.spec.data, path=redact(job.spec.data.path)), job.features)
-    kept = CheckpointFolder(folder, job.spec.checkpoint_url, trained=trained)
-    checkpoints = CheckpointThread(kept, run.socket.wake, in_thread=setup.in_threads)
-    held.callback(checkpoints.close)
+    on_disk = CheckpointFolder(folder, job.spec.checkpoint_url, trained=trained)
+    checkpoints = CheckpointThread(on_disk, run.socket.wake, in_thread=setup.in_threads)
+    resources.callback(checkpoints.close)
     actions = OwnActions(
         job,
         folder,
@@ -363,7 +363,7 @@ def _parts(run: _Run, setup: RunSetup, held: contextlib.ExitStack) -> Parts[Acti
             master=run.master,
             socket=run.socket,
             logs=run.logs,
-            told=actions.told,
+            new_orders=actions.new_orders,
             clock=clock,
         ),
         persistence=WriteAheadPersistence(run.master, folder),

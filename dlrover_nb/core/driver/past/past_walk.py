@@ -61,8 +61,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A state that was kept: of the controller as bytes, None before the submission."""
+class WalkState:
+    """The state of a walk at a place: the controller as bytes, None before the submission."""
 
     place: Place
     facts: Facts
@@ -78,29 +78,29 @@ class Walk:
         self.controller: Controller | None = None
         self.facts = Facts(float("-inf"))
 
-    def restore(self, kept: Kept) -> None:
-        """Go to a state that was kept."""
-        self.facts, self.controller = kept.facts, None
-        if kept.job is not None:
-            policy = find_policy(kept.job.spec.policy)
-            self.controller = snapshot.unpack(kept.job, kept.state, self._settings, policy=policy)
+    def restore(self, saved: WalkState) -> None:
+        """Go to a saved state."""
+        self.facts, self.controller = saved.facts, None
+        if saved.job is not None:
+            policy = find_policy(saved.job.spec.policy)
+            self.controller = snapshot.unpack(saved.job, saved.state, self._settings, policy=policy)
 
     def begin_at(self, path: Path) -> None:
         """Begin with the snapshot of a segment; `WireError` where it cannot be read."""
-        found = master_snapshot.unpack(read_snapshot(path), self._settings, find_policy)
-        self.controller, view = found.controller, found.controller.view()
-        plan = view.markers[-1].plan if view.markers else found.controller.job.spec.plan
+        restored = master_snapshot.unpack(read_snapshot(path), self._settings, find_policy)
+        self.controller, view = restored.controller, restored.controller.view()
+        plan = view.markers[-1].plan if view.markers else restored.controller.job.spec.plan
         phase = JobPhase.TRAINING if view.markers else JobPhase.STARTING
         self.facts = Facts(
-            found.controller.at_s, phase, "", 0, plan, plan, plan, tuple(found.recent.last.values())
+            restored.controller.at_s, phase, "", 0, plan, plan, plan, tuple(restored.recent.last.values())
         )
 
-    def keep(self, place: Place) -> Kept:
-        """Return the present state to be kept; `WireError` where a policy holds what cannot be written."""
+    def keep(self, place: Place) -> WalkState:
+        """Return the present state; `WireError` where a policy holds what cannot be written."""
         if self.controller is None:
-            return Kept(place, self.facts)
+            return WalkState(place, self.facts)
         job, state = snapshot.pack(self.controller)
-        return Kept(place, self.facts, job, state)
+        return WalkState(place, self.facts, job, state)
 
     def step(self, event: Event) -> tuple[Instruction, ...]:
         """Handle one event; what was refused then is refused again, and is no step."""

@@ -19,8 +19,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import with_texts
-from dlrover_nb.core.driver.past.happenings import happenings
-from dlrover_nb.core.driver.past.past_walk import Kept, Place, Speeds, Walk, samples_per_s
+from dlrover_nb.core.driver.past.past_walk import Place, Speeds, Walk, WalkState, samples_per_s
+from dlrover_nb.core.driver.past.timeline import happenings
 from dlrover_nb.core.errors import DlroverError, NotFoundError, WireError
 from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.rundir.journal import read_journal, segments
@@ -44,7 +44,7 @@ MOST_HAPPENINGS = 1_000
 
 
 def unheard(_n_byte: int) -> None:
-    """Let progress go by that nobody asked for."""
+    """Ignore progress that the caller did not ask for."""
 
 
 class Replay:
@@ -66,7 +66,7 @@ class Replay:
     def __init__(self, folder: Path, settings: ControllerSettings | None = None) -> None:
         self.folder, self._settings = folder, settings
         self._lock = threading.Lock()
-        self._walk, self._kept = Walk(settings), list[Kept]()
+        self._walk, self._kept = Walk(settings), list[WalkState]()
         self._every, self._n_since = FIRST_EVERY, 0
         self._speeds = Speeds()
         self._happenings: list[Happening] = []

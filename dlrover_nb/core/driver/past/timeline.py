@@ -30,8 +30,8 @@ def happenings(
     event: Event, orders: tuple[Instruction, ...], before: Facts, after: Facts
 ) -> Iterator[Happening]:
     """Yield what an event, and what followed from it, means to a reader."""
-    if (said := _said(event) or _lost(event, before, after)) is not None:
-        yield Happening(event.at_s, *said)
+    if (change := _said(event) or _lost(event, before, after)) is not None:
+        yield Happening(event.at_s, *change)
     for order in orders:
         if isinstance(order, Remember):
             yield from _remembered(order)
