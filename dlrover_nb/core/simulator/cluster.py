@@ -154,13 +154,13 @@ class SimCluster:
         Free capacity of many machines is rounded down to quarters of one, so that there are few shapes and
         small changes are not reported; what the job itself holds counts exactly.
         """
-        held: dict[int, list[int]] = {}
+        own_rooms: dict[int, list[int]] = {}
         for place in own:
-            room = held.setdefault(place.machine, [0, 0])
+            room = own_rooms.setdefault(place.machine, [0, 0])
             room[0] += place.cpu_steps
             room[1] += place.memory_mib
         cpu, mib = self._coarse(self.free_cpu, self._cpu), self._coarse(self.free_mib, self._mib)
-        for machine, (own_cpu, own_mib) in held.items():
+        for machine, (own_cpu, own_mib) in own_rooms.items():
             cpu[machine] += own_cpu
             mib[machine] += own_mib
         rooms = Counter(zip(cpu.tolist(), mib.tolist(), strict=True))

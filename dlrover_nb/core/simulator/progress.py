@@ -130,9 +130,9 @@ class Progress:
         serving
             Sizes and number of PS in use; None: none.
         """
-        held = [n for n in self._nodes.nodes if n.place is not None]
-        self._cores = sum(n.cpu for n in held)
-        self._gib = sum(n.memory_mib for n in held) / MIB_PER_GIB
+        placed = [n for n in self._nodes.nodes if n.place is not None]
+        self._cores = sum(n.cpu for n in placed)
+        self._gib = sum(n.memory_mib for n in placed) / MIB_PER_GIB
         workers, ps = self._nodes.active(Role.WORKER), self._nodes.active(Role.PS)
         n_ps = serving.ps.count if serving is not None else 1
         self._ps = [(node, self._ps_share(node, n_ps)) for node in ps]

@@ -96,20 +96,20 @@ class SimNodes:
         own = [n for n in self.nodes if n.role is role]
         fitting = [n for n in own if (n.cpu, n.memory_mib) == (wanted.cpu, wanted.memory_mib)]
         fitting.sort(key=lambda n: (not n.is_active, not n.is_up, n.place is None))  # stable: then by age
-        kept = set(map(id, fitting[: wanted.count]))
+        remaining = set(map(id, fitting[: wanted.count]))
         for node in own:
-            node.is_wanted = id(node) in kept
+            node.is_wanted = id(node) in remaining
         for slot, node in enumerate(n for n in own if n.is_wanted):
             node.slot = slot
-        for _ in range(wanted.count - len(kept)):
+        for _ in range(wanted.count - len(remaining)):
             self.ask(role, wanted, at_s)
 
     def ask(self, role: Role, wanted: RolePlan, at_s: float) -> SimNode:
         """Add a node that has no place yet."""
         self._n[role] += 1
         name = f"{self._job}-{role}-{self._n[role]}"
-        taken = {n.slot for n in self.nodes if n.role is role and n.is_wanted}
-        slot = next(i for i in range(len(taken) + 1) if i not in taken)
+        slots = {n.slot for n in self.nodes if n.role is role and n.is_wanted}
+        slot = next(i for i in range(len(slots) + 1) if i not in slots)
         node = SimNode(name, role, wanted.cpu, wanted.memory_mib, at_s, slot)
         self.nodes.append(node)
         return node

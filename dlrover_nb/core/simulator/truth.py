@@ -157,13 +157,13 @@ def _means(
             f"a table of speeds needs as many PS counts, worker counts and speeds, at least one of each, "
             f"got {len(n_ps)}, {len(n_worker)}, {len(speeds)} for {name or 'a job'}"
         )
-    seen: dict[tuple[int, int], list[float]] = {}
+    log_speeds: dict[tuple[int, int], list[float]] = {}
     for p, w, speed in zip(n_ps, n_worker, speeds, strict=True):
         _check.at_least("measured PS count", p, 1)
         _check.at_least("measured worker count", w, 1)
         _check.above_zero("measured speed", speed)
-        seen.setdefault((p, w), []).append(float(np.log(speed)))
-    return {key: float(np.exp(np.mean(logs))) for key, logs in sorted(seen.items())}
+        log_speeds.setdefault((p, w), []).append(float(np.log(speed)))
+    return {key: float(np.exp(np.mean(logs))) for key, logs in sorted(log_speeds.items())}
 
 
 def _spans_plane(at: NDArray[np.float64]) -> bool:
