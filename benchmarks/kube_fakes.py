@@ -196,7 +196,7 @@ class Masters:
 
 def fakes(run: Any, *, n_job: int, rest_s: float, n_end: int, away_s: float) -> dict[str, Any]:
     """Return the figures of `n_job` jobs on a dedicated control plane."""
-    from kube import await_account
+    from support.kubernetes.kube import await_account
 
     kubelet = FakeKubelet(run.kubeconfig)
     kubelet.core.create_namespace({"metadata": {"name": NAMESPACE}})

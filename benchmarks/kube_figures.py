@@ -15,7 +15,8 @@ rest   pods_requests_per_minute: of a real job's master, at rest, by the
        audit of the API server, which is restarted for that              <= 10
 =====  =================================================================  =========
 
-The cluster is that of the tests (`tests/kube.py`): ``DLROVER_NB_TEST_KUBE`` names one with nodes that is up.
+The cluster is that of the tests (`tests/support/kubernetes/kube.py`): ``DLROVER_NB_TEST_KUBE`` names one with
+nodes that is up.
 
     python benchmarks/kubernetes.py [--parts fakes --jobs 200 --rest 60]
 """
@@ -42,7 +43,7 @@ PARTS = ("fakes", "pods", "rest")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    from kube import started
+    from support.kubernetes.kube import started
 
     figures: dict[str, Any] = {}
     if "fakes" in options.parts:
@@ -59,7 +60,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def _with_nodes(options: argparse.Namespace) -> dict[str, Any]:
     import kube_pods
-    from kube import with_nodes
+    from support.kubernetes.kube import with_nodes
 
     figures: dict[str, Any] = {}
     with with_nodes() as run:

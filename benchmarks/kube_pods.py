@@ -61,7 +61,7 @@ def pods(run: Any, *, n_time: int, on_ray: bool) -> dict[str, Any]:
 @contextlib.contextmanager
 def namespace(run: Any) -> Iterator[tuple[Cluster, str]]:
     """Connect to a fresh namespace whose pods run this machine's files and share a folder of it."""
-    from kube import await_account, core_api, host_files
+    from support.kubernetes.kube import await_account, core_api, host_files
 
     core, name = core_api(run), f"b-{uuid.uuid4().hex[:8]}"
     core.create_namespace({"metadata": {"name": name}})

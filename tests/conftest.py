@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from waiting import LIMIT_S
+
+pytest.register_assert_rewrite("support")  # before any of it is imported
+
+from support.waiting import LIMIT_S  # noqa: E402
 
 # How the suite runs, and fixtures of all tests with a browser, a Kubernetes or a PostgreSQL.
 pytest_plugins = [
     "suite.missing", "suite.costs", "suite.parts", "suite.progress", "suite.reruns", "suite.passed",
-    "chromium", "kube", "postgresql", "migrated",
+    "support.browser.chromium", "support.kubernetes.kube", "support.history.postgresql", "support.history.migrated",
 ]  # fmt: skip
 
 # Read when Ray is imported, by whichever test comes first.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 
 def test_every_case_is_tried_and_each_that_fails_is_named_with_its_error():

@@ -2,7 +2,7 @@ import asyncio
 
 import psutil
 import pytest
-from chromium import outside, unnamed
+from support.browser.chromium import outside, unnamed
 
 SNAPSHOT = """- main:
   - button "Accept p1"

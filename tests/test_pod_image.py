@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from waiting import LIMIT_S
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.client import handle
 from dlrover_nb.core.structs.job.kubernetes import DEFAULT_IMAGE, KubernetesSpec

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from waiting import LIMIT_S
+from support.waiting import LIMIT_S
 
 import dlrover_nb.client.steps
 from dlrover_nb import report

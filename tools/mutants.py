@@ -46,24 +46,25 @@ def whole(folder: str) -> tuple[str, ...]:
     return tuple(str(path.relative_to(ROOT)) for path in sorted((ROOT / "dlrover_nb" / folder).rglob("*.py")))
 
 
-def runtime_tests(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return files of tests of the runtime."""
-    return tuple(f"{TESTS}/runtime/test_{name}.py" for name in names)
+def own_master_tests(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return files of tests of the job master of our own jobs."""
+    return tuple(f"{TESTS}/master/own/{name}.py" for name in names)
 
 
 def master_tests() -> tuple[str, ...]:
     """Return files of tests of the job master in virtual time."""
-    paths = sorted((ROOT / TESTS / "runtime").glob("test_*.py"))
+    paths = sorted((ROOT / TESTS / "master/own").rglob("test_*.py"))
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
-    return tuple(path for path, text in texts.items() if "from master_world import" in text)
+    return tuple(path for path, text in texts.items() if "from support.master.master_world import" in text)
 
 
 ROOMS = {  # each with its modules, and the tests that may reach them
     "core/sharding": (
         whole("core/sharding"),
         (
-            *(f"{TESTS}/sharding", f"{TESTS}/external/test_service_laws.py"),
-            *runtime_tests(("quarantine", "skipped_batches", "streams", "master_origin", "absent_master")),
+            *(f"{TESTS}/sharding", f"{TESTS}/master/external/test_service_laws.py"),
+            *own_master_tests(("rows/test_quarantine", "rows/test_skipped_batches", "rows/test_streams")),
+            *own_master_tests(("test_master_origin", "nodes/test_absent_master")),
         ),
     ),
     "core/master": (
@@ -72,18 +73,15 @@ ROOMS = {  # each with its modules, and the tests that may reach them
     ),
     "core/memory": (
         whole("core/memory"),
-        (f"{TESTS}/memory", f"{TESTS}/controller/test_less_memory.py"),
+        (f"{TESTS}/memory", f"{TESTS}/controller/plans/test_less_memory.py"),
     ),
     "core/planner": (
         whole("core/planner"),
-        (
-            *(f"{TESTS}/planner", f"{TESTS}/test_planner.py", f"{TESTS}/test_planner_stages.py"),
-            f"{TESTS}/controller",
-        ),
+        (f"{TESTS}/planner", f"{TESTS}/controller"),
     ),
     "core/controller": (
         whole("core/controller"),
-        (f"{TESTS}/controller", f"{TESTS}/test_proposals.py", f"{TESTS}/simulator"),
+        (f"{TESTS}/controller", f"{TESTS}/simulator"),
     ),
 }
 MORE = "not (release or pods or kube or ray or browser)"

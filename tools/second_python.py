@@ -25,7 +25,7 @@ TOOLS = ROOT / "tools"
 VERSIONS = ("3.13", "3.12", "3.14", "3.11")  # in order of preference
 EXTRAS = "notebook,kubernetes"
 TEST_TOOLS = ("hypothesis", "pytest", "pytest-timeout")
-TESTS = ("tests/core/runtime/test_kernels.py", "tests/core/backends/test_local_backend.py")
+TESTS = ("tests/core/runtime/kernels/test_kernels.py", "tests/core/backends/local/test_local_backend.py")
 SHELL = """
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
-from cluster_double import BETTER, MemoryCluster
-from waiting import until
+from support.cases import for_each
+from support.jobs.cluster_double import BETTER, MemoryCluster
+from support.waiting import until
 
 from dlrover_nb.api import Cluster, Job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError

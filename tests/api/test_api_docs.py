@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from cases import for_each
+from support.cases import for_each
 
 import dlrover_nb
 from dlrover_nb.api import Cluster, Job, connect, past

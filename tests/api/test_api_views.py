@@ -4,8 +4,8 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import builders as b
-from cases import for_each
+from support.cases import for_each
+from support.jobs import builders as b
 
 from dlrover_nb.api.connection_view import ConnectionView
 from dlrover_nb.api.exports import ExportView

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from cluster_double import MemoryCluster
+from support.jobs.cluster_double import MemoryCluster
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.views import Note

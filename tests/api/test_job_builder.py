@@ -3,9 +3,9 @@
 import doctest
 
 import pytest
-from cases import for_each
-from exports import jobs
 from hypothesis import given, settings
+from support.cases import for_each
+from support.jobs.exports import jobs
 
 import dlrover_nb
 from dlrover_nb.api import job_builder

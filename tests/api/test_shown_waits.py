@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from cluster_double import Link
-from waiting import until
+from support.jobs.cluster_double import Link
+from support.waiting import until
 
 from dlrover_nb.api import waiting
 from dlrover_nb.api.job import Job

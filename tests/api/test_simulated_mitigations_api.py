@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from waiting import LIMIT_S, until
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb import api
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from cases import for_each
-from cluster_double import MemoryCluster
+from support.cases import for_each
+from support.jobs.cluster_double import MemoryCluster
 
 from dlrover_nb.api import Cluster
 from dlrover_nb.api.submission import job_of, settings_of

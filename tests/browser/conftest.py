@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
-from chromium import free_port
-from waiting import LIMIT_S, until
+from support.browser.chromium import free_port
+from support.waiting import LIMIT_S, until
 
 # What would ask a question over the page: the announcements at the first start, which fetch from the web, and
 # the loading screen after 12 seconds, on a busy machine.

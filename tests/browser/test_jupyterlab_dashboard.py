@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from chromium import outside
-from lab_notebook import Notebook
-from waiting import until
+from support.browser.chromium import outside
+from support.browser.lab_notebook import Notebook
+from support.waiting import until
 
 pytestmark = [
     pytest.mark.browser,

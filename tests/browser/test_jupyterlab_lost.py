@@ -6,9 +6,9 @@ import time
 
 import psutil
 import pytest
-from chromium import picture
-from lab_notebook import Live, Notebook
-from waiting import LIMIT_S, until
+from support.browser.chromium import picture
+from support.browser.lab_notebook import Live, Notebook
+from support.waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.browser,

@@ -1,8 +1,8 @@
 """What JupyterLab asks is answered, by the text that a person sees on its buttons."""
 
 import pytest
-from lab_notebook import Notebook
-from waiting import until
+from support.browser.lab_notebook import Notebook
+from support.waiting import until
 
 pytestmark = [
     pytest.mark.browser,

@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from chromium import picture, unlocked, unnamed
-from lab_notebook import Live, Notebook, write_notebook
-from waiting import LIMIT_S, until
+from support.browser.chromium import picture, unlocked, unnamed
+from support.browser.lab_notebook import Live, Notebook, write_notebook
+from support.waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.browser,

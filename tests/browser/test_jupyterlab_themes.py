@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from chromium import broken_rules, picture
-from lab_notebook import Live, Notebook
-from looks import cut_off, is_on, is_painted, legends
-from waiting import LIMIT_S, until
+from support.browser.chromium import broken_rules, picture
+from support.browser.lab_notebook import Live, Notebook
+from support.browser.looks import cut_off, is_on, is_painted, legends
+from support.waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.browser,

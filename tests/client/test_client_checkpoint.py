@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from dlrover_nb.client import checkpoint
 from dlrover_nb.client.checkpoint import _head, _Saver

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import START_S, mitigation, node, proposal, snapshot
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
-from slow_world import SlowJob
+from support.cases import for_each
+from support.jobs.builders import START_S, mitigation, node, proposal, snapshot
+from support.plans.slow_world import SlowJob
 
 from dlrover_nb.core.alerts import (
     JobMemory,

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import msgspec
-from cases import for_each
+from support.cases import for_each
 
 import dlrover_nb
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.redaction import MIN_LETTERS, PLACEHOLDER, Redactor, is_secret_name, redact
 

@@ -10,7 +10,7 @@ import sys
 import threading
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.usercode import file_of, identity, is_import, load, pack

@@ -4,10 +4,10 @@ from datetime import date
 
 import pytest
 import yaml
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.yamltext import load_documents, to_yaml

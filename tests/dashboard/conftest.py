@@ -1,7 +1,7 @@
 """The dashboard that most tests here ask: signed in as the account that runs them, with one simulated cluster."""
 
 import pytest
-from dashboards import closed, running, team_of
+from support.dashboard.dashboards import closed, running, team_of
 
 
 @pytest.fixture

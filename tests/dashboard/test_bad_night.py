@@ -10,11 +10,21 @@ import threading
 from dataclasses import replace
 
 import pytest
-from audit_conformance import ROW
-from dashboards import OPERATOR, SECOND, ByName, Client, Visitor, by, csrf_of, running, with_people
 from sqlalchemy import event
-from team_clusters import MastersCluster, master_of, masters_team
-from waiting import LIMIT_S, until
+from support.conformance.audit import ROW
+from support.dashboard.dashboards import (
+    OPERATOR,
+    SECOND,
+    ByName,
+    Client,
+    Visitor,
+    by,
+    csrf_of,
+    running,
+    with_people,
+)
+from support.dashboard.team_clusters import MastersCluster, master_of, masters_team
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.errors import BackendError

@@ -6,11 +6,11 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import builders as b
 import pytest
-from cases import for_each
-from dashboards import ByName, Client, running
-from team_clusters import MastersCluster, master_of, masters_team
+from support.cases import for_each
+from support.dashboard.dashboards import ByName, Client, running
+from support.dashboard.team_clusters import MastersCluster, master_of, masters_team
+from support.jobs import builders as b
 
 from dlrover_nb.api import reprs
 from dlrover_nb.api.imports import ImportView

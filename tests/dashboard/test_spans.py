@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dashboards import PEOPLE
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from team_clusters import PLAN, simulated_cluster, submitted
-from waiting import until
+from support.dashboard.dashboards import PEOPLE
+from support.dashboard.team_clusters import PLAN, simulated_cluster, submitted
+from support.waiting import until
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules

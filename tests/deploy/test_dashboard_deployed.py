@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from dashboards import closed, running, team_of
 from kubernetes import client, config, dynamic
-from kustomize_reader import build
-from on_api_server import ACCOUNT, as_account, installed, may, removed
+from support.dashboard.dashboards import closed, running, team_of
+from support.kubernetes.kustomize_reader import build
+from support.kubernetes.on_api_server import ACCOUNT, as_account, installed, may, removed
 
 from dlrover_nb import cli
 from dlrover_nb.core.connect.kinds import read_address

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 from kubernetes import client, config
-from kustomize_reader import build
-from on_api_server import ACCOUNT, as_account, installed, may, removed
+from support.kubernetes.kustomize_reader import build
+from support.kubernetes.on_api_server import ACCOUNT, as_account, installed, may, removed
 
 from dlrover_nb.core.backends.kubernetes.operator.elastic_observed import JOB_LABEL as ELASTIC_LABEL
 from dlrover_nb.core.backends.kubernetes.room.queues import POD_GROUP, WORKLOADS

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cases import for_each
-from dashboards import closed, running, team_of
 from suite.missing import missing
+from support.cases import for_each
+from support.dashboard.dashboards import closed, running, team_of
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"

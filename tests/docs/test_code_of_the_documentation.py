@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 import dlrover_nb
 from dlrover_nb import cli

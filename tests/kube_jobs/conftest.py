@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kube import core_api, host_files
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
-from waiting import until
+from support.kubernetes.kube import core_api, host_files
+from support.waiting import until
 
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
 from dlrover_nb.core.structs.job.kubernetes import STATE

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs_in_pods import job
-from waiting import LIMIT_S
+from support.kubernetes.jobs_in_pods import job
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric

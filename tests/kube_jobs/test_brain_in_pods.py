@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs_in_pods import SMALL, job
-from waiting import until
+from support.kubernetes.jobs_in_pods import SMALL, job
+from support.waiting import until
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm

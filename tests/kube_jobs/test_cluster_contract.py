@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from cluster_conformance import ClusterConformance
-from kube import await_rights
 from kubernetes import utils
+from support.conformance.cluster import ClusterConformance
+from support.kubernetes.kube import await_rights
 
 from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.backends.kubernetes.jobs.load import NO_MACHINES, NO_METRICS, NO_PODS

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from jobs_in_pods import FOREVER, SMALL, job, trained
-from kube import await_rights, grant
 from kubernetes import client
+from support.kubernetes.jobs_in_pods import FOREVER, SMALL, job, trained
+from support.kubernetes.kube import await_rights, grant
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden
 from dlrover_nb.core.errors import BackendError, NotAllowedError

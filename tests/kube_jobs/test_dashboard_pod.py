@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kube import core_api, host_files
 from kubernetes import client
-from on_api_server import installed, removed
-from waiting import until
+from support.kubernetes.kube import core_api, host_files
+from support.kubernetes.on_api_server import installed, removed
+from support.waiting import until
 
 from dlrover_nb.dashboard.sign_in.users import User, hashed, write_users
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dlrover_crds import OLDER, PRESENT, SCALE_PLANS, installed
-from jobs_in_pods import FOREVER, SMALL, assert_exact, job, names_of, trained
-from operator_played import PlayedOperator
-from waiting import LIMIT_S, until
+from support.kubernetes.dlrover_crds import OLDER, PRESENT, SCALE_PLANS, installed
+from support.kubernetes.jobs_in_pods import FOREVER, SMALL, assert_exact, job, names_of, trained
+from support.operators.operator_played import PlayedOperator
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.jobs.submission import namespaced
 from dlrover_nb.core.errors import BackendError, NotFoundError

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_names import HOST, served_names
-from external_programs import losses, tensorflow, torch
-from jobset_played import JobSetController
-from kube import ROOT, host_files
-from kubeflow_played import TfOperator, TorchOperator
-from played import SUCCEEDED, Controller, install, install_definition
-from status_server_played import status_server
-from trainer_played import RUNTIMES, ReportedTrainJobController, TrainJobController
-from waiting import until
+from support.kubernetes.cluster_names import HOST, served_names
+from support.kubernetes.external_programs import losses, tensorflow, torch
+from support.kubernetes.kube import ROOT, host_files
+from support.operators.jobset_played import JobSetController
+from support.operators.kubeflow_played import TfOperator, TorchOperator
+from support.operators.played import SUCCEEDED, Controller, install, install_definition
+from support.operators.status_server_played import status_server
+from support.operators.trainer_played import RUNTIMES, ReportedTrainJobController, TrainJobController
+from support.waiting import until
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import NotThere

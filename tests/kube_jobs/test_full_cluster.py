@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from jobs_in_pods import FOREVER, job, trained
-from kube import host_files
-from waiting import until
+from support.kubernetes.jobs_in_pods import FOREVER, job, trained
+from support.kubernetes.kube import host_files
+from support.waiting import until
 
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from jobs_in_pods import SMALL, assert_exact, job, names_of, trained
-from waiting import LIMIT_S, until
+from support.kubernetes.jobs_in_pods import SMALL, assert_exact, job, names_of, trained
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.connect import connect

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from jobs_in_pods import FOREVER, job, trained
-from waiting import until
+from support.kubernetes.jobs_in_pods import FOREVER, job, trained
+from support.waiting import until
 
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

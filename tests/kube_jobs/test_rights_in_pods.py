@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from jobs_in_pods import SMALL, job, trained
-from kube import await_rights
 from kubernetes import utils
+from support.kubernetes.jobs_in_pods import SMALL, job, trained
+from support.kubernetes.kube import await_rights
 
 from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.errors import BackendError

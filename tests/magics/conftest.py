@@ -4,8 +4,8 @@ import atexit
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_double import MemoryCluster
 from IPython.core.interactiveshell import InteractiveShell
+from support.jobs.cluster_double import MemoryCluster
 
 from dlrover_nb import cli
 from dlrover_nb.cli import CLI

@@ -8,9 +8,9 @@ import re
 import shlex
 
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb import cli
 from dlrover_nb.api.cluster import Cluster

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cases import for_each
 from IPython.core.error import UsageError
-from waiting import LIMIT_S
+from support.cases import for_each
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
@@ -21,8 +21,8 @@ from dlrover_nb.magics.shell import loaded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cluster_double import MemoryCluster
     from IPython.core.interactiveshell import InteractiveShell
+    from support.jobs.cluster_double import MemoryCluster
 
 LOST = "the cluster at 10.0.0.1:6379 does not answer; `connect ray` joins or starts one"
 

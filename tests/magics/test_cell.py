@@ -6,10 +6,10 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.error import UsageError
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job
@@ -17,8 +17,8 @@ from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.magics.cell import run_python, yaml_mapping
 
 if TYPE_CHECKING:
-    from cluster_double import MemoryCluster
     from IPython.core.interactiveshell import InteractiveShell
+    from support.jobs.cluster_double import MemoryCluster
 
 MODEL = "class Net(Base):\n    def forward(self, x):\n        return x\n"
 

@@ -10,8 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
 from rich.console import Console
+from support.cases import for_each
 
 from dlrover_nb import __version__, cli, watch
 from dlrover_nb.core.errors import JobFailedError
@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cluster_double import MemoryCluster
+    from support.jobs.cluster_double import MemoryCluster
 
 
 def test_verbs_connect_by_themselves_and_print_text(run, memory: MemoryCluster) -> None:

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb import cli, watch
 from dlrover_nb.cli import CLI, GRAMMAR, ExitCode
@@ -24,7 +24,7 @@ from dlrover_nb.output import WITHOUT_CLUSTER
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cluster_double import MemoryCluster
+    from support.jobs.cluster_double import MemoryCluster
 
 LINES = {
     "connect": "connect",

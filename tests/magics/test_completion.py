@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.completion import complete

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.runtime.node.preflight import validate_job
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cluster_double import MemoryCluster
     from IPython.core.interactiveshell import InteractiveShell
+    from support.jobs.cluster_double import MemoryCluster
 
     from dlrover_nb.core.structs.job.job import JobSpec
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
 from IPython.core.error import UsageError
+from support.cases import for_each
 
 from dlrover_nb.core.structs.job.job import DataFormat
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
 
 if TYPE_CHECKING:
-    from cluster_double import MemoryCluster
     from IPython.core.interactiveshell import InteractiveShell
+    from support.jobs.cluster_double import MemoryCluster
 
 
 class Net:

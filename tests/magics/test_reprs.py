@@ -6,11 +6,11 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-import builders as b
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
+from support.jobs import builders as b
 
 from dlrover_nb.api import reprs
 from dlrover_nb.core.history.scores import scoreboard

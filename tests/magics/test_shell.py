@@ -9,12 +9,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import builders
 import pytest
 import yaml
-from cases import for_each
-from cluster_double import BETTER, Link, MemoryCluster
 from IPython.core.error import UsageError
+from support.cases import for_each
+from support.jobs import builders
+from support.jobs.cluster_double import BETTER, Link, MemoryCluster
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.exports import ExportView

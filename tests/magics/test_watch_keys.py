@@ -10,12 +10,12 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-import builders
 import pytest
-from cluster_double import snapshot_of
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from support.jobs import builders
+from support.jobs.cluster_double import snapshot_of
 
 from dlrover_nb import watch
 from dlrover_nb.core.structs.decisions.decisions import Verdict
@@ -24,7 +24,7 @@ from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cluster_double import MemoryCluster
+    from support.jobs.cluster_double import MemoryCluster
 
 PROMPTS = [watch.Prompt(), watch.Prompt("no proposal is open"), watch.Prompt(asks_mode=True)]
 TRAINING = snapshot_of(JobSpec("ctr"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import nbformat
 from nbclient import NotebookClient
 from PIL import Image
-from waiting import LIMIT_S
+from support.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

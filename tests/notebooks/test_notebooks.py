@@ -15,9 +15,9 @@ import psutil
 import pytest
 import storing
 import yaml
-from kube import core_api, host_files
 from kubernetes import client
-from waiting import LIMIT_S
+from support.kubernetes.kube import core_api, host_files
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.export import check, read_export
 from dlrover_nb.core.structs.job.kubernetes import STATE

@@ -1,7 +1,7 @@
 import psutil
 import pytest
 import ray
-from waiting import LIMIT_S, until
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray import master, ray_jobs, reach, summaries
 from dlrover_nb.core.backends.ray.names import master_of

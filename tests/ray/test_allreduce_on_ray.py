@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from programs_conformance import ended, plan_of, program_of, trains
-from waiting import until
+from support.conformance.programs import ended, plan_of, program_of, trains
+from support.waiting import until
 
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, Sync

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waiting import LIMIT_S
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray.cluster import connect_ray
 from dlrover_nb.core.backends.ray.head import running_head

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from support.waiting import LIMIT_S
 from torch import nn
-from waiting import LIMIT_S
 
 from dlrover_nb import load_model, trainable
 from dlrover_nb.core.errors import InvalidValueError

@@ -9,7 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 import ray
-from programs_conformance import (
+from support.conformance.programs import (
     TORCH,
     ProgramsConformance,
     ended,
@@ -19,7 +19,7 @@ from programs_conformance import (
     torch_job,
     trains,
 )
-from waiting import until
+from support.waiting import until
 
 from dlrover_nb.core.backends.ray.cluster import RayCluster
 from dlrover_nb.core.backends.ray.head import running_head

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cluster_conformance import ClusterConformance
-from conformance import BackendConformance
-from link_conformance import LinkConformance
-from waiting import until
+from support.conformance.backend import BackendConformance
+from support.conformance.cluster import ClusterConformance
+from support.conformance.link import LinkConformance
+from support.waiting import until
 
 from dlrover_nb.core.backends.ray.backend import RayBackend
 

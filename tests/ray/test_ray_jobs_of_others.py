@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from ray.job_submission import JobSubmissionClient
-from waiting import until
+from support.waiting import until
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.core.backends.ray.ray_jobs import ADDRESS_VAR

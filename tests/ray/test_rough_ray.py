@@ -11,7 +11,7 @@ from dataclasses import replace
 import psutil
 import pytest
 import ray
-from waiting import LIMIT_S
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray.cluster import jobs_folder
 from dlrover_nb.core.backends.ray.master import RayLink

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from steering_conformance import LeakConformance
+from support.conformance.steering import LeakConformance
 
 pytestmark = pytest.mark.ray
 

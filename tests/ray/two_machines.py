@@ -10,7 +10,7 @@ import sys
 
 from ray._private import services
 from ray.cluster_utils import Cluster
-from waiting import LIMIT_S, until
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray.patient_start import raylet_lives, until_registered
 from dlrover_nb.core.connect import connect

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from damaged_world import WAY_OUT
+from support.driver.damaged_world import WAY_OUT
 
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 from simulation.promises import PromiseBrokenError, RefusedError
 
 if TYPE_CHECKING:
-    from damaged_world import Case
+    from support.driver.damaged_world import Case
 
     from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.training.shards import QuarantinedShard

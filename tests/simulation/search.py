@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driver_world import DriverWorld, features
+from support.driver.driver_world import DriverWorld, features
 
 from simulation.brain import schedule as brain
 from simulation.brain.audit import BrainAudit

@@ -16,7 +16,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from driver_world import ManualMachine
+    from support.driver.driver_world import ManualMachine
 
 PER_S = 1024
 LONGEST_S = 1e6  # beyond the end of any simulation

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from driver_world import PlayedBackend, plan
+from support.driver.driver_world import PlayedBackend, plan
 
 from dlrover_nb.core.brain.service import Brain
 from dlrover_nb.core.controller.plans.allotted import Allotted

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import crowd
+from support.waiting import crowd
 
 from suite import costs
 from suite.costs import Cost

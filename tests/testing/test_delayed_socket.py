@@ -10,8 +10,8 @@ import time
 from contextlib import closing, suppress
 
 import pytest
-from node_played import PlayedJob, spinner
-from waiting import until
+from support.runtime.node_played import PlayedJob, spinner
+from support.waiting import until
 
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.testing.faults import Latency, slow

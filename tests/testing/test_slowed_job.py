@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from real_job import Job, n_process, plan, succeeded
-from waiting import until
+from support.driver.real_job import Job, n_process, plan, succeeded
+from support.waiting import until
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec, Sync

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from node_played import PlayedJob, is_stopped, spinner
-from virtual_time import SlowProcess, VirtualTime, as_shipped
-from waiting import is_gone, until
+from support.runtime.node_played import PlayedJob, is_stopped, spinner
+from support.virtual_time import SlowProcess, VirtualTime, as_shipped
+from support.waiting import is_gone, until
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
@@ -77,8 +77,8 @@ def test_a_slowed_process_is_stopped_again_and_again_and_runs_after_the_block(jo
 @pytest.mark.parametrize("way", WAYS)
 def test_a_process_is_let_go_when_the_one_that_asked_is_killed(tmp_path, process, way):
     program = (
-        f"import sys, time; sys.path.append({str(Path(__file__).parent)!r})\n"
-        "from node_played import PlayedJob\n"
+        f"import sys, time; sys.path.append({str(Path(__file__).parents[1])!r})\n"
+        "from support.runtime.node_played import PlayedJob\n"
         "from dlrover_nb.testing.faults import CpuShare, Persistent, slow\n"
         f"fault = slow(PlayedJob({str(tmp_path)!r}, {process.pid}), 'worker-0', {way!r})\n"
         "print(fault.injector, flush=True)\n"

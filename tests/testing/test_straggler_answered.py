@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from real_job import Job, n_process, plan, succeeded
+from support.driver.real_job import Job, n_process, plan, succeeded
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.testing.faults import Persistent, Together, Transient, delay_s, in_time

@@ -3,8 +3,8 @@
 import io
 from dataclasses import replace
 
-from builders import NOW_PLAN, prediction, snapshot
 from rich.console import Console
+from support.jobs.builders import NOW_PLAN, prediction, snapshot
 
 from dlrover_nb import demo
 from dlrover_nb.core.structs.cluster.host_load import HostLoad

@@ -8,15 +8,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import builders as b
 import pandas as pd
 import pytest
-from audit_conformance import ROW
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
-from test_history_views import past, run
-from test_views import LINE, explanation
+from support.cases import for_each
+from support.conformance.audit import ROW
+from support.jobs import builders as b
+from support.jobs.past_jobs import past, run
+from support.jobs.replies import LINE, explanation
 
 from dlrover_nb.api.exports import CheckView, ExportView
 from dlrover_nb.api.views import Note, TextView

@@ -1,6 +1,6 @@
-import builders
 import pytest
 from rich.console import Console
+from support.jobs import builders
 
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView

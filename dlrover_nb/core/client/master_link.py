@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class MasterLink(Protocol):
     """The calls that a job's master answers; each raises `BackendError` when it cannot be reached.
 
-    Every implementation meets `tests/core/client/link_conformance.py`.
+    Every implementation meets `tests/support/conformance/link.py`.
     """
 
     def snapshot(self) -> JobSnapshot:

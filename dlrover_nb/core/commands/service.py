@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AuditLog(Protocol):
-    """Where rows of the audit go; every implementation meets `tests/core/commands/audit_conformance.py`."""
+    """Where rows of the audit go; every implementation meets `tests/support/conformance/audit.py`."""
 
     def append(self, row: AuditRow) -> ChainedRow:
         """Add a row at the end of the chain."""

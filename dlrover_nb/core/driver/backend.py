@@ -88,7 +88,7 @@ class NodeAllotted:
 
 
 class Backend(Protocol):
-    """Starts, stops and watches the nodes of one job; held to `tests/core/backends/conformance.py`."""
+    """Starts, stops and watches the nodes of one job; held to `tests/support/conformance/backend.py`."""
 
     def capacity(self) -> Capacity:
         """Return the job's maximum capacity."""

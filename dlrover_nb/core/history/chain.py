@@ -47,7 +47,7 @@ class Link:
 
 
 class Chain(Protocol):
-    """What keeps a chain; every implementation meets `tests/core/commands/audit_conformance.py`."""
+    """What keeps a chain; every implementation meets `tests/support/conformance/audit.py`."""
 
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last row, as they are kept apart from the rows."""

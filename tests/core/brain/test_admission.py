@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.brain.admission import admit
 from dlrover_nb.core.brain.queue_order import ORDERS, QueueState, first_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.waiting import until
 from test_queue_of_a_cluster import brain, round_of, submit
-from waiting import until
 
 from dlrover_nb.core.brain import rounds
 from dlrover_nb.core.connect import connect

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_conformance import PLAN
-from waiting import until
+from support.conformance.cluster import PLAN
+from support.waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.history.brain_rounds import RoundStore

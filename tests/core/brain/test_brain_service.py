@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from waiting import LIMIT_S, until
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm

@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offers_made import MIB, jobs, offer
+from support.plans.offers_made import MIB, jobs, offer
 
 from dlrover_nb.core.brain.by_deadline import KEPT_SLACK, SLACK, adjusted, load_of
 from dlrover_nb.core.brain.cluster_plan import BrainSettings, before_queue, plan_cluster

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offers_made import jobs, offer
+from support.cases import for_each
+from support.plans.offers_made import jobs, offer
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
 from dlrover_nb.core.brain.machines import all_fit

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.waiting import until
 from test_queue_of_a_cluster import HALF, WHOLE, brain, round_of, submit
-from waiting import until
 
 from dlrover_nb.core.brain.admission import AdmissionPlan
 from dlrover_nb.core.brain.cluster_plan import BrainSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offers_made import jobs, offer
+from support.plans.offers_made import jobs, offer
 from test_admission import waiting
 
 from dlrover_nb.core.brain.admission import start_plan

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import builders
 import pytest
-from cases import for_each
+from support.cases import for_each
+from support.jobs import builders
 
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builders
 import msgspec
+from support.jobs import builders
 
 from dlrover_nb.core.client.calls import ANSWERS, CALLS, AskSeries, AskSnapshot, SnapshotReply
 

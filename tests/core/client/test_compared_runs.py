@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import for_each
-from history_records import DECISION, FIT, MITIGATION, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET
+from support.cases import for_each
+from support.history.history_records import (
+    DECISION,
+    FIT,
+    MITIGATION,
+    OUTCOME,
+    PLAN,
+    PROPOSAL,
+    ROW,
+    SPEC,
+    TARGET,
+)
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sample, plan_spans

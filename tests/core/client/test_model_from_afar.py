@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from real_job import Job, plan
+from support.driver.real_job import Job, plan
 
 from dlrover_nb.api import cluster as api
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink

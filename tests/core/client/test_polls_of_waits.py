@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from masters import Master
-from virtual_time import VirtualTime, as_shipped
+from support.jobs.masters import Master
+from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.client.handle import LEAST_POLL_S, POLL_S, POLL_SHARE, poll_s
 from dlrover_nb.core.errors import AwayError

@@ -10,9 +10,9 @@ from dataclasses import FrozenInstanceError, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
-from history_records import DECISION, FIT, MITIGATION, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
-from waiting import LIMIT_S
+from support.cases import for_each
+from support.history.history_records import DECISION, FIT, MITIGATION, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
+from support.waiting import LIMIT_S
 
 from dlrover_nb.api.views import JobsView
 from dlrover_nb.core.client import past_runs

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.client.trained_model import TrainedModel
 from dlrover_nb.core.data import ShardReader, make_features

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from real_job import Job, plan
+from support.driver.real_job import Job, plan
 
 from dlrover_nb import api, load_model
 from dlrover_nb.core.client.handle import JobHandle

@@ -6,12 +6,12 @@ import shutil
 from itertools import pairwise
 from pathlib import Path
 
-import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from status_server_played import PATH, status_server
-from virtual_time import VirtualTime, as_shipped
+from support.jobs import builders
+from support.operators.status_server_played import PATH, status_server
+from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.client import trainer_sender
 from dlrover_nb.core.client.trainer_sender import (

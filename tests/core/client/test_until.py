@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import builders
-from cases import for_each
-from cluster_double import snapshot_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
+from support.jobs import builders
+from support.jobs.cluster_double import snapshot_of
 
 from dlrover_nb.core.client.until import Until, first_steps, is_reached, waited_for
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode

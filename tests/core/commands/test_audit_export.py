@@ -7,10 +7,10 @@ import io
 from dataclasses import replace
 
 import pytest
-from audit_conformance import ROW
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
+from support.conformance.audit import ROW
 
 from dlrover_nb.core.commands.audit_export import ExportFormat, csv_line, exported
 from dlrover_nb.core.commands.memory_audit import MemoryAudit

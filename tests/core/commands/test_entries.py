@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import builders as b
 import pytest
-from builders import mitigation, plan, snapshot
-from masters import Master
+from support.jobs import builders as b
+from support.jobs.builders import mitigation, plan, snapshot
+from support.jobs.masters import Master
 
 from dlrover_nb import api
 from dlrover_nb.core.client.handle import JobHandle

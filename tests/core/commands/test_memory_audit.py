@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from audit_conformance import AuditConformance
+from support.conformance.audit import AuditConformance
 
 from dlrover_nb.core.commands.memory_audit import MemoryAudit
 

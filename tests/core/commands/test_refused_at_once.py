@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import builders as b
 import pytest
-from cases import for_each
+from support.cases import for_each
+from support.jobs import builders as b
 
 from dlrover_nb.core.commands.facts import facts_of
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart

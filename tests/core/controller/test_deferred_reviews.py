@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
-from test_snapshot import outcome, restarted
+from support.plans.restarted_controller import outcome, restarted
 from test_state_machine import JobLife
 
 from dlrover_nb.core.controller import Controller, replay

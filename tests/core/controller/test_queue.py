@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_snapshot import difference, restarted
+from support.plans.restarted_controller import difference, restarted
 
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.errors import StaleDecisionError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pandas as pd
 import pytest
-from virtual_time import VirtualTime, as_shipped
-from waiting import LIMIT_S, until
+from support.virtual_time import VirtualTime, as_shipped
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.data import ShardReader, make_features, remote
 from dlrover_nb.core.data.cache import FOLDER_VAR, SIZE_VAR, DataCache, data_cache

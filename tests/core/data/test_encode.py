@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.data.encode import MISSING, hash_values, ids_of, labels_of, scale_of, scaled
 from dlrover_nb.core.errors import InvalidValueError

@@ -16,9 +16,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.cache import DataCache

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.client.trained_model import TrainedModel
 from dlrover_nb.core.data import ShardReader, make_features

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_jobs import jobs
+from support.plans.synthetic_jobs import jobs
 
 from dlrover_nb.core.deadline.configurator import (
     DeadlineGoal,

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.deadline.remaining import Extent, fit_curve, forecast
 from dlrover_nb.core.deadline.stop_rule import evaluation_step, stops_at

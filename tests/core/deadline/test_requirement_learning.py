@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from synthetic_jobs import jobs
+from support.plans.synthetic_jobs import jobs
 
 from dlrover_nb.core.deadline.features import ModelFeatures
 from dlrover_nb.core.deadline.regression import (
@@ -132,7 +132,7 @@ def test_r2_of_the_mean_is_zero_and_of_the_truth_one():
 def test_without_scikit_learn_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
-        "from synthetic_jobs import jobs\n"
+        "from support.plans.synthetic_jobs import jobs\n"
         "from dlrover_nb.core.deadline.regression import learn\n"
         "from dlrover_nb.core.errors import InvalidValueError\n"
         "try:\n    learn('iter_s', jobs(20, seed=1))\nexcept InvalidValueError as e:\n    print(e)\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.deadline.stop_rule import decline_rate, evaluation_step, stop_reason, stops_at
 from dlrover_nb.core.errors import InvalidValueError

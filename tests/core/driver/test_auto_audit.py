@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builders
 import pytest
+from support.jobs import builders
 
 from dlrover_nb.core.driver.history_writer import HistoryWriter
 from dlrover_nb.core.history.audit import AuditStore

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from driver_world import plan, succeeded
+from support.driver.driver_world import plan, succeeded
 
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import InvalidValueError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from driver_world import DriverWorld
+    from support.driver.driver_world import DriverWorld
 
 POLICY = """
 from dlrover_nb.core.planner import Advice

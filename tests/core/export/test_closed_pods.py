@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cases import for_each
-from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
-from restricted import VOLUMES, check_restricted
+from support.cases import for_each
+from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
+from support.kubernetes.restricted import VOLUMES, check_restricted
 
 from dlrover_nb.core.export import EXPORTERS
 

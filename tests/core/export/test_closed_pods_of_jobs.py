@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cases import for_each
-from restricted import VOLUMES, check_restricted
+from support.cases import for_each
+from support.kubernetes.restricted import VOLUMES, check_restricted
 from test_closed_pods import JOBS
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Inadmissible, Operation, error_of

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from cases import for_each
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from suite.missing import shared
+from support.cases import for_each
+from support.jobs.exports import (
     JOB,
     OPTIONS,
     PLAN,
@@ -26,9 +29,6 @@ from exports import (
     real_schemas,
     small_plans,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from suite.missing import shared
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation

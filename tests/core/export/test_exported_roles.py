@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from cases import for_each
-from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
+from support.cases import for_each
+from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, read_export

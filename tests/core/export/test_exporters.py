@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cases import for_each
-from exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, WRITTEN
+from support.cases import for_each
+from support.jobs.exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, WRITTEN
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError

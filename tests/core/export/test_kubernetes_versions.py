@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 import kubernetes_validate
 import pytest
 import yaml
-from exports import OPTIONS, WRITTEN, jobs, jobs_of, no_resource_warnings, provenances, small_plans
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.jobs.exports import (
+    OPTIONS,
+    WRITTEN,
+    jobs,
+    jobs_of,
+    no_resource_warnings,
+    provenances,
+    small_plans,
+)
 
 from dlrover_nb.core.export import EXPORTERS, Options
 from dlrover_nb.core.manifests.budget import budget

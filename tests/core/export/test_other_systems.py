@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import for_each
-from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
+from support.cases import for_each
+from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cases import for_each
-from exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
+from support.cases import for_each
+from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.backends.kubernetes.jobs.submission import _of_template
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic_job

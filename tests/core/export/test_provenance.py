@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builders import BETTER_PLAN, NOW_PLAN, START_S, plan, proposal, snapshot
-from exports import OPTIONS, WRITTEN
+from support.jobs.builders import BETTER_PLAN, NOW_PLAN, START_S, plan, proposal, snapshot
+from support.jobs.exports import OPTIONS, WRITTEN
 
 from dlrover_nb.core.export import EXPORTERS, check, documents_in, provenance_of, read_export, to_yaml
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict

@@ -6,9 +6,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
-from exports import roles
 from hypothesis import given
+from support.cases import for_each
+from support.jobs.exports import roles
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.quantities import MIB, amount, resources_of

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from cases import for_each
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from suite.missing import shared
+from support.cases import for_each
+from support.jobs.exports import (
     JOB,
     OPTIONS,
     PLAN,
@@ -22,9 +25,6 @@ from exports import (
     real_schemas,
     small_plans,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from suite.missing import shared
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError

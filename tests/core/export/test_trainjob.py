@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from cases import for_each
-from exports import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cases import for_each
+from support.jobs.exports import (
     JOB,
     OPTIONS,
     PLAN,
@@ -22,9 +24,7 @@ from exports import (
     real_schemas,
     small_plans,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from trainer_rules import cluster_runtime, set_of
+from support.operators.trainer_rules import cluster_runtime, set_of
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, read_export, to_yaml

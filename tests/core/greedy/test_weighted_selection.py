@@ -5,9 +5,9 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy import WEIGHTS, Bids, efficiency, equal, refusal, remaining_time, select

@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from audit_conformance import ROW, AuditConformance, rows_of
 from sqlalchemy import delete, update
+from support.conformance.audit import ROW, AuditConformance, rows_of
 
 from dlrover_nb.core.commands.audit_export import ExportFormat, exported
 from dlrover_nb.core.history.audit import AuditStore
@@ -24,7 +24,7 @@ N_PROCESS = 4
 PROGRAM = """
 import sys
 from dataclasses import replace
-from audit_conformance import ROW, rows_of
+from support.conformance.audit import ROW, rows_of
 from dlrover_nb.core.history.audit import AuditStore
 url, name, what = sys.argv[1:]
 store = AuditStore(url)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cases import for_each
-from history_records import DECISION, SPEC
 from sqlalchemy import make_url
-from virtual_time import VirtualTime, as_shipped
+from support.cases import for_each
+from support.history.history_records import DECISION, SPEC
+from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore

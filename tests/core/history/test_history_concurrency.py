@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from waiting import LIMIT_S
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.history import HistoryStore
 

@@ -14,8 +14,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from history_records import DECISION, FIT, MITIGATION, OUTCOME, PLAN, PROPOSAL, ROW, SPEC, TARGET, TRAITS
 from sqlalchemy import create_engine, inspect, make_url, text
+from support.history.history_records import (
+    DECISION,
+    FIT,
+    MITIGATION,
+    OUTCOME,
+    PLAN,
+    PROPOSAL,
+    ROW,
+    SPEC,
+    TARGET,
+    TRAITS,
+)
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import HistoryStore

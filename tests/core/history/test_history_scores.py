@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from history_records import OUTCOME
+from support.history.history_records import OUTCOME
 
 from dlrover_nb.core.history.scores import Score, score, scoreboard
 

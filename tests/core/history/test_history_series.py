@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import for_each
-from history_records import ROW
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
+from support.history.history_records import ROW
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.history.series import DAY_S, THINNING, Thinning, thinned

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from history_records import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import create_engine, make_url, text
+from support.history.history_records import (
     CANDIDATE,
     DECISION,
     FIT,
@@ -18,9 +21,6 @@ from history_records import (
     TARGET,
     TRAITS,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from sqlalchemy import create_engine, make_url, text
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore, Thinning

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.leases import LeaseStore

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.memory.choice import N_BLOCK, blocks, choose_growth, choose_level
 from dlrover_nb.core.memory.laws import LAW_OF_SHAPE, LAWS, LOG_PRIOR, shape_at, shapes

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.memory import Outlook, Report, after_oom_mib, memory_line, needed_mib

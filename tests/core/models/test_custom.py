@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from cases import for_each
+from support.cases import for_each
 from torch import nn
 
 from dlrover_nb import trainable

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError

@@ -7,9 +7,9 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import InvalidValueError

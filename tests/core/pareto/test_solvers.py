@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_objectives import Known
+from support.plans.known_objectives import Known
 
 from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
 from dlrover_nb.core.pareto.nsga2 import repaired

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_jobs import BATCH, CROWDED, GRID, PAPER, iter_s, model, noisy
+from support.plans.known_jobs import BATCH, CROWDED, GRID, PAPER, iter_s, model, noisy
 
 from dlrover_nb.core.perf.calibrate import widening
 from dlrover_nb.core.perf.model import ThroughputModel

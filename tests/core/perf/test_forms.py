@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_jobs import BATCH, CROWDED, GRID, PAPER, coefficients, model, noisy, speed, table
+from support.plans.known_jobs import BATCH, CROWDED, GRID, PAPER, coefficients, model, noisy, speed, table
 
 from dlrover_nb.core.perf.forms import FAMILIES, FORMS
 from dlrover_nb.core.perf.terms import FURTHER_TERMS, PAPER_TERMS, TERMS

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known_jobs import BATCH, CROWDED, GRID, PAPER, coefficients, iter_s, model, noisy, speed
+from support.plans.known_jobs import BATCH, CROWDED, GRID, PAPER, coefficients, iter_s, model, noisy, speed
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.views.past import FitSummary, TermKnowledge

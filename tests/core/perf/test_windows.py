@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from cases import for_each
-from known_jobs import BATCH, GRID, PAPER, model, noisy, table
+from support.cases import for_each
+from support.plans.known_jobs import BATCH, GRID, PAPER, model, noisy, table
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
 from dlrover_nb.core.planner.sensitivity import _of_situation, break_even_of, break_even_of_staying, suppose

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import BETTER_PLAN, NOW_PLAN, candidate, plan
 from hypothesis import given
 from hypothesis import strategies as st
+from support.jobs.builders import BETTER_PLAN, NOW_PLAN, candidate, plan
 
 from dlrover_nb.core.planner.marginal_gains import (
     LEAST_GAIN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 from test_deadline import MEASURED, MODELS, SPEED, at, base, span
 
 from dlrover_nb.core.bottleneck import JobUse, NodeUse, PlanUse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.master.external import planned
 from dlrover_nb.core.perf.forms import Exchange

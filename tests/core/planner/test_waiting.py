@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import node, snapshot
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
+from support.jobs.builders import node, snapshot
 
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.planner.feasibility import has_room

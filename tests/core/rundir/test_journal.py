@@ -9,9 +9,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError, WireError
 from dlrover_nb.core.rundir import journal as rundir_journal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sim_world import UP_S, make_job, make_plan, make_world, only, play, scale
+from support.plans.sim_world import UP_S, make_job, make_plan, make_world, only, play, scale
 
 from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, Transition

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_world import make_plan
 from suite.missing import shared
+from support.cases import for_each
+from support.plans.sim_world import make_plan
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.simulator import (

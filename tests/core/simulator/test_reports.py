@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_world import make_job, make_plan, make_world, play
+from support.plans.sim_world import make_job, make_plan, make_world, play
 
 from dlrover_nb.core.controller.measured.host_share import HostTally
 from dlrover_nb.core.simulator import Faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_world import make_job, make_plan, make_world, only, play, scale
+from support.plans.sim_world import make_job, make_plan, make_world, only, play, scale
 
 from dlrover_nb.core.simulator.pacing import Pacing
 from dlrover_nb.core.structs.decisions.actions import (

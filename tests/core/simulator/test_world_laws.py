@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sim_world import N_SAMPLE, UP_S, make_job, make_plan, make_world, only, play, scale
+from support.plans.sim_world import N_SAMPLE, UP_S, make_job, make_plan, make_world, only, play, scale
 
 from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError

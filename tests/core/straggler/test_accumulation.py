@@ -6,10 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated, slowest_s

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cases import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.straggler.arbiter import RULES, Facts, Limits, Order, arbitrate, recovered
 from dlrover_nb.core.structs.decisions.actions import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.actions import (

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.straggler.costs import cost_words, gain_of_restart, gain_of_server, seconds_text
 from dlrover_nb.core.straggler.situation import Situation, WorkerState

@@ -3,9 +3,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler import heat

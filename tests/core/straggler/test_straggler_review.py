@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import builders
 import pytest
+from support.jobs import builders
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.review import review

@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError

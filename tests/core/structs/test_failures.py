@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.structs.plan.resources import Role

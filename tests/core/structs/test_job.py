@@ -1,7 +1,7 @@
 import pytest
-from cases import for_each
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.codec import Tagged, from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError

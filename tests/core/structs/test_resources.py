@@ -1,7 +1,7 @@
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.structs.plan.bounds import PlanBounds

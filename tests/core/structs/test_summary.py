@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import builders as b
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.jobs import builders as b
 
 from dlrover_nb.core.codec import from_msgpack, to_msgpack
 from dlrover_nb.core.pricing import cost_per_hour

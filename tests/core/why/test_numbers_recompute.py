@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from recount import Recount, known_words
-from simulated_life import FAULTS, PLAN, TRUTH, Life
+from support.plans.recount import Recount, known_words
+from support.plans.simulated_life import FAULTS, PLAN, TRUTH, Life
 
 from dlrover_nb.core.simulator import MemoryGrowth
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, Verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import builders as b
 import pytest
+from support.jobs import builders as b
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.questions import Explanation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from team_clusters import simulated_cluster, submitted
-from waiting import until
+from support.dashboard.team_clusters import simulated_cluster, submitted
+from support.waiting import until
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.structs.decisions.commands import Action, Command, Entry, SecondRequest

@@ -10,9 +10,9 @@ import subprocess
 import threading
 
 import pytest
-from cases import for_each
-from receivers import Receiver
-from waiting import LIMIT_S, until
+from support.cases import for_each
+from support.dashboard.receivers import Receiver
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind

@@ -7,10 +7,10 @@ import threading
 from urllib.parse import urlsplit
 
 import pytest
-from cases import for_each
-from receivers import Receiver
-from team_clusters import submitted
-from waiting import until
+from support.cases import for_each
+from support.dashboard.receivers import Receiver
+from support.dashboard.team_clusters import submitted
+from support.waiting import until
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.views.alerts import AlertRules

@@ -7,9 +7,9 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 import pytest
-from chromium import broken_rules, picture, unnamed
-from dashboards import HEADER, PEOPLE, by
-from team_clusters import submitted
+from support.browser.chromium import broken_rules, picture, unnamed
+from support.dashboard.dashboards import HEADER, PEOPLE, by
+from support.dashboard.team_clusters import submitted
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import builders as b
 import pytest
-from cases import for_each
-from dashboards import ByName, Client, by, csrf_of, running
-from team_clusters import PLAN, MastersCluster, master_of, masters_team, submitted
-from waiting import until
+from support.cases import for_each
+from support.dashboard.dashboards import ByName, Client, by, csrf_of, running
+from support.dashboard.team_clusters import PLAN, MastersCluster, master_of, masters_team, submitted
+from support.jobs import builders as b
+from support.waiting import until
 
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,

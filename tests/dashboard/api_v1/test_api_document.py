@@ -5,8 +5,6 @@ from __future__ import annotations
 import jsonschema
 import pytest
 import schemathesis
-from cases import for_each
-from dashboards import ByName, by, running
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
 from schemathesis.specs.openapi.checks import (
@@ -14,7 +12,9 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from team_clusters import submitted
+from support.cases import for_each
+from support.dashboard.dashboards import ByName, by, running
+from support.dashboard.team_clusters import submitted
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.history.credentials import CredentialStore

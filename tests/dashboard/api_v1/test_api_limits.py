@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from dashboards import ByName, Client, running
 from hypothesis import given
 from hypothesis import strategies as st
+from support.dashboard.dashboards import ByName, Client, running
 
 from dlrover_nb.core.history.credentials import CredentialStore
 from dlrover_nb.core.structs.decisions.people import AccessRole

@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from cases import for_each
-from dashboards import ByName, Client, by, running
-from team_clusters import simulated_cluster, submitted
+from support.cases import for_each
+from support.dashboard.dashboards import ByName, Client, by, running
+from support.dashboard.team_clusters import simulated_cluster, submitted
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json

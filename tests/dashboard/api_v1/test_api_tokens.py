@@ -6,10 +6,10 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
-from cases import for_each
 from hypothesis import given
 from hypothesis import strategies as st
-from team_clusters import submitted
+from support.cases import for_each
+from support.dashboard.team_clusters import submitted
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError

@@ -1,5 +1,5 @@
 """A server whose people sign in by a header."""
 
-from served_team import client, module_path, served, sign_in, team
+from support.dashboard.served_team import client, module_path, served, sign_in, team
 
 __all__ = ["client", "module_path", "served", "sign_in", "team"]

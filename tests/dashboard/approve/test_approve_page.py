@@ -7,14 +7,14 @@ import re
 import secrets
 from urllib.parse import unquote, urlencode
 
-import builders as b
 import pytest
-from cases import for_each
-from dashboards import ByName, Client, by, running
 from hypothesis import given
 from hypothesis import strategies as st
-from team_clusters import MastersCluster, master_of, masters_team, submitted
-from waiting import until
+from support.cases import for_each
+from support.dashboard.dashboards import ByName, Client, by, running
+from support.dashboard.team_clusters import MastersCluster, master_of, masters_team, submitted
+from support.jobs import builders as b
+from support.waiting import until
 
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.commands import Entry, Stage

@@ -2,7 +2,7 @@
 
 import sys
 
-from team_clusters import simulated_cluster, submitted
+from support.dashboard.team_clusters import simulated_cluster, submitted
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import NO_RULES

@@ -7,13 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-import builders as b
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
-from team_clusters import MastersCluster, master_of, simulated_cluster, submitted
-from waiting import until
+from support.dashboard.team_clusters import MastersCluster, master_of, simulated_cluster, submitted
+from support.jobs import builders as b
+from support.waiting import until
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules

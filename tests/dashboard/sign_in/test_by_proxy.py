@@ -3,8 +3,8 @@
 import http.client
 
 import pytest
-from cases import for_each
-from dashboards import running
+from support.cases import for_each
+from support.dashboard.dashboards import running
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant

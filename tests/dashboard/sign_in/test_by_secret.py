@@ -9,10 +9,10 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
-from cases import for_each
-from dashboards import Visitor, running
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import for_each
+from support.dashboard.dashboards import Visitor, running
 
 from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.errors import NotFoundError

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import httpx
 import msgspec
 import pytest
-from cases import for_each
 from joserfc import jwt
 from joserfc.jwk import KeySet, OctKey, RSAKey
-from virtual_time import VirtualTime, as_shipped
+from support.cases import for_each
+from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotAllowedError
 from dlrover_nb.dashboard.sign_in.oidc import (

@@ -1,7 +1,7 @@
 """The users file: written for its owner alone, read in two forms, and refused where it cannot be trusted."""
 
 import pytest
-from cases import for_each
+from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant

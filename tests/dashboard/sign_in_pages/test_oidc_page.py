@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from chromium import free_port
-from dashboards import running
 from suite.missing import missing
-from waiting import LIMIT_S
+from support.browser.chromium import free_port
+from support.dashboard.dashboards import running
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant
 from dlrover_nb.dashboard.settings import ServeSettings

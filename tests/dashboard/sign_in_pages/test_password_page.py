@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from cases import for_each
-from dashboards import PASSWORD, Visitor, people, with_people
-from waiting import until
+from support.cases import for_each
+from support.dashboard.dashboards import PASSWORD, Visitor, people, with_people
+from support.waiting import until
 
 from dlrover_nb.core.history.credentials import CredentialStore
 from dlrover_nb.dashboard.settings import ServeSettings

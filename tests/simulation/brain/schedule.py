@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from driver_world import plan
 from simulation.events import End, KillMaster, StallMaster
 from simulation.schedule import Scenario, drawn
+from support.driver.driver_world import plan
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.structs.job.job import Mode

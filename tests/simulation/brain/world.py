@@ -15,11 +15,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from driver_world import ManualMachine, PlayedBackend, features
 from simulation.own.audit import OwnAudit
 from simulation.own.world import OwnWorld
 from simulation.tasks import LONGEST_S, Task, Tasks, Time, Turns
 from sqlalchemy import Float, literal
+from support.driver.driver_world import ManualMachine, PlayedBackend, features
 
 from dlrover_nb.core.brain import rounds as rounds_module
 from dlrover_nb.core.brain import service as service_module

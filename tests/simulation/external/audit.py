@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from damaged_world import WAY_OUT
 from simulation.job_audit import JobAudit
 from simulation.promises import PromiseBrokenError
+from support.driver.damaged_world import WAY_OUT
 
 from dlrover_nb.core.structs.job.job import JobPhase
 

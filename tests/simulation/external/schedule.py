@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driver_world import plan
 from simulation.events import (
     Answer,
     BusyMachine,
@@ -29,6 +28,7 @@ from simulation.events import (
 )
 from simulation.external.pods import PlayedPods, ResizingPlayedPods
 from simulation.schedule import Scenario, drawn
+from support.driver.driver_world import plan
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework

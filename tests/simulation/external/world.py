@@ -14,12 +14,12 @@ from contextlib import ExitStack, nullcontext
 from itertools import count
 from typing import TYPE_CHECKING
 
-from damaged_world import Case, damage
-from driver_world import START_S, ManualMachine
 from simulation.disk import full_disk
 from simulation.external.programs import PlayedSession, played_client, train
 from simulation.rows import Row, RowAccount
 from simulation.tasks import Task, Tasks
+from support.driver.damaged_world import Case, damage
+from support.driver.driver_world import START_S, ManualMachine
 
 from dlrover_nb.client.link import ServiceError
 from dlrover_nb.core.clock import SystemClock

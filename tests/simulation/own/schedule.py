@@ -9,7 +9,6 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driver_world import PlayedBackend, ResizingPlayedBackend, plan
 from simulation.events import (
     Answer,
     BusyMachine,
@@ -31,6 +30,7 @@ from simulation.events import (
     Undo,
 )
 from simulation.schedule import Scenario, drawn
+from support.driver.driver_world import PlayedBackend, ResizingPlayedBackend, plan
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import Migration, Mode

@@ -12,10 +12,10 @@ from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from damaged_world import Case, FilesWorld, damage
-from driver_world import STEP_S, PlayedBackend
 from simulation.disk import full_disk
 from simulation.rows import Row, RowAccount
+from support.driver.damaged_world import Case, FilesWorld, damage
+from support.driver.driver_world import STEP_S, PlayedBackend
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from played_nodes import FakeNode
+    from support.master.played_nodes import FakeNode
 
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.training.shards import Shard

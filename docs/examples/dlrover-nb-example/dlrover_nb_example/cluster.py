@@ -2,7 +2,7 @@
 
 A real one returns an object with the methods of `dlrover_nb.core.client.cluster.Cluster`, whose jobs run on a
 backend with those of `dlrover_nb.core.driver.backend.Backend`. The contracts that ours are held to, in
-tests/core/client/cluster_conformance.py and tests/core/backends/conformance.py, serve for it as well.
+tests/support/conformance/cluster.py and tests/support/conformance/backend.py, serve for it as well.
 """
 
 from __future__ import annotations

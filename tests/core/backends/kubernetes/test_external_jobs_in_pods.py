@@ -5,8 +5,8 @@ import sys
 import time
 
 import pytest
-from kube import core_api, host_files
-from waiting import LIMIT_S, until
+from support.kubernetes.kube import core_api, host_files
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import urllib3
-from test_kubernetes_connection import a_kubeconfig
+from support.kubernetes.kubeconfigs import a_kubeconfig
+from support.virtual_time import VirtualTime, as_shipped
 from test_rights_that_come_back import SEEN, TENANT, Lists
 from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
-from virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.kubernetes.client.api import Listing, connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, Status, Unreachable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-import kube
 import pytest
-from kube import core_api
-from waiting import LIMIT_S
+from support.kubernetes import kube
+from support.kubernetes.kube import core_api
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster

@@ -7,9 +7,9 @@ import uuid
 from dataclasses import replace
 from errno import EACCES, EIO, ENOSPC, EROFS
 
-import builders
 import pytest
-from waiting import LIMIT_S
+from support.jobs import builders
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes import master as program
 from dlrover_nb.core.backends.kubernetes.jobs.master_status import BEGUN_NOTE

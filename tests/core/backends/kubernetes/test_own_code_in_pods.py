@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kube import host_files
-from waiting import LIMIT_S
+from support.kubernetes.kube import host_files
+from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
 from dlrover_nb.core.client.trained_model import load_model

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import builders
 import pytest
-from waiting import until
+from support.jobs import builders
+from support.waiting import until
 
 from dlrover_nb.core.backends.kubernetes import master as program
 from dlrover_nb.core.backends.kubernetes.client.api_errors import (

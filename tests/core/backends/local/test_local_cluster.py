@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import psutil
 import pytest
-from cluster_conformance import PLAN, ClusterConformance
-from kill_master import kill_for_good
-from link_conformance import LinkConformance
-from waiting import LIMIT_S, is_gone, until
+from support.conformance.cluster import PLAN, ClusterConformance
+from support.conformance.link import LinkConformance
+from support.driver.kill_master import kill_for_good
+from support.waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.backends.local import link
 from dlrover_nb.core.backends.local.backend import LocalBackend

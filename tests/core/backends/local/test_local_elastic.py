@@ -13,7 +13,7 @@ import sys
 import psutil
 import pytest
 import torch
-from waiting import until
+from support.waiting import until
 
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.client.trained_model import load_model

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from virtual_time import SlowProcess, VirtualTime, as_shipped
+from support.virtual_time import SlowProcess, VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.local.record import PROGRESS, MasterRecord, write_master
 from dlrover_nb.core.client.calls import AskSummary

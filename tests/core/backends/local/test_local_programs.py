@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from kill_master import kill_for_good
-from programs_conformance import PYTHON, TRAINER, ProgramsConformance
-from status_server_played import status_server
-from waiting import LIMIT_S, until
+from support.conformance.programs import PYTHON, TRAINER, ProgramsConformance
+from support.driver.kill_master import kill_for_good
+from support.operators.status_server_played import status_server
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework

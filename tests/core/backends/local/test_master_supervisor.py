@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noted_rows import N_TRAIN, Numbered, noting_model, rows_in
-from virtual_time import VirtualTime, as_shipped
-from waiting import until
+from support.driver.noted_rows import N_TRAIN, Numbered, noting_model, rows_in
+from support.virtual_time import VirtualTime, as_shipped
+from support.waiting import until
 
 from dlrover_nb.core.alerts import RESTART_TOLD_S, JobMemory, findings
 from dlrover_nb.core.backends.local import cluster as local_cluster

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from conformance import Master
-from waiting import LIMIT_S, is_gone, until
+from support.conformance.backend import Master
+from support.waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.backends.local import backend as local
 from dlrover_nb.core.backends.local import spares

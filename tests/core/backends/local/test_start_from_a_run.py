@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from noted_rows import N_TRAIN, Numbered, noting_model, rows_in
-from waiting import until
+from support.driver.noted_rows import N_TRAIN, Numbered, noting_model, rows_in
+from support.waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError

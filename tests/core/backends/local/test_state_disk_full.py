@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_conformance import PLAN
-from kill_master import kill_for_good
-from waiting import LIMIT_S, until
+from support.conformance.cluster import PLAN
+from support.driver.kill_master import kill_for_good
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local.record import read_end, read_master
 from dlrover_nb.core.connect import connect

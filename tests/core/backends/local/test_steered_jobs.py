@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from steering_conformance import ClimbConformance
+from support.conformance.steering import ClimbConformance
 
 from dlrover_nb.core.connect import connect
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from dlrover_nb.core.backends.programs.running import ProgramSetup, RunningProgram
 from dlrover_nb.core.driver.calls.http_server import LOOPBACK

@@ -8,7 +8,7 @@ import sys
 
 import psutil
 import pytest
-from waiting import until
+from support.waiting import until
 
 from dlrover_nb.core.backends.programs import supervisor
 

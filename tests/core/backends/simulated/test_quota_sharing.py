@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from waiting import LIMIT_S, until
+from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster

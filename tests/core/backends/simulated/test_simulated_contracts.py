@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cluster_conformance import PLAN, ClusterConformance
-from link_conformance import LinkConformance
-from waiting import until
+from support.conformance.cluster import PLAN, ClusterConformance
+from support.conformance.link import LinkConformance
+from support.waiting import until
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.job import JobSpec, Mode

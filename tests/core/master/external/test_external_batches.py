@@ -1,0 +1,150 @@
+"""Batch sizes of workers of external jobs, adjusted against stragglers."""
+
+from __future__ import annotations
+
+import pytest
+from support.cases import for_each
+from support.master.external_world import TF, running
+from test_elastic_master import Job
+
+from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
+from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord
+from dlrover_nb.core.master.external.shares import Part, even
+from dlrover_nb.core.master.shared.orders import Emit
+from dlrover_nb.core.structs.decisions.actions import (
+    ActionChoice,
+    AdjustBatches,
+    KillRestart,
+    MitigationChoice,
+)
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded
+from dlrover_nb.core.structs.wire.services import Caller, StateWanted
+
+
+def choice(action):
+    return MitigationChoice("d-1", ActionChoice.of(action), "ada", "worker-1 is slow")
+
+
+def batches(accumulate=(), **sizes):
+    pairs = tuple((name.replace("_", "-"), size) for name, size in sizes.items())
+    return choice(AdjustBatches(pairs, accumulate))
+
+
+def state_of(master, node, at_s, *, asks_size=True):
+    answer, _ = master.on_call(StateWanted(Caller(node, "0", "p"), asks_size=asks_size), at_s)
+    return answer
+
+
+def asking(*nodes):
+    world = running(TF)
+    for node in nodes:
+        state_of(world.master, node, world.at_s)
+    return world
+
+
+def test_workers_that_ask_get_the_sizes_and_the_action_ends():
+    world = asking("worker-0", "worker-1")
+    world.do(world.master.mitigate(batches(worker_0=96, worker_1=32), world.at_s))
+    sizes = [state_of(world.master, node, world.at_s).batch_size for node in ("worker-0", "worker-1")]
+    assert sizes == [96, 32]
+    assert world.of(BatchSizesSet)[-1].sizes == (("worker-0", 96), ("worker-1", 32))
+    assert world.of(MitigationEnded)[-1] == MitigationEnded(world.at_s, "d-1")
+    assert world.master.message.startswith("ada decided to adjust batch sizes to worker-0 96")
+    assert world.master.message.endswith(": worker-1 is slow")
+
+
+def test_programs_that_cannot_accumulate_get_all_rows_of_a_step_at_once():
+    world = asking("worker-0", "worker-1")
+    world.do(world.master.mitigate(batches((("worker-0", 3),), worker_0=32, worker_1=32), world.at_s))
+    told = state_of(world.master, "worker-0", world.at_s)
+    assert (told.batch_size, told.n_accumulate) == (96, 1)
+
+
+@for_each(
+    ("asked", "action", "error", "words"),
+    [
+        (
+            (),
+            batches(worker_0=1, worker_1=1),
+            InvalidValueError,
+            "never asked for their batch size on worker-0, ",
+        ),
+        (
+            ("worker-0",),
+            batches(worker_0=1, worker_1=1),
+            InvalidValueError,
+            "batch size on worker-1, got: adjust",
+        ),
+        (
+            ("worker-0", "worker-1"),
+            batches(worker_0=1),
+            InvalidValueError,
+            "a batch size of each of worker-0, wo",
+        ),
+        (
+            ("worker-0", "worker-1"),
+            choice(KillRestart("worker-0", Role.WORKER)),
+            InvalidValueError,
+            "runs its own programs, got: restart worker-0; of those only batch sizes can be adjusted",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_words_and_changes_nothing(asked, action, error, words):
+    world = asking(*asked)
+    before = world.master.record
+    with pytest.raises(error, match=words):
+        world.master.mitigate(action, world.at_s)
+    assert world.master.record == before
+
+
+def test_a_program_that_reports_without_asking_has_not_asked():
+    world = asking("worker-0")
+    state_of(world.master, "worker-1", world.at_s, asks_size=False)
+    with pytest.raises(InvalidValueError, match="on worker-1"):
+        world.master.mitigate(batches(worker_0=1, worker_1=1), world.at_s)
+
+
+def test_while_nodes_are_missing_nothing_is_adjusted():
+    world = asking("worker-0", "worker-1")
+    world.leave("worker-1")
+    with pytest.raises(StaleDecisionError, match="while it trains with all nodes of its plan"):
+        world.master.mitigate(batches(worker_0=1), world.at_s)
+
+
+# elastic jobs, whose processes accumulate
+
+
+def elastic(**changes):
+    job = Job(2, **changes)
+    job.begin("worker-0", "worker-1")
+    for node in ("worker-0", "worker-1"):
+        state_of(job.master, node, job.at_s)
+    job.take(job.master.tick(1000.0))
+    job.at_s = 1000.0
+    assert job.master.running is not None
+    return job
+
+
+def test_processes_of_an_elastic_job_accumulate_as_they_are_told_also_by_the_next_master():
+    job = elastic()
+    job.take(job.master.mitigate(batches((("worker-0", 3),), worker_0=8, worker_1=4), job.at_s))
+    record = from_json(to_json(job.master.record), ExternalRecord)
+    other = ExternalMaster(job.master.spec, Capacity((NodeShape(64, 65536),)))
+    other.resume(record, job.at_s)
+    for master in (job.master, other):
+        told = [state_of(master, node, job.at_s) for node in ("worker-0", "worker-1")]
+        assert [(each.batch_size, each.n_accumulate) for each in told] == [(8, 3), (4, 1)]
+
+
+def test_parts_of_a_global_batch_hold_as_long_as_its_workers_do():
+    job = elastic(global_batch=40)
+    job.take(job.master.mitigate(batches(worker_0=30, worker_1=10), job.at_s))
+    assert state_of(job.master, "worker-0", job.at_s).batch_size == 30
+    job.exit("worker-1")
+    job.ask("worker-0", seen=1)
+    told = state_of(job.master, "worker-0", job.at_s)
+    assert Part(told.batch_size, told.n_accumulate) == even(job.master.spec, ["worker-0"])["worker-0"]
+    assert BatchSizesSet(job.at_s, ()) in [each.event for each in job.of(Emit)]

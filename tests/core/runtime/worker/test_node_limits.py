@@ -1,0 +1,114 @@
+"""How long a node waits for servers, for another node's copy and for its data; in virtual time."""
+
+from __future__ import annotations
+
+from math import inf
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.virtual_time import VirtualTime, as_shipped
+
+from dlrover_nb.core.errors import BackendError, CheckpointError
+from dlrover_nb.core.runtime.exchange.requests import DenseReady
+from dlrover_nb.core.runtime.worker.worker import Orders, Worker
+from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.checkpoints import MemoryPart
+from dlrover_nb.core.structs.wire.messages import Drain, Pause, Stop, Train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TRAIN = Train(1, ("tcp://10.0.0.2:1",), (0,) * N_BUCKET)
+
+
+class SilentLink:
+    """A connection to a server that answers nothing; it notes when something is sent."""
+
+    is_between_hosts, is_sealed = True, False
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time = time
+        self.sent_at_s: list[float] = []
+        self.n_unsealed = 0
+
+    def send(self, _: object) -> None:
+        self.sent_at_s.append(round(self._time.now_s()))
+
+    def unseal(self) -> None:
+        self.n_unsealed += 1
+
+    def answers(self, _: object) -> list[object]:
+        return []
+
+
+@pytest.fixture
+def time() -> VirtualTime:
+    return VirtualTime()
+
+
+@pytest.fixture
+def link(time: VirtualTime) -> SilentLink:
+    return SilentLink(time)
+
+
+def test_a_worker_waits_for_a_silent_server_as_long_as_its_orders_let_it(time: VirtualTime) -> None:
+    orders = Orders(time)
+    assert orders.patience_s == inf
+    orders.note(Pause(0))
+    assert orders.patience_s == 45.0
+    orders.note(Drain(at_once=True))
+    assert orders.patience_s == 3.0
+    orders.note(Stop())
+    assert orders.patience_s == 0.0
+
+
+def client_of(time: VirtualTime, link: SilentLink, patience_s: Callable[[], float]) -> Any:
+    """Return a worker's client of one silent server, and its module."""
+    module = as_shipped("dlrover_nb.core.runtime.worker.ps_client", time)
+    module.PsLink = lambda *_, **__: link
+    agent = SimpleNamespace(wait=time.advance)
+    client = module.PsClient(
+        None, keys=None, identity="w0", agent=agent, train=TRAIN, dense_length=4, patience_s=patience_s
+    )
+    return client, module.ExchangeDroppedError
+
+
+def test_a_request_without_an_answer_is_sent_again_and_the_step_dropped_for_a_pause(
+    time: VirtualTime, link: SilentLink
+) -> None:
+    client, dropped = client_of(time, link, lambda: 45.0 if time.now_s() >= 25.0 else inf)
+    client._send(0, DenseReady, [b"request"], ())
+    with pytest.raises(dropped, match=r"^a PS is silent and the master has waited for 45\.0 s$"):
+        client._answers(DenseReady)
+    assert time.now_s() == 25.0 + 45.0
+    assert link.sent_at_s == [0, 10, 20, 30, 40, 50, 60]
+    assert link.n_unsealed == 6
+
+
+def test_a_copy_is_asked_for_under_curve_again_and_again_until_it_is_given_up(
+    time: VirtualTime, link: SilentLink
+) -> None:
+    module = as_shipped("dlrover_nb.core.runtime.peers.reading", time)
+    poller = SimpleNamespace(ready=lambda: time.sleep(0.05))
+    part = MemoryPart("name", 1, "0" * 32, 8)
+    copying = module._Reading(link, poller, part, np.empty(8, np.uint8), "tcp://10.0.0.2:1")
+    with pytest.raises(CheckpointError, match=r"^tcp://10\.0\.0\.2:1 sent nothing for 20 s$"):
+        copying.run(lambda: None)
+    assert 20.0 < time.now_s() < 20.2
+    assert link.sent_at_s == [2, 5, 10, 15]
+
+
+def test_a_shard_that_is_not_read_in_time_ends_its_worker_and_names_it(time: VirtualTime) -> None:
+    worker: Any = object.__new__(Worker)
+    worker._clock, worker._reads_since_s = time, None
+    worker._prefetcher = SimpleNamespace(is_reading=True, position=("shard 7", 0))
+    worker._check_reading()
+    time.advance(600.0)
+    worker._check_reading()
+    time.advance(0.1)
+    with pytest.raises(
+        BackendError, match=r"^the rows of shard 7 were not read within 600 s; check access to the data$"
+    ):
+        worker._check_reading()

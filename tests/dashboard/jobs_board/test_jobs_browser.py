@@ -1,0 +1,158 @@
+"""The page Jobs in headless Chromium: what a person sees, filters, sorts, saves, and what comes by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.browser.chromium import broken_rules, picture, unnamed
+from support.dashboard.dashboards import ADMIN, ByName, running
+from support.dashboard.team_clusters import MastersCluster, master_of, masters_team
+from support.waiting import until
+
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.summary import summarize
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
+]
+
+
+@pytest.fixture
+def masters():
+    return {
+        "ads": master_of("ads"),
+        "feed": master_of("feed", proposals=(), memory=(), samples_per_s=99_000.0),
+        "rank": master_of("rank", proposals=(), memory=(), samples_per_s=900.0),
+    }
+
+
+@pytest.fixture
+def cluster(masters):
+    cluster = MastersCluster(*masters.values())
+    line = summarize(masters["feed"].snapshot())
+    cluster.further = (replace(line, name=HOSTILE, owner=HOSTILE, phase=JobPhase.FAILED, message=HOSTILE),)
+    return cluster
+
+
+@pytest.fixture
+def team(cluster, tmp_path):
+    with masters_team(tmp_path, cluster) as team:
+        yield team
+
+
+@pytest.fixture
+def server(team):
+    with running(team, ByName()) as server:
+        yield server
+
+
+@pytest.fixture
+def page(new_page, server):
+    return opened(new_page(), server)
+
+
+def opened(page, server, path="jobs?cluster=a", who=ADMIN):
+    page.context.add_cookies([{"name": "who", "value": who.name, "url": server.url}])
+    page.failures = []
+    page.on("pageerror", lambda error: page.failures.append(str(error)))
+    page.on("dialog", lambda dialog: page.failures.append(dialog.message))
+    page.goto(f"{server.url}{path}")
+    return page
+
+
+def names(page):
+    return page.locator("#table tbody tr:visible th a:first-child").all_inner_texts()
+
+
+def cell(page, job, key):
+    return page.locator(f'tr[data-job="{job}"] [data-c={key}]').inner_text()
+
+
+def test_what_needs_somebody_stands_first_and_no_name_is_code(page, axe):
+    assert names(page)[:2] == ["ads", HOSTILE]
+    assert cell(page, "ads", "needs") == "answer p2"
+    assert not page.failures
+    assert not unnamed(page.locator("body").aria_snapshot())
+    assert not broken_rules(page, axe)
+    picture(page, "dashboard-jobs", full_page=True)
+
+
+@pytest.mark.more
+def test_a_cell_changes_by_itself_and_what_is_new_is_read_out(page, masters, cluster):
+    with masters["feed"].lock:
+        masters["feed"].state = replace(masters["feed"].state, samples_per_s=4321.0)
+    until(lambda: cell(page, "feed", "rate") == "4,321")
+    cluster.masters["new"] = master_of("new")
+    until(lambda: "Job new has a new proposal: p2" in page.locator("#news").inner_text())
+    assert page.locator('tr[data-job="new"] a:first-child').get_attribute("href") == "job?cluster=a&name=new"
+    with cluster.masters["new"].lock:
+        cluster.masters["new"].state = replace(cluster.masters["new"].state, phase=JobPhase.STOPPED)
+    until(lambda: cell(page, "new", "state") == "stopped")
+    del cluster.masters["new"]
+    until(lambda: "new" not in names(page))
+    assert page.locator("#chart path").get_attribute("d").startswith("M")
+    assert not page.failures
+
+
+@pytest.mark.more
+def test_filters_and_order_need_no_answer_stand_in_the_address_and_the_server_agrees(page, server, new_page):
+    page.get_by_label("Search").fill("a")
+    page.get_by_label("Search").fill("")
+    page.get_by_label("State").select_option("training")
+    page.get_by_role("link", name="Samples/s").click()
+    page.get_by_role("link", name="Samples/s").click()
+    shown = names(page)
+    assert shown == ["feed", "ads", "rank"]
+    assert page.locator("#count").inner_text() == "3 of 4 jobs"
+    assert page.url.endswith("jobs?cluster=a&state=training&sort=rate&dir=down")
+    assert page.locator("th[data-c=rate]").get_attribute("aria-sort") == "descending"
+    other = opened(new_page(), server, page.url.removeprefix(server.url))
+    assert names(other) == shown
+    page.get_by_label("needs attention").check()
+    assert "feed" not in names(page)
+
+
+@pytest.mark.more
+def test_a_view_is_saved_as_it_is_shown(page):
+    page.get_by_label("Owner").select_option("ada")
+    page.get_by_label("Save this view as").fill("ada's")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("The view ada's is saved.").wait_for()
+    page.get_by_role("link", name="All jobs").click()
+    page.get_by_role("link", name="ada's", exact=True).click()
+    page.wait_for_url("**owner=ada*")
+    assert HOSTILE not in names(page)
+    page.get_by_role("button", name="Remove the view ada's").click()
+    page.get_by_text("is removed").wait_for()
+
+
+@pytest.mark.more
+def test_the_page_says_that_it_is_old_and_goes_on_by_itself_after_a_restart(page, server, masters):
+    until(lambda: page.locator("#stale").is_hidden())
+    server.stop()
+    page.get_by_text("stale", exact=False).first.wait_for()
+    until(lambda: page.locator("#stale").is_visible())
+    with masters["feed"].lock:
+        masters["feed"].state = replace(masters["feed"].state, samples_per_s=77.0)
+    server.start()
+    until(lambda: cell(page, "feed", "rate") == "77")
+    until(lambda: page.locator("#stale").is_hidden())
+    assert not page.failures
+
+
+@pytest.mark.release
+@pytest.mark.more
+def test_it_reads_on_a_phone_and_in_the_dark(server, new_page, axe):
+    for width in (360, 700, 1400):
+        for scheme in ("light", "dark"):
+            page = new_page(width=width, height=900)
+            page.emulate_media(color_scheme=scheme)
+            opened(page, server)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert scheme == "dark" or not broken_rules(page, axe)
+            picture(page, f"dashboard-jobs-{width}-{scheme}", full_page=True)
+            page.close()

@@ -1,0 +1,1 @@
+"""Dashboards for tests: real servers over clusters that a test moves by hand."""

@@ -1,0 +1,1 @@
+"""Databases of the history: empty ones of each kind, and records to put into them."""

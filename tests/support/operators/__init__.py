@@ -1,0 +1,1 @@
+"""Controllers of others, played on a real API server by their rules."""

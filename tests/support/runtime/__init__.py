@@ -1,0 +1,1 @@
+"""Worlds for nodes: kernels, slabs, and real nodes in threads."""

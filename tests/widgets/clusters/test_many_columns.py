@@ -1,0 +1,128 @@
+"""What the view of many jobs says, and in which order."""
+
+from dataclasses import replace
+
+import pytest
+from support.cases import for_each
+from support.jobs.builders import HOSTILE, NOW_PLAN
+
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.views.summary import JobSummary
+from dlrover_nb.widgets.clusters.many import static, table
+from dlrover_nb.widgets.clusters.many.columns import (
+    N_ENDED,
+    JobReading,
+    JobsViewState,
+    Rank,
+    coarse_s,
+    columns,
+    drawn,
+    rank,
+)
+from dlrover_nb.widgets.clusters.many.grid import Grid
+
+BASE = JobSummary("ads", JobPhase.TRAINING, "ada", 0.0, NOW_PLAN, 1234.0, 0.25, None, live=True, simulated=True,
+                  at_s=100.0, left_s=3725.0, cpu=8.0, memory_mib=4096)  # fmt: skip
+WARNED = replace(
+    BASE, memory_needs=("each ps may use 512 MiB, and reaches that before the end with a probability of 98%",)
+)
+KINDS = {
+    "opened": replace(BASE, open_proposal="p2"),
+    "filling": WARNED,
+    "broken": replace(BASE, phase=JobPhase.FAILED, message="no room"),
+    "silent": BASE,
+    "fine": BASE,
+    "done": replace(BASE, phase=JobPhase.SUCCEEDED, done=1.0, left_s=None),
+}
+
+
+def heard(name: str, age_s: float = 0.5) -> JobReading:
+    return JobReading(replace(KINDS[name], name=name), 14.0 if name == "silent" else age_s)
+
+
+def state(jobs=None, **changes) -> JobsViewState:
+    jobs = tuple(map(heard, KINDS)) if jobs is None else jobs
+    grid = Grid()
+    for at in range(30):
+        grid.add(float(at), {job.summary.name: 100.0 + at for job in jobs})
+    base = JobsViewState("a test cluster", Capacity((NodeShape(16.0, 16_384, 2),)), tuple(jobs), grid.copy())
+    return replace(base, **changes)
+
+
+@pytest.mark.parametrize("order", [tuple(KINDS), tuple(reversed(KINDS))])
+def test_what_needs_somebody_comes_first(order):
+    rows = columns(state(tuple(map(heard, order)))).rows
+    assert [row.name for row in rows] == ["opened", "filling", "broken", "silent", "fine", "done"]
+    assert [row.rank for row in rows] == list(Rank)
+
+
+def test_within_a_rank_order_is_by_name_so_that_rows_keep_their_places():
+    jobs = [JobReading(replace(BASE, name=f"job-{i}", samples_per_s=i), 0.0) for i in (10, 9, 1)]
+    assert [row.name for row in columns(state(jobs)).rows] == ["job-1", "job-9", "job-10"]
+
+
+def test_a_row_says_all_in_words():
+    rows = {row.name: row.cells for row in columns(state()).rows}
+    assert rows["opened"] == ("opened", "training", NOW_PLAN.short, "1,234", "25 %", "61.7 min", "p2", "-")
+    assert rows["broken"][1] == "failed: no room"
+    assert rows["silent"][1] == "training (stale 14 s)"
+    assert rows["silent"][3] == "-"
+    assert "98%" in rows["filling"][7]
+    assert rows["done"][3:] == ("-", "100 %", "-", "-", "-")
+
+
+def test_an_ended_job_waits_for_nobody():
+    job = replace(WARNED, phase=JobPhase.SUCCEEDED, open_proposal="p1")
+    assert rank(JobReading(job, 99.0)) is Rank.ENDED
+    assert columns(state([JobReading(job, 99.0)])).rows[0].cells[6:] == ("-", "-")
+
+
+def test_totals_count_what_runs_against_the_capacity():
+    told = dict(columns(state()).totals)
+    assert told["jobs"] == "4 training, 1 succeeded, 1 failed"
+    assert told["waiting for you"] == "1 proposal, 1 memory warning"
+    assert told["cores"] == "32 of 32 (100 %)"
+    assert told["memory"] == "16.00 GiB of 32.00 GiB (50 %)"
+    assert told["throughput"] == "4,936 samples/s"
+
+
+def test_a_silent_cluster_is_told_with_its_age():
+    assert columns(state()).badge == ""
+    assert (
+        columns(state(silent_s=14.2, error="Ray cannot be reached")).badge
+        == "stale 14 s: Ray cannot be reached"
+    )
+
+
+def test_all_that_runs_has_a_line_and_of_the_ended_the_newest():
+    running = [JobReading(replace(BASE, name=f"r{i}"), 0.0) for i in range(30)]
+    ended = [JobReading(replace(KINDS["done"], name=f"e{i}", at_s=float(i)), 0.0) for i in range(30)]
+    names = drawn((*ended, *running))
+    assert {f"r{i}" for i in range(30)} <= set(names)
+    assert [name for name in names if name[0] == "e"] == [f"e{i}" for i in range(29, 29 - N_ENDED, -1)]
+
+
+@for_each(("seconds", "coarse"), [(3725.0, 3700.0), (7.26, 7.3), (0.0, 0.0), (None, None)])
+def test_times_to_the_end_are_told_to_two_digits(seconds, coarse):
+    assert coarse_s(seconds) == coarse
+
+
+def test_the_saved_view_shows_chart_numbers_and_table_and_escapes_names():
+    jobs = [JobReading(replace(BASE, name=HOSTILE), 0.0), *map(heard, KINDS)]
+    bundle = static.view(state(jobs)).mimebundle()
+    assert "All jobs of a test cluster" in bundle["text/plain"]
+    assert "(stale" in bundle["text/plain"]
+    assert "<svg" in bundle["text/html"]
+    assert "simulated time" in bundle["text/html"]
+    assert "<script" not in bundle["text/html"]
+    assert "<script" not in table.html(columns(state(jobs)).rows)
+
+
+def test_without_jobs_the_view_says_how_to_start_one():
+    assert "%dlrover submit" in static.view(state(())).text()
+
+
+def test_a_saved_view_of_two_hundred_jobs_stays_small():
+    jobs = [JobReading(replace(BASE, name=f"job-{i}"), 0.0) for i in range(200)]
+    assert len(static.view(state(jobs)).html()) < 500_000

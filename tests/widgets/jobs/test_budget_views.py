@@ -1,0 +1,130 @@
+"""What views show of a total budget: what is spent, what the rest buys, and each plan's cost until the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.jobs import builders as b
+
+from dlrover_nb.api.views import DecisionView, SubmittedView
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.plan.budget import BudgetOutlook, PlanBudget
+from dlrover_nb.core.structs.plan.prices import PriceTable
+from dlrover_nb.core.structs.views.summary import summarize
+from dlrover_nb.dashboard.jobs_board.rows import needs, row_of
+from dlrover_nb.widgets.charts import front
+from dlrover_nb.widgets.jobs.plans import plans_view
+from dlrover_nb.widgets.jobs.review import Link, header_html, undo_words
+from dlrover_nb.widgets.jobs.status import budget_words, status_view, summary_facts
+from dlrover_nb.widgets.past.report import report_html
+from dlrover_nb.widgets.rows import results
+
+NOW = PlanBudget(b.NOW_PLAN, 2.0, end_cost=1.5, enough=0.96, share=1.0)
+ENOUGH = BudgetOutlook("quick-start", 10.0, 4.0, "USD", 2.0, 1000.0, 2_700_000, now=NOW)
+SHORT = replace(ENOUGH, spent=8.5, now=replace(NOW, end_cost=4.0, enough=0.01, share=0.375))
+SAVED = replace(SHORT, best=PlanBudget(b.BETTER_PLAN, 1.0, 1.2, 0.93, 1.0))
+
+
+def limited(outlook=ENOUGH, **changes):
+    """Return a snapshot of a job with a total budget; its candidates know what they cost until the end."""
+    shown = b.snapshot(budget=outlook, **changes)
+    candidates = tuple(replace(c, in_budget=0.5, end_cost=2.5) for c in shown.front.candidates)
+    opened = shown.proposals[-1]
+    better = replace(
+        opened,
+        candidate=replace(opened.candidate, in_budget=0.97, end_cost=1.25),
+        baseline=replace(opened.baseline, in_budget=0.02, end_cost=4.0),
+    )
+    return replace(
+        shown,
+        spec=replace(shown.spec, budget_total=10.0),
+        front=replace(shown.front, candidates=candidates),
+        proposals=(*shown.proposals[:-1], better),
+    )
+
+
+@pytest.mark.parametrize("outlook", [ENOUGH, SHORT, SAVED])
+def test_status_and_report_say_what_is_spent_and_what_the_rest_buys(outlook):
+    shown = limited(outlook)
+    assert dict(summary_facts(shown))["budget"].startswith(outlook.words)
+    assert outlook.spent_words in " ".join(str(status_view(shown, None)).split())
+    assert outlook.spent_words in report_html(shown)
+
+
+def test_the_live_head_has_the_money_and_warns_only_where_the_rest_is_not_enough():
+    assert "budget 4 of 10 USD spent (40 %)" in header_html(limited(), Link(0.0))
+    assert "Budget: " not in header_html(limited(), Link(0.0))
+    warned = header_html(limited(SHORT), Link(0.0))
+    assert "raises the limit" in warned
+    assert f"{b.BETTER_PLAN.short} ends within it" in header_html(limited(SAVED), Link(0.0))
+
+
+def test_an_ended_job_tells_what_it_has_spent_and_no_choice():
+    ended = limited(SHORT, phase=JobPhase.STOPPED, ended_at_s=b.START_S + 900.0)
+    assert budget_words(ended).startswith("8.5 of 10 USD spent (85 %)")
+    assert "raises" not in budget_words(ended)
+
+
+def test_prices_that_are_assumed_are_said_to_be():
+    assert budget_words(limited()).endswith("assumed prices")
+
+
+def test_a_proposal_and_the_front_show_what_plans_cost_until_the_end():
+    shown = limited()
+    text = " ".join(str(plans_view(shown)).split())
+    assert "2 % to 97 % probable, 4 to 1.25 until the end" in text
+    table = front.data_table(front.of_front(shown.front))
+    assert table.head[-1] == "in budget"
+    assert "50 %" in {row[-1] for row in table.rows}
+    dot = front.of_front(shown.front).front[0]
+    assert "2.5 until the end (50 % within the budget)" in front.words(dot, "USD per hour")
+
+
+def test_a_job_without_a_limit_shows_none():
+    assert "budget" not in dict(summary_facts(b.snapshot()))
+    assert "budget" not in header_html(b.snapshot(), Link(0.0))
+    assert "in budget" not in front.data_table(front.of_front(b.front())).head
+
+
+def test_the_list_of_jobs_names_the_share_and_wants_attention_from_four_fifths_on():
+    assert "40 % of its budget spent" in " ".join(cell.text for cell in row_of(summarize(limited())).cells)
+    assert (4, "budget") in needs(summarize(limited(SHORT)))
+    assert (4, "budget") not in needs(summarize(limited()))
+    assert (4, "budget") not in needs(summarize(b.snapshot()))
+
+
+def test_results_as_data_hold_the_money():
+    row = results.status(limited(SHORT)).head.rows[0]
+    assert (row["spent"], row["budget_total"]) == (8.5, 10.0)
+    first = results.plans(limited()).tables["front"].rows[0]
+    assert (first["in_budget"], first["end_cost"]) == (0.5, 2.5)
+
+
+def test_a_decision_about_the_limit_shows_what_holds_now():
+    decision = Decision(Verdict.BUDGET, "ada", 0.0, budget_total=10.0, id="d9")
+    known = limited(decisions=(decision,))
+    assert "budget now: 4 of 10 USD spent" in " ".join(str(DecisionView(decision, known)).split())
+    off = replace(decision, budget_total=None)
+    assert "has no limit now" in str(DecisionView(off, b.snapshot(decisions=(off,))))
+
+
+@pytest.mark.parametrize(("limit", "words"), [(None, "no total budget"), (4.5, "a total budget of 4.5")])
+def test_an_undo_says_which_limit_it_goes_back_to(limit, words):
+    made = Decision(Verdict.BUDGET, "ada", 0.0, budget_total=10.0, id="d9")
+    back = Decision(Verdict.BUDGET, "", 0.0, budget_total=limit, undoes="d9")
+    said = undo_words(limited(decisions=(made,), undo=back))
+    assert said.endswith(f"(budget 10) goes back to {words}.")
+
+
+def test_a_submit_says_how_long_the_budget_lasts_with_its_first_plan():
+    prices = PriceTable(cpu_hour=2.0, gib_hour=0.0, assumed=False)
+    spec = replace(b.snapshot().spec, prices=prices, budget_total=10.0)
+    hours = 10.0 / (2 * spec.plan.total_cpu)
+    text = " ".join(str(SubmittedView(spec)).split())
+    assert f"Total budget 10 USD: it lasts {hours:,.1f} h with this plan" in text
+    goes_on = replace(spec, start_from=StartFrom("quick-start", rows=True))
+    assert "less what its rows have cost so far" in " ".join(str(SubmittedView(goes_on)).split())
+    assert "Total budget" not in str(SubmittedView(b.snapshot().spec))

@@ -1,0 +1,39 @@
+"""The cross of the what-if sliders stays, with its band, within the charts that it is on."""
+
+from dataclasses import replace
+
+import pytest
+from bokeh.models import GlyphRenderer, Segment
+from support.jobs import builders as b
+
+from dlrover_nb.widgets.live.chart_grid import ChartGrid
+
+
+def marked(high):
+    """Return the figure of the front with the cross at a proposal whose band ends there."""
+    snapshot = b.snapshot()
+    grid = ChartGrid(snapshot, lambda _: None, lambda: None)
+    grid.figures["front"].update(snapshot, b.series())
+    candidate = snapshot.open_proposal.candidate
+    grid.mark(replace(candidate, prediction=replace(candidate.prediction, high=high)))
+    return grid.figures["front"].panels[0].root
+
+
+@pytest.mark.more
+def test_a_band_a_little_above_the_front_is_within_the_axis():
+    top = marked(60_000.0).y_range.end
+    assert marked(1.2 * top).y_range.end >= 1.2 * top
+
+
+def test_a_band_far_above_is_cut_at_the_edge_and_leaves_the_front_its_room():
+    figure = marked(1e9)
+    assert figure.y_range.end < 1e6
+    bars = [
+        each
+        for each in figure.select(GlyphRenderer)
+        if isinstance(each.glyph, Segment) and each.glyph.line_width == 3
+    ]
+    assert bars
+    assert all(each.level in ("image", "underlay", "glyph") for each in bars), (
+        "levels that Bokeh cuts at the edge"
+    )

@@ -1,0 +1,250 @@
+"""How a live view reaches its page: whom the page is told to ask, and that no change is lost on the way."""
+
+import json
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+from bokeh.document import Document
+from bokeh.io.doc import _PATCHED_CURDOCS
+from bokeh.models import Axis, Button, Div, ImportedStyleSheet, Plot
+from panel.io.document import MockSessionContext
+from panel.io.model import add_to_doc
+from panel.io.state import set_curdoc
+from support.browser.chromium import outside
+from support.jobs import builders as b
+from support.jobs.masters import Master
+from support.waiting import LIMIT_S, until
+
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.poller import Poller
+
+pytestmark = pytest.mark.more
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+@pytest.fixture
+def view(master) -> LiveView:
+    view = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
+    view.view_model._monotonic = lambda: (
+        view.view_model._heard_s
+    )  # no picture is stale on a machine that draws slowly
+    return view
+
+
+@pytest.fixture
+def new_session() -> Callable[[], Document]:
+    """Make documents of new sessions of a server that has written no page for them."""
+
+    def made() -> Document:
+        doc = Document()
+        context = MockSessionContext(document=doc)
+        doc._session_context = lambda: context
+        return doc
+
+    return made
+
+
+@pytest.fixture
+def session(new_session) -> Document:
+    return new_session()
+
+
+def test_a_session_that_no_page_was_written_for_names_no_outside_host(view, session):
+    """A page that comes late, or comes back after a break, gets such a session."""
+    with set_curdoc(session):
+        view.panel().server_doc(session)
+    urls = {str(sheet.url) for sheet in session.select({"type": ImportedStyleSheet})}
+    assert any("button.css" in url for url in urls)
+    absolute = [url for url in urls if "://" in url]
+    assert not outside(absolute)
+
+
+def drawn(view: LiveView, doc: Document) -> None:
+    """Have a page of the view, and let it draw what was scheduled."""
+    view._poller.forget(view)  # here a test draws
+    doc.on_change_dispatch_to(doc)  # the session, which removes itself at its end
+    with set_curdoc(doc):
+        view.panel()
+    while doc.session_callbacks:
+        doc.session_callbacks[0].callback()
+
+
+def test_a_page_whose_session_has_just_ended_is_dropped_and_the_others_go_on(view, session, new_session):
+    """Bokeh takes the document apart first and tells of the end afterwards."""
+    drawn(view, other := new_session())
+    drawn(view, session)
+    session.destroy(session)
+    view.flush()
+    assert view.n_screen == 1
+    assert other.session_callbacks
+
+
+class Page:
+    """The page of a notebook: a copy of the kernel's document, changed by messages alone, both ways."""
+
+    id = "page"
+
+    def __init__(self, layout) -> None:
+        self._comm, self._frames = object(), []  # open: Panel asks for it
+        self._kernel_doc = Document()
+        self._layout, root = layout, layout.get_root(self._kernel_doc, self)
+        self._ref = root.ref["id"]
+        add_to_doc(root, self._kernel_doc, True)
+        self._kernel_doc.models.flush_synced()
+        self.doc = Document.from_json(self._kernel_doc.to_json())
+        layout._comms[self._ref] = (self, self)
+
+    def send(self, content=None, *, buffers=()) -> None:
+        """Take in what the kernel sends: three frames a message, and more for buffers."""
+        assert not buffers, "these charts are too short for buffers"
+        self._frames.append(content)
+        if len(self._frames) == 3:
+            _header, _metadata, patch = self._frames
+            self._frames = []
+            self.doc.apply_json_patch(json.loads(patch))  # fails for a model that it was never sent
+
+    def say(self, model, attr, value) -> None:
+        """Tell the kernel what the user changed."""
+        patch = {"events": [{"kind": "ModelChanged", "model": {"id": model.id}, "attr": attr, "new": value}]}
+        manager = SimpleNamespace(assemble=lambda message: _Patch(message["content"]))
+        self._layout._on_msg(self._ref, manager, {"content": patch})
+
+    def differences(self) -> list[str]:
+        """Return what the page shows that is not as the kernel has it."""
+        return [
+            f"{model} {attr}: {getattr(self.doc.get_model_by_id(model.id), attr)!r}"
+            for kind, attr in SHOWN
+            for model in self._kernel_doc.select({"type": kind})
+            if _plain(getattr(model, attr)) != _plain(getattr(self.doc.get_model_by_id(model.id), attr))
+        ]
+
+
+@pytest.fixture
+def screen(view):
+    return view._new_screen()
+
+
+@pytest.fixture
+def page(view, screen) -> Page:
+    """Give the page of a cell in which the view has come alive."""
+    view._poller.forget(view)  # here a test draws
+    page = Page(screen.stage.notebook_layout())
+    screen.flush()
+    accept = page.doc.get_model_by_id(screen.buttons.accept.id)
+    assert accept.label == "Accept p2", "the view is not in the page"
+    return page
+
+
+@pytest.fixture
+def drawn_elsewhere(session) -> Iterator[None]:
+    """Have a served page drawn meanwhile by a server in another thread of this process, and broken off."""
+    _PATCHED_CURDOCS.append(weakref.ref(session))
+    yield
+    _PATCHED_CURDOCS.pop()
+
+
+def test_a_cell_is_not_taken_for_a_page_that_a_server_of_the_kernel_draws_meanwhile(
+    drawn_elsewhere, page, session
+):
+    """Bokeh keeps the current documents of all threads in one list, and one that failed stays in it."""
+    assert not page.differences()
+    assert not session.session_callbacks
+
+
+def shows(screen, words):
+    """Draw what is new, and return whether the screen says it."""
+    screen.flush()
+    return words in screen._message.text
+
+
+def differences(screen, page):
+    """Compare between two drawings: other threads draw, too."""
+    with screen.stage.lock:
+        return page.differences()
+
+
+def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
+    with master.lock:  # the master is slow to answer
+        page.say(screen._press, "value", "Accept p2\n60000\nv0\n1")
+        assert screen.buttons.accept.disabled
+        assert not differences(screen, page)
+    until(lambda: shows(screen, "accepted, not applied yet"))
+    assert not differences(screen, page)
+
+
+class Watched:
+    """A lock that tells when somebody has to wait for it."""
+
+    def __init__(self, lock, waits) -> None:
+        self._lock, self._waits = lock, waits
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waits.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_error) -> None:
+        self._lock.release()
+
+
+def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, view, screen, page):
+    """Panel lets go of all that is held as it takes in a message: a new node's line was lost so."""
+    came, stage = threading.Event(), screen.stage
+    stage.lock = Watched(stage.lock, came)
+
+    def press() -> None:
+        page.say(screen._press, "value", "Reject p2\n60000\nv0\n1")
+        came.set()
+
+    presser, show = threading.Thread(target=press), stage._show
+
+    def show_and_be_pressed() -> None:
+        show()
+        stage._show = show
+        presser.start()
+        assert came.wait(LIMIT_S)
+
+    stage._show = show_and_be_pressed
+    nodes = ("worker-0", "ps-0", "worker-1")
+    master._series.append(b.series(303, nodes=nodes, start=300, cursor=view.view_model._window.cursor + 1))
+    view.view_model.fetch()
+    screen.flush()
+    presser.join()
+    until(lambda: shows(screen, "rejected"))
+    (memory,) = page.doc.select({"type": Plot, "id": screen.chart_grid.figures["memory"].root.id})
+    assert "worker-1" in {renderer.name for renderer in memory.renderers}
+    assert not differences(screen, page)
+
+
+def test_the_ticks_of_the_curve_are_no_new_model_each_second(master, view, screen):
+    before = screen.chart_grid.figures["curve"].root.xaxis.ticker
+    master.step("p2", ProposalStatus.REJECTED)
+    view.view_model.fetch()
+    screen._show(view.view_model.state())
+    assert screen.chart_grid.figures["curve"].root.xaxis.ticker is before
+
+
+class _Patch:
+    """A message of the page, assembled."""
+
+    def __init__(self, content) -> None:
+        self._content = content
+
+    def apply_to_document(self, doc, setter) -> None:
+        doc.apply_json_patch(self._content, setter=setter)
+
+
+SHOWN = [(Div, "text"), (Button, "label"), (Button, "disabled"), (Plot, "renderers"), (Axis, "ticker")]
+
+
+def _plain(value):
+    return [each.id for each in value] if isinstance(value, list) else getattr(value, "id", value)
