@@ -24,7 +24,7 @@ from dlrover_nb.core.baselines import static
 from dlrover_nb.core.baselines.losscurve import LossCurve, fit_loss_curve
 from dlrover_nb.core.baselines.optimus import fit_speed, optimus, optimus_cluster
 from dlrover_nb.core.baselines.state import with_count
-from dlrover_nb.core.planner.waiting import free_of
+from dlrover_nb.core.planner.availability.waiting import free_of
 from dlrover_nb.core.structs.plan.capacity import Capacity, fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import JobSubmitted, Ticked

@@ -5,8 +5,9 @@ time until its deadline (O), and its speed with that of plans a little larger an
 weighted utilisation of the machines (U), choose the jobs by the paper's four cases (`deadline.adjuster`).
 
 Sizes: each job offers at most 64 plans, so the fittest of them is found by looking at all; the genetic
-algorithm stays with the job's own policy, which chooses among all plans within the quota (`planner.qore`).
-Rejected: the search here, over plans that the job did not offer, whose speed would have to be guessed.
+algorithm stays with the job's own policy, which chooses among all plans within the quota
+(`planner.policies.qore`). Rejected: the search here, over plans that the job did not offer, whose speed would
+have to be guessed.
 
 A late job grows into what is free now. What a job with slack gives back is free in a later round, once it has
 moved; it gives back no more than late jobs lack, and never so much that it would be late itself. The paper

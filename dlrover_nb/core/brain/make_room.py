@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.brain.admission import start_plan
 from dlrover_nb.core.brain.offer_columns import columns_of
 from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of
-from dlrover_nb.core.planner.waiting import free_of
+from dlrover_nb.core.planner.availability.waiting import free_of
 from dlrover_nb.core.structs.plan.capacity import plan_needs
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from dlrover_nb.core.brain.make_room import make_room
 from dlrover_nb.core.brain.offer_columns import check
 from dlrover_nb.core.brain.shares import unchanged
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.planner.waiting import free_of, needs_of
+from dlrover_nb.core.planner.availability.waiting import free_of, needs_of
 from dlrover_nb.core.structs.cluster.waits import Holder
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer

@@ -130,7 +130,7 @@ def _not_settable(decision: Decision, snapshot: JobSnapshot) -> str:
     )
 
     def room(plan: ResourcePlan) -> None:
-        from dlrover_nb.core.planner.feasibility import check_room  # noqa: PLC0415 - for pins alone
+        from dlrover_nb.core.planner.availability.feasibility import check_room  # noqa: PLC0415 - for pins alone
 
         check_room(plan, snapshot.capacity, spec.bounds)
 

@@ -36,7 +36,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner import Limits, axes_key, rescues_deadline
-from dlrover_nb.core.planner.budget import most_until_end
+from dlrover_nb.core.planner.predictions.budget import most_until_end
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.bounds import Quota

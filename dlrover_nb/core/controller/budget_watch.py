@@ -1,9 +1,9 @@
 """The total budget of a job: what its rest buys, a review when most is spent, and the end at its limit.
 
 At `NEAR_SHARE` of the limit the story says what the rest buys, and a plan is proposed that ends within it, if
-the model knows one. That is the review of any new fit (`planner.advice`), which is not waited for here. At
-the limit the job is stopped once, and that order stands: a limit that is raised later is for the next run,
-as the nodes are saving by then.
+the model knows one. That is the review of any new fit (`planner.advising.advice`), which is not waited for
+here. At the limit the job is stopped once, and that order stands: a limit that is raised later is for the
+next run, as the nodes are saving by then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner.budget import present_budget
+from dlrover_nb.core.planner.predictions.budget import present_budget
 from dlrover_nb.core.structs.plan.budget import NEAR_SHARE, BudgetOutlook, spent_why
 from dlrover_nb.core.structs.views.events import EndJob
 

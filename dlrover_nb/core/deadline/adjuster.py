@@ -2,8 +2,9 @@
 
 A job's time-out degree compares its predicted run with the time until its deadline; its sensitivity is what
 the resources of one more worker would speed it up, or those of one less slow it down. The four cases of the
-paper choose jobs by both and by the utilisation of the cluster; the brain calls that (`brain.by_deadline`).
-A job's own policy finds the size of its change, of its workers' number or size (`planner.qore`, `genetic`).
+paper choose jobs by both and by the utilisation of the cluster; the brain calls that (`brain.by_deadline`). A
+job's own policy finds the size of its change, of its workers' number or size (`planner.policies.qore`,
+`genetic`).
 
 The paper's fitness (its Eq. 15) is not public. Ours puts being in time first and resources second: a late
 job's best change is the smallest that is in time, a job with slack gives back as much as stays in time.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.planner.nearchus import small_start
-from dlrover_nb.core.planner.stages import warm_start
+from dlrover_nb.core.planner.policies.nearchus import small_start
+from dlrover_nb.core.planner.policies.stages import warm_start
 from dlrover_nb.core.structs.views.events import JobSubmitted
 from dlrover_nb.core.structs.views.past import JobTraits
 from dlrover_nb.core.structs.wire.pods import outlives_node

@@ -210,7 +210,7 @@ class ThroughputModel:
         """Return the seconds of each of `terms_` at plans by the coefficients: shape (n_plans, n_term).
 
         Their sum is T_iter by the equations alone: neither a measurement nor the correction near measured
-        plans is in it (`planner.parts` says what they leave unexplained).
+        plans is in it (`planner.predictions.parts` says what they leave unexplained).
         """
         self._check_fitted()
         index = [TERMS.index(term) for term in self.terms_]

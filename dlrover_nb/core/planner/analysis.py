@@ -14,14 +14,14 @@ from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
 from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
-from dlrover_nb.core.planner.batch import batch_sizes, exchange, mini_batch
-from dlrover_nb.core.planner.budget import BudgetForecast, budget_forecast, most_until_end
-from dlrover_nb.core.planner.completion import Completion, end_cost
+from dlrover_nb.core.planner.availability.feasibility import reachable
 from dlrover_nb.core.planner.deadline import RESCUE, chances, most_probable
-from dlrover_nb.core.planner.feasibility import reachable
+from dlrover_nb.core.planner.predictions.batch import batch_sizes, exchange, mini_batch
+from dlrover_nb.core.planner.predictions.budget import BudgetForecast, budget_forecast, most_until_end
+from dlrover_nb.core.planner.predictions.completion import Completion, end_cost
+from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
-from dlrover_nb.core.planner.transitions import gains, transitions_s
 from dlrover_nb.core.structs.decisions.decisions import ParetoFront, cost_unit
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.views.snapshot import Curve

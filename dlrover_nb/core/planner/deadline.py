@@ -4,7 +4,7 @@ What is left to train is known and a pause is predicted, so a plan meets the dea
 ``samples left / (seconds left - pause)``. Its mean throughput is log-normal with the fit's 90 % band of the
 mean, each side of the centre with its own width; the probability that it is fast enough is the plan's chance.
 It is a constraint of planning: among the plans that reach the wanted chance advice chooses as it does without
-a deadline, and where none does, the most probable one (`planner.advice`).
+a deadline, and where none does, the most probable one (`planner.advising.advice`).
 
 A job that may stop early has as much left as its evaluations predict (`deadline.remaining`): the doubt in
 that adds to the one in the speed. It is never less probable than if the job trained all its passes.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner.feasibility import has_room
+from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.structs.plan.resources import MEMORY_STEP_MIB, ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.space import LESS, ps_memory
-from dlrover_nb.core.planner.transitions import transition_s
+from dlrover_nb.core.planner.predictions.transitions import transition_s
 from dlrover_nb.core.structs.plan.resources import PsShare, ResourcePlan, Role
 
 if TYPE_CHECKING:

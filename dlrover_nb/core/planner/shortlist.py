@@ -21,7 +21,7 @@ from dlrover_nb.core.pareto.objectives import Parts
 from dlrover_nb.core.pareto.solve import solve
 from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list_plans, neighbours, strides
 from dlrover_nb.core.perf.terms import COMPUTED, TERMS, axes_of
-from dlrover_nb.core.planner.batch import batch_sizes
+from dlrover_nb.core.planner.predictions.batch import batch_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Collection

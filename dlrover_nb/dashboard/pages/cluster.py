@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner.marginal_gains import best_per_core, best_per_gib, steps_of, swaps_of
-from dlrover_nb.core.planner.placement import machines_of
-from dlrover_nb.core.planner.waiting import needs_of
+from dlrover_nb.core.planner.availability.marginal_gains import (
+    best_per_core,
+    best_per_gib,
+    steps_of,
+    swaps_of,
+)
+from dlrover_nb.core.planner.availability.placement import machines_of
+from dlrover_nb.core.planner.availability.waiting import needs_of
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.asked_jobs import (
     ask_all,
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.planner.marginal_gains import Step, Swap
+    from dlrover_nb.core.planner.availability.marginal_gains import Step, Swap
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.decisions.questions import Explanation
     from dlrover_nb.core.structs.plan.capacity import Capacity

@@ -10,7 +10,14 @@ import uuid
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.cluster import HasQueues
-from dlrover_nb.core.planner.waiting import end_of, fitting_plan, free_of, holders_of, needs_of, waits_of
+from dlrover_nb.core.planner.availability.waiting import (
+    end_of,
+    fitting_plan,
+    free_of,
+    holders_of,
+    needs_of,
+    waits_of,
+)
 from dlrover_nb.core.structs.cluster.waits import WaitKind
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.page import Page

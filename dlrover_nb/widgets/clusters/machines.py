@@ -13,7 +13,7 @@ from dlrover_nb.widgets.theme import SVG_GRID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.planner.placement import Machine
+    from dlrover_nb.core.planner.availability.placement import Machine
 
 MOST_DRAWN = 24  # machines; of more, those with most cores used
 _WIDTH, _LEFT, _BAR, _ROW, _TOP = 560, 96, 200, 34, 44

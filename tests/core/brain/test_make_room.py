@@ -10,7 +10,7 @@ from test_admission import waiting
 
 from dlrover_nb.core.brain.admission import start_plan
 from dlrover_nb.core.brain.make_room import make_room
-from dlrover_nb.core.planner.waiting import free_of
+from dlrover_nb.core.planner.availability.waiting import free_of
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs
 
 EIGHT = Capacity((NodeShape(8.0, 65536),))

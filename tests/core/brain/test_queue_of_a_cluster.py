@@ -11,7 +11,7 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.history.brain_rounds import RoundStore
 from dlrover_nb.core.history.leases import LeaseStore
-from dlrover_nb.core.planner.waiting import end_of, waits_of
+from dlrover_nb.core.planner.availability.waiting import end_of, waits_of
 from dlrover_nb.core.structs.cluster.waits import WaitKind
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec

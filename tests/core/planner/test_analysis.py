@@ -16,7 +16,7 @@ from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_s
 from dlrover_nb.core.planner.analysis import fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
-from dlrover_nb.core.planner.transitions import HORIZON_S, gains, transitions_s
+from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, gains, transitions_s
 from dlrover_nb.core.structs.job.job import JobSpec, Migration
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
-from dlrover_nb.core.planner.feasibility import check_room, has_room, reachable
+from dlrover_nb.core.planner.availability.feasibility import check_room, has_room, reachable
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, change_needs, fits
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

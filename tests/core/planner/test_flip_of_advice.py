@@ -7,8 +7,13 @@ import pytest
 from support.cases import for_each
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
-from dlrover_nb.core.planner.sensitivity import _of_situation, break_even_of, break_even_of_staying, suppose
-from dlrover_nb.core.planner.transitions import transition_kind
+from dlrover_nb.core.planner.advising.sensitivity import (
+    _of_situation,
+    break_even_of,
+    break_even_of_staying,
+    suppose,
+)
+from dlrover_nb.core.planner.predictions.transitions import transition_kind
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec, Migration
 from dlrover_nb.core.structs.plan.bounds import PlanBounds

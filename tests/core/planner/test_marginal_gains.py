@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.jobs.builders import BETTER_PLAN, NOW_PLAN, candidate, plan
 
-from dlrover_nb.core.planner.marginal_gains import (
+from dlrover_nb.core.planner.availability.marginal_gains import (
     LEAST_GAIN,
     MOST_SWAPS,
     Step,
@@ -18,7 +18,7 @@ from dlrover_nb.core.planner.marginal_gains import (
     steps_of,
     swaps_of,
 )
-from dlrover_nb.core.planner.placement import machines_of
+from dlrover_nb.core.planner.availability.placement import machines_of
 from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal, Weighed
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 

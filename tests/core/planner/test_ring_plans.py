@@ -11,7 +11,7 @@ from dlrover_nb.core.master.external import planned
 from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.terms import RING_TERMS
 from dlrover_nb.core.planner import Situation, analyse, marginals
-from dlrover_nb.core.planner.batch import exchange, mini_batch
+from dlrover_nb.core.planner.predictions.batch import exchange, mini_batch
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds

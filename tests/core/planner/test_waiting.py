@@ -11,8 +11,8 @@ from support.cases import for_each
 from support.jobs.builders import node, snapshot
 
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
-from dlrover_nb.core.planner.feasibility import has_room
-from dlrover_nb.core.planner.waiting import (
+from dlrover_nb.core.planner.availability.feasibility import has_room
+from dlrover_nb.core.planner.availability.waiting import (
     end_of,
     fitting_plan,
     free_of,

@@ -14,7 +14,7 @@ from support.jobs.builders import HOSTILE
 from support.waiting import until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.planner.feasibility import has_room
+from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.structs.cluster.waits import QueueWait
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry
 from dlrover_nb.core.structs.job.job import JobSpec, Mode

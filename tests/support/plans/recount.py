@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.deadline import chances
-from dlrover_nb.core.planner.transitions import transition_s
+from dlrover_nb.core.planner.predictions.transitions import transition_s
 from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalStatus
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import Decided, PlanApplied

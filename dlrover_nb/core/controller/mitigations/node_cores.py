@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck import is_stable, node_moves
 from dlrover_nb.core.controller.mitigations.node_room import NodeRoom
-from dlrover_nb.core.planner.nearchus import NAME
+from dlrover_nb.core.planner.policies.nearchus import NAME
 from dlrover_nb.core.straggler.situation import PsState
 from dlrover_nb.core.structs.decisions.actions import Proposed, SetSize
 from dlrover_nb.core.structs.plan.resources import Role

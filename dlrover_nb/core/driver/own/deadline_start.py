@@ -15,7 +15,7 @@ from dlrover_nb.core.deadline.configurator import DeadlineGoal, RatioRange, lear
 from dlrover_nb.core.deadline.features import ModelFeatures
 from dlrover_nb.core.deadline.training_rows import Setting, n_param_of, rows_of_history
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.planner.feasibility import has_room
+from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.structs.plan.deadline import span_words
 from dlrover_nb.core.structs.plan.default_bounds import completed
 

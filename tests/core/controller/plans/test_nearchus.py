@@ -14,7 +14,7 @@ from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.controller.measured.use_log import N_PLAN, UseLog
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.planner import POLICIES, axes_key
-from dlrover_nb.core.planner.nearchus import small_start, steps
+from dlrover_nb.core.planner.policies.nearchus import small_start, steps
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.job import JobSpec, Mode

@@ -20,13 +20,13 @@ import numpy as np
 from dlrover_nb.core.pareto.exact import non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.perf.terms import axes_of
+from dlrover_nb.core.planner.advising.experiments import experiment
+from dlrover_nb.core.planner.advising.way_back import way_back
 from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, chances, most_probable
-from dlrover_nb.core.planner.experiments import experiment
-from dlrover_nb.core.planner.host import grows
+from dlrover_nb.core.planner.predictions.host import grows
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.planner.right_size import memory_words
 from dlrover_nb.core.planner.situation import DEADLINE_CHANCE
-from dlrover_nb.core.planner.way_back import way_back
 from dlrover_nb.core.structs.decisions.decisions import Candidate, ProposalKind
 from dlrover_nb.core.structs.job.job import Objective
 from dlrover_nb.core.structs.plan.bounds import Quota

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.batch import batch_sizes
-from dlrover_nb.core.planner.host import host_factors
-from dlrover_nb.core.planner.physics import most_over_now
+from dlrover_nb.core.planner.predictions.batch import batch_sizes
+from dlrover_nb.core.planner.predictions.host import host_factors
+from dlrover_nb.core.planner.predictions.physics import most_over_now
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

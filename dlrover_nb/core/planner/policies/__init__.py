@@ -10,7 +10,8 @@ state, which would decide differently after a restart of the master.
 Advice with `Advice.batches` changes no plan: it gives slow workers smaller batches. Auto mode orders that at
 once (`Mitigate`); where a user decides it is left out, as a batch size is not worth a confirmation.
 
-- ``throughput-model``: the planner of DLRover-RM with its model (`planner.stages.auto_scale`), the default.
+- ``throughput-model``: the planner of DLRover-RM with its model (`planner.policies.stages.auto_scale`), the
+  default.
 - ``elastic-scheduling``: one more worker while the last one paid (Or et al., MLSys 2020).
 - ``optimus``: one node more or less where that reduces the job's time most (EuroSys 2018).
 - ``nearchus``: more cores, workers or PS as long as nodes use more cores by that; without a model.
@@ -29,10 +30,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, static
 from dlrover_nb.core.pareto.reasons import change_words
-from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings
-from dlrover_nb.core.planner.nearchus import NAME, raise_use
-from dlrover_nb.core.planner.qore import meet_deadline
-from dlrover_nb.core.planner.stages import auto_scale, keep_pins
+from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings
+from dlrover_nb.core.planner.policies.nearchus import NAME, raise_use
+from dlrover_nb.core.planner.policies.qore import meet_deadline
+from dlrover_nb.core.planner.policies.stages import auto_scale, keep_pins
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
 

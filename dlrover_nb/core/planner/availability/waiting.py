@@ -17,8 +17,8 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import PlanGrid, plan_grid, plan_of
-from dlrover_nb.core.planner.feasibility import has_room
-from dlrover_nb.core.planner.placement import machines_of
+from dlrover_nb.core.planner.availability.feasibility import has_room
+from dlrover_nb.core.planner.availability.placement import machines_of
 from dlrover_nb.core.structs.cluster.waits import Holder, Wait, WaitEnd, WaitKind
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeShape

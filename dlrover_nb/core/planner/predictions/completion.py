@@ -14,12 +14,12 @@ import numpy as np
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.batch import batch_sizes
 from dlrover_nb.core.planner.deadline import chances
-from dlrover_nb.core.planner.parts import parts, with_host
-from dlrover_nb.core.planner.predict import predict_here
+from dlrover_nb.core.planner.predictions.batch import batch_sizes
+from dlrover_nb.core.planner.predictions.parts import parts, with_host
+from dlrover_nb.core.planner.predictions.predict import predict_here
+from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.situation import HOUR_S, Situation
-from dlrover_nb.core.planner.transitions import gains, transitions_s
 from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, diff

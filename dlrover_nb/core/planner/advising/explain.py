@@ -18,8 +18,8 @@ from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.pareto.space import ladders, plan_of
 from dlrover_nb.core.perf.terms import AXES, axes_of
-from dlrover_nb.core.planner.advice import axes_key
-from dlrover_nb.core.planner.feasibility import over_quota
+from dlrover_nb.core.planner.advising.advice import axes_key
+from dlrover_nb.core.planner.availability.feasibility import over_quota
 from dlrover_nb.core.structs.decisions.questions import Marginal, Measured, Weighed
 from dlrover_nb.core.structs.job.job import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dlrover_nb.core.planner.advice import PlannerSettings
+    from dlrover_nb.core.planner.advising.advice import PlannerSettings
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.decisions.decisions import Candidate
     from dlrover_nb.core.structs.training.samples import ProfileSample

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.break_even import Quantity, nearest_break_even
-from dlrover_nb.core.planner.completion import Completion, scaled
-from dlrover_nb.core.planner.transitions import transition_kind
+from dlrover_nb.core.planner.predictions.completion import Completion, scaled
+from dlrover_nb.core.planner.predictions.transitions import transition_kind
 from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate, ProposalKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.planner.advice import Advice
+    from dlrover_nb.core.planner.advising.advice import Advice
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.planner.completion import Row
+    from dlrover_nb.core.planner.predictions.completion import Row
     from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

@@ -11,8 +11,8 @@ from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.pareto.space import neighbours
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.batch import batch_sizes
-from dlrover_nb.core.planner.transitions import HORIZON_S, transitions_s
+from dlrover_nb.core.planner.predictions.batch import batch_sizes
+from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, transitions_s
 from dlrover_nb.core.structs.job.job import Objective
 
 if TYPE_CHECKING:

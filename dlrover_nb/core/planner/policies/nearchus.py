@@ -30,10 +30,10 @@ from dlrover_nb.core.bottleneck import (
     with_remedy,
 )
 from dlrover_nb.core.pareto.reasons import change_words
-from dlrover_nb.core.planner.advice import Advice, Limits, PlannerSettings, axes_key
-from dlrover_nb.core.planner.feasibility import has_room
+from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings, axes_key
+from dlrover_nb.core.planner.availability.feasibility import has_room
+from dlrover_nb.core.planner.policies.stages import keep_pins
 from dlrover_nb.core.planner.protect import Frame
-from dlrover_nb.core.planner.stages import keep_pins
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
 from dlrover_nb.core.structs.plan.default_bounds import completed

@@ -1,0 +1,1 @@
+"""What to propose, why, and what would change that."""
