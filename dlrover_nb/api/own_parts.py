@@ -61,8 +61,8 @@ def data_part(data: object) -> OwnPart:
         rest = tuple((f"data.{key}", value) for key, value in data.items() if key != "path")
         part = data_part(data.get("path"))
         return OwnPart((*part.settings, *rest), part.own)
-    from dlrover_nb.core.data.stored import store_rows  # noqa: PLC0415 - loads pyarrow
-    from dlrover_nb.core.data.tables import is_table  # noqa: PLC0415 - loads pyarrow
+    from dlrover_nb.core.data.objects.arrow_tables import is_table  # noqa: PLC0415 - loads pyarrow
+    from dlrover_nb.core.data.objects.stored import store_rows  # noqa: PLC0415 - loads pyarrow
 
     if isinstance(data, Mapping) or is_table(data):
         path = store_rows(dict(data) if isinstance(data, Mapping) else data, rows_folder())

@@ -74,7 +74,8 @@ class Cluster(Protocol):
             describes, or its name ``package.module:name``.
         data
             The user's own rows instead of those of `spec`: an object with ``n_row`` and ``read(start, stop)``
-            or ``rows(start)``, a class or function that makes one, or its name; see `core.data.own`.
+            or ``rows(start)``, a class or function that makes one, or its name; see
+            `core.data.objects.own_source`.
 
         Raises
         ------

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.data.encode import PADDING, encode_inputs, labels_of
+from dlrover_nb.core.data.objects.arrow_tables import as_table, one_row
 from dlrover_nb.core.data.source import open_source
-from dlrover_nb.core.data.tables import as_table, one_row
-from dlrover_nb.core.data.trained_types import text_types
+from dlrover_nb.core.data.types.trained_types import text_types
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.files import write
 from dlrover_nb.core.jobfile import data_format, full_path
@@ -148,7 +148,7 @@ class TrainedModel:
             What a submit takes as data: a DataFrame of pandas or polars, an Arrow table, a mapping of
             columns, or the path of files; and a single row as a mapping of values or a Series. It needs the
             columns that were trained on; more columns are ignored. Values are read in the types of training,
-            so that the same rows have the same probabilities in every form (`core.data.trained_types`).
+            so that the same rows have the same probabilities in every form (`core.data.types.trained_types`).
 
         Raises
         ------

@@ -11,7 +11,7 @@ workers.
 """
 
 from dlrover_nb.core.data.encode import Batch
-from dlrover_nb.core.data.features import make_features
 from dlrover_nb.core.data.reader import ShardReader
+from dlrover_nb.core.data.selection.feature_spec import make_features
 
 __all__ = ["Batch", "ShardReader", "make_features"]

@@ -4,7 +4,7 @@ Ids are hashed, not looked up: a vocabulary would have to be built by a pass ove
 every node, and later ids would have no row. The hash is implemented here, since Python's differs from process
 to process and those of pandas or pyarrow may change with the next version, while the rows of a checkpoint
 must be found again. Missing is a value of its own. Values are read in the types of training before
-(`core.data.trained_types`).
+(`core.data.types.trained_types`).
 
 A sequence takes as many places of a row as it may have items, filled from the left with the newest of them,
 the newest last; what is left is padding. A missing item is left out, and a missing list is an empty one.
@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlrover_nb.core.data.columns import read_types
 from dlrover_nb.core.data.kinds import is_list, is_text, item_type, text_array
-from dlrover_nb.core.data.trained_types import check_plain, ids_as_trained, numbers_as_trained
+from dlrover_nb.core.data.types.agreement import read_types
+from dlrover_nb.core.data.types.trained_types import check_plain, ids_as_trained, numbers_as_trained
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:

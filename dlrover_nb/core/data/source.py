@@ -3,11 +3,11 @@
 A source says which columns it has and of what kind, and reads a range of rows as an Arrow table. Errors in
 the user's data are raised here, each as one line with what to do.
 
-`FILE_FORMATS` is the table of formats of files, of which data may have several (`core.data.files`);
-`SOURCES` that of all others. A new one is a class in a file of its own, a member of `DataFormat`, and a
-line in one of them. An installed package adds a format by an entry point of the group
-``dlrover_nb.data_sources``, which names an `Opener`. A single data set needs no format: `own` opens an
-object by the name ``package.module:name``, see `core.data.own`.
+`FILE_FORMATS` is the table of formats of files, of which data may have several
+(`core.data.storage.file_set`); `SOURCES` that of all others. A new one is a class in a file of its own, a
+member of `DataFormat`, and a line in one of them. An installed package adds a format by an entry point of the
+group ``dlrover_nb.data_sources``, which names an `Opener`. A single data set needs no format: `own` opens an
+object by the name ``package.module:name``, see `core.data.objects.own_source`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pyarrow as pa
 
 from dlrover_nb.core import extensions
-from dlrover_nb.core.data.arrays import NumpySource
-from dlrover_nb.core.data.columns import read_types
-from dlrover_nb.core.data.criteo import CriteoSource, is_criteo
-from dlrover_nb.core.data.delimited import DelimitedSource, as_written
-from dlrover_nb.core.data.files import FilesSource, OneFile
+from dlrover_nb.core.data.formats.arrays import NumpySource
+from dlrover_nb.core.data.formats.criteo import CriteoSource, is_criteo
+from dlrover_nb.core.data.formats.delimited import DelimitedSource, as_written
+from dlrover_nb.core.data.formats.parquet import ParquetSource
+from dlrover_nb.core.data.formats.spill import Spill
 from dlrover_nb.core.data.kinds import Kind
-from dlrover_nb.core.data.listing import files_again, find_files
-from dlrover_nb.core.data.own import OwnSource
-from dlrover_nb.core.data.parquet import ParquetSource
-from dlrover_nb.core.data.spill import Spill
+from dlrover_nb.core.data.objects.own_source import OwnSource
+from dlrover_nb.core.data.storage.file_set import FilesSource, OneFile
+from dlrover_nb.core.data.storage.listing import files_again, find_files
+from dlrover_nb.core.data.types.agreement import read_types
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.datafiles import TEXT
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec

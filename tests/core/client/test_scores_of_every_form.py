@@ -22,10 +22,10 @@ from support.cases import for_each
 
 from dlrover_nb.core.client.trained_model import TrainedModel
 from dlrover_nb.core.data import ShardReader, make_features
-from dlrover_nb.core.data.columns import written_types
 from dlrover_nb.core.data.encode import encode_inputs
-from dlrover_nb.core.data.stored import store_rows
-from dlrover_nb.core.data.tables import as_table
+from dlrover_nb.core.data.objects.arrow_tables import as_table
+from dlrover_nb.core.data.objects.stored import store_rows
+from dlrover_nb.core.data.types.agreement import written_types
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import encoded_as

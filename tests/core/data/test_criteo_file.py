@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.data import ShardReader, make_features
-from dlrover_nb.core.data.criteo import CATEGORICAL, NUMERIC, STRIDE
 from dlrover_nb.core.data.encode import MISSING
+from dlrover_nb.core.data.formats.criteo import CATEGORICAL, NUMERIC, STRIDE
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, ModelSpec
 

@@ -15,9 +15,10 @@ import pytest
 from support.virtual_time import VirtualTime, as_shipped
 from support.waiting import LIMIT_S, until
 
-from dlrover_nb.core.data import ShardReader, make_features, remote
-from dlrover_nb.core.data.cache import FOLDER_VAR, SIZE_VAR, DataCache, data_cache
+from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.data.storage import remote
+from dlrover_nb.core.data.storage.cache import FOLDER_VAR, SIZE_VAR, DataCache, data_cache
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
@@ -178,7 +179,7 @@ def test_a_server_that_stalls_is_given_up(store: Store, monkeypatch: pytest.Monk
 
 def test_a_server_has_twenty_seconds_to_connect_and_a_minute_between_two_parts() -> None:
     """The client of HTTP waits, by the clock of its loop: it is asked for how long."""
-    module = as_shipped("dlrover_nb.core.data.remote", VirtualTime())
+    module = as_shipped("dlrover_nb.core.data.storage.remote", VirtualTime())
     files, _ = module._opened("http://127.0.0.1:1/a.csv")
     timeout = files.client_kwargs["timeout"]
     assert (timeout.sock_connect, timeout.sock_read, timeout.total) == (20.0, 60.0, None)

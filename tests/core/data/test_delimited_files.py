@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from support.cases import for_each
 
 from dlrover_nb.core.data import ShardReader, make_features
-from dlrover_nb.core.data import records as records_module
-from dlrover_nb.core.data.criteo import COLUMNS
-from dlrover_nb.core.data.delimited import DelimitedSource
 from dlrover_nb.core.data.encode import encode_inputs
-from dlrover_nb.core.data.header import read_header
+from dlrover_nb.core.data.formats import record_starts as records_module
+from dlrover_nb.core.data.formats.criteo import COLUMNS
+from dlrover_nb.core.data.formats.delimited import DelimitedSource
+from dlrover_nb.core.data.formats.header import read_header
+from dlrover_nb.core.data.formats.record_starts import STRIDE, index_records
 from dlrover_nb.core.data.kinds import Kind
-from dlrover_nb.core.data.records import STRIDE, index_records
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, ModelSpec

@@ -14,7 +14,7 @@ from support.cases import for_each
 
 from dlrover_nb.core.data import Batch, ShardReader, make_features
 from dlrover_nb.core.data.encode import distinct, hashes_of
-from dlrover_nb.core.data.features import ROOM, SMALL_TABLE, table_size
+from dlrover_nb.core.data.selection.feature_spec import ROOM, SMALL_TABLE, table_size
 from dlrover_nb.core.data.source import FILE_FORMATS, SOURCES, open_source
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.data.features import CategoricalColumn

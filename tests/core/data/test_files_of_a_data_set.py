@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from support.cases import for_each
 
 from dlrover_nb.core.data import ShardReader, make_features
-from dlrover_nb.core.data.cache import DataCache
-from dlrover_nb.core.data.files import N_OPEN
-from dlrover_nb.core.data.schema import take_data
+from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.data.storage.cache import DataCache
+from dlrover_nb.core.data.storage.file_set import N_OPEN
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, parse_job
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec

@@ -15,9 +15,9 @@ from support.cases import for_each
 from dlrover_nb.core.client.submit_again import submit_command
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.data import ShardReader, make_features
-from dlrover_nb.core.data.choice import N_SAMPLE_ROW
-from dlrover_nb.core.data.criteo import COLUMNS
-from dlrover_nb.core.data.schema import take_data
+from dlrover_nb.core.data.formats.criteo import COLUMNS
+from dlrover_nb.core.data.selection.column_choice import N_SAMPLE_ROW
+from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.rundir.same_model import differences

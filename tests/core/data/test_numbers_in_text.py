@@ -15,9 +15,9 @@ from support.cases import for_each
 from dlrover_nb.core.client.trained_model import TrainedModel
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.encode import encode_inputs
-from dlrover_nb.core.data.number_text import forms_of, numbers_of
-from dlrover_nb.core.data.records import STRIDE
-from dlrover_nb.core.data.schema import take_data
+from dlrover_nb.core.data.formats.record_starts import STRIDE
+from dlrover_nb.core.data.selection.inspection import take_data
+from dlrover_nb.core.data.types.number_text import forms_of, numbers_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import differences, encoded_as

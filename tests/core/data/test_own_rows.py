@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.cases import for_each
 
 from dlrover_nb.core.data import ShardReader, make_features
-from dlrover_nb.core.data.own import _Restarted
+from dlrover_nb.core.data.objects.own_source import _Restarted
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import for_each
 
-from dlrover_nb.core.data.own import OwnSource
-from dlrover_nb.core.data.parquet import ParquetSource
-from dlrover_nb.core.data.schema import N_PLACE, N_ROW, take_data
+from dlrover_nb.core.data.formats.parquet import ParquetSource
+from dlrover_nb.core.data.objects.own_source import OwnSource
+from dlrover_nb.core.data.selection.inspection import N_PLACE, N_ROW, take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, ModelSpec
 from dlrover_nb.core.structs.views.schema import DataSchema, Use

@@ -16,9 +16,9 @@ from support.cases import for_each
 
 from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.encode import PADDING, encode_inputs, ids_of, open_ids, padded, sequence_ids
-from dlrover_nb.core.data.schema import take_data
-from dlrover_nb.core.data.stored import store_rows
-from dlrover_nb.core.data.tables import as_table
+from dlrover_nb.core.data.objects.arrow_tables import as_table
+from dlrover_nb.core.data.objects.stored import store_rows
+from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.deadline.training_rows import n_param_of
 from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.errors import DlroverError

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.data import parquet, spill
-from dlrover_nb.core.data.parquet import ParquetSource
+from dlrover_nb.core.data.formats import parquet, spill
+from dlrover_nb.core.data.formats.parquet import ParquetSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.data.schema import take_data
+from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.table import histories_of
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
@@ -74,7 +74,7 @@ def validate_job(
     model
         A user's class or function to train instead of `spec.model.name`; see `trainable`.
     data
-        A user's object to read instead of `spec.data`; see `core.data.own`.
+        A user's object to read instead of `spec.data`; see `core.data.objects.own_source`.
     trained
         The encoding of the rows that the job's first parameters were trained with; None: they are untrained.
 

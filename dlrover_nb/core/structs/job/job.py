@@ -105,8 +105,8 @@ class DataSpec(BareRepr):
         How numbers are written in columns of text, such as "," and "." for 1.234,5; see `WrittenNumbers`.
     guess
         Whether likely ids become ids, and dates and row numbers are left out, where nothing names them; see
-        `core.data.guesses`. Job files that name files do unless they say no; records of earlier releases
-        do not, nor do own objects, whose columns have the types that their code gives them.
+        `core.data.selection.guesses`. Job files that name files do unless they say no; records of earlier
+        releases do not, nor do own objects, whose columns have the types that their code gives them.
     """
 
     format: str = DataFormat.CENSUS

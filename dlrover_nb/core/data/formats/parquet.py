@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dlrover_nb.core.data.formats.spill import Spill
 from dlrover_nb.core.data.kinds import check_distinct, kind_of, plain_type, without_views
-from dlrover_nb.core.data.spill import Spill
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:

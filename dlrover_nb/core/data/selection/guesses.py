@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.data.column_types import ColumnType
 from dlrover_nb.core.structs.views.schema import Use
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.data.evidence import ColumnValues
+    from dlrover_nb.core.data.selection.value_evidence import ColumnValues
 
 _PARTS = "hour and weekday derived from it are of more use"
 _SIMPLE = re.compile(r"[A-Za-z_]\w*")

@@ -1,7 +1,7 @@
 """Columns that stand in the names of folders: ``country=de/part-0.parquet``, as Hive and Spark write them.
 
 Such a column is left out of the files. Its values are text here, as folders have no types: a job uses it as
-ids, and numbers of typed tables are compared with it as with any text (`core.data.trained_types`).
+ids, and numbers of typed tables are compared with it as with any text (`core.data.types.trained_types`).
 """
 
 from __future__ import annotations

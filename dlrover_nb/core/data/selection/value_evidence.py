@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlrover_nb.core.data.columns import value_type
 from dlrover_nb.core.data.encode import items_of
 from dlrover_nb.core.data.kinds import is_text
-from dlrover_nb.core.data.number_text import forms_of, is_mark
-from dlrover_nb.core.data.trained_types import MOST_EXACT
+from dlrover_nb.core.data.types.agreement import value_type
+from dlrover_nb.core.data.types.number_text import forms_of, is_mark
+from dlrover_nb.core.data.types.trained_types import MOST_EXACT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,8 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlrover_nb.core.data.choice import N_SAMPLE_ROW, check_numeric, choose
-from dlrover_nb.core.data.columns import value_type, written_types
 from dlrover_nb.core.data.encode import (
     MISSING,
     PADDING,
@@ -35,10 +33,12 @@ from dlrover_nb.core.data.encode import (
     scale_of,
     sequence_ids,
 )
-from dlrover_nb.core.data.files import FilesSource
 from dlrover_nb.core.data.kinds import Kind, is_list, is_text, item_type, kind_of
+from dlrover_nb.core.data.selection.column_choice import N_SAMPLE_ROW, check_numeric, choose
 from dlrover_nb.core.data.source import open_source
-from dlrover_nb.core.data.trained_types import form_of, numbers_as_trained, time_type
+from dlrover_nb.core.data.storage.file_set import FilesSource
+from dlrover_nb.core.data.types.agreement import value_type, written_types
+from dlrover_nb.core.data.types.trained_types import form_of, numbers_as_trained, time_type
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
 from dlrover_nb.core.structs.job.job import Embedding
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.data.choice import Choice
+    from dlrover_nb.core.data.selection.column_choice import Choice
     from dlrover_nb.core.data.source import Source
     from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
 

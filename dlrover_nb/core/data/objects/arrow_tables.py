@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dlrover_nb.core.data.arrays import table_of
+from dlrover_nb.core.data.formats.arrays import table_of
 from dlrover_nb.core.data.kinds import Kind, kind_of, without_views
 from dlrover_nb.core.errors import InvalidValueError, shown
 

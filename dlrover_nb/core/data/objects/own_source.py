@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dlrover_nb.core.data.kinds import kind_of
-from dlrover_nb.core.data.tables import as_table
+from dlrover_nb.core.data.objects.arrow_tables import as_table
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.usercode import load, name_of
 

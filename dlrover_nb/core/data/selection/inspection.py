@@ -17,17 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlrover_nb.core.data.columns import aligned, read_types, value_type
 from dlrover_nb.core.data.encode import labels_of
-from dlrover_nb.core.data.evidence import ColumnValues
-from dlrover_nb.core.data.features import take
-from dlrover_nb.core.data.files import FilesSource
-from dlrover_nb.core.data.guesses import guess, question, typed
+from dlrover_nb.core.data.formats.parquet import ParquetSource
 from dlrover_nb.core.data.kinds import Kind, is_text, item_type, text_array
-from dlrover_nb.core.data.number_text import are_numbers, forms_of, keys_of
-from dlrover_nb.core.data.parquet import ParquetSource
-from dlrover_nb.core.data.partitions import values_of, with_partitions
-from dlrover_nb.core.data.trained_types import numbers_as_trained
+from dlrover_nb.core.data.selection.feature_spec import take
+from dlrover_nb.core.data.selection.guesses import guess, question, typed
+from dlrover_nb.core.data.selection.value_evidence import ColumnValues
+from dlrover_nb.core.data.storage.file_set import FilesSource
+from dlrover_nb.core.data.storage.partitions import values_of, with_partitions
+from dlrover_nb.core.data.types.agreement import aligned, read_types, value_type
+from dlrover_nb.core.data.types.number_text import are_numbers, forms_of, keys_of
+from dlrover_nb.core.data.types.trained_types import numbers_as_trained
 from dlrover_nb.core.errors import shown
 from dlrover_nb.core.structs.data.column_types import ColumnType, column_types
 from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.data.features import Taken
-    from dlrover_nb.core.data.files import OneFile
+    from dlrover_nb.core.data.selection.feature_spec import Taken
     from dlrover_nb.core.data.source import Source
+    from dlrover_nb.core.data.storage.file_set import OneFile
     from dlrover_nb.core.structs.data.column_types import WrittenNumbers
     from dlrover_nb.core.structs.data.features import FeatureSpec, SequenceSpec
     from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec

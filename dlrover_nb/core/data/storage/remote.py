@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.data.cache import DataCache
+    from dlrover_nb.core.data.storage.cache import DataCache
 
 N_TRY, PAUSE_S = 3, 1.0
 CONNECT_S, STALL_S = 20.0, 60.0  # of a server without an answer, and of one that sends nothing more

@@ -4,7 +4,7 @@ A path is a file, a folder, a pattern (``*``, ``?``, ``[``, and ``**`` for folde
 of these. Several paths keep their order; the files of one are sorted by their names as text. Names that
 begin with ``.`` or ``_`` are left out, as writers of data sets put their marks there. A folder gives the
 files in it of the job's format, and none of the folders within: whether those are parts of the data, only
-their owner knows, unless their names say so (``country=de``, see `core.data.partitions`).
+their owner knows, unless their names say so (``country=de``, see `core.data.storage.partitions`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.data import remote
-from dlrover_nb.core.data.remote import RemoteFile
+from dlrover_nb.core.data.storage import remote
+from dlrover_nb.core.data.storage.remote import RemoteFile
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.structs.job.datafiles import FILES, bare, format_of, is_pattern, is_url
 from dlrover_nb.core.structs.job.job import DataFormat

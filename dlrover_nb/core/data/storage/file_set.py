@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 import pyarrow as pa
 
-from dlrover_nb.core.data import remote
-from dlrover_nb.core.data.cache import data_cache
-from dlrover_nb.core.data.columns import aligned, check_same, common_types, joined
-from dlrover_nb.core.data.compressed import plain
-from dlrover_nb.core.data.delimited import DelimitedSource, as_written, narrowed
+from dlrover_nb.core.data.formats.delimited import DelimitedSource, as_written, narrowed
 from dlrover_nb.core.data.kinds import kind_of
-from dlrover_nb.core.data.listing import name_of
-from dlrover_nb.core.data.partitions import partitions, values_of, with_partitions
-from dlrover_nb.core.data.remote import RemoteFile
+from dlrover_nb.core.data.storage import remote
+from dlrover_nb.core.data.storage.cache import data_cache
+from dlrover_nb.core.data.storage.compressed import plain
+from dlrover_nb.core.data.storage.listing import name_of
+from dlrover_nb.core.data.storage.partitions import partitions, values_of, with_partitions
+from dlrover_nb.core.data.storage.remote import RemoteFile
+from dlrover_nb.core.data.types.agreement import aligned, check_same, common_types, joined
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.data.column_types import column_types
 from dlrover_nb.core.structs.data.file_rows import FileRows
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.data.kinds import Kind
-    from dlrover_nb.core.data.listing import DataFile
+    from dlrover_nb.core.data.storage.listing import DataFile
     from dlrover_nb.core.structs.job.job import DataSpec
 
 N_WARM, N_OPEN = 2, 64  # files whose decoded rows stay in memory, and files that stay open

@@ -1,11 +1,11 @@
 """Rows in CSV and TSV files: text with a header, one record to a line.
 
-A file is read where it lies, by ranges of bytes (`core.data.records`): a copy as Parquet would be faster to
-read but needs the disk again, and nodes on other machines could not read it. Types are those of the whole
-file as far as a sample knows them: its first rows and rows spread evenly behind them, so every node that
-opens the same file takes the same. Numbers are numbers, all else is text. Columns that are named as ids are
-text whatever is in them: what a sample is taken for must not change an id (`core.data.trained_types`, which
-also says how the same ids in DataFrames are read).
+A file is read where it lies, by ranges of bytes (`core.data.formats.record_starts`): a copy as Parquet would
+be faster to read but needs the disk again, and nodes on other machines could not read it. Types are those of
+the whole file as far as a sample knows them: its first rows and rows spread evenly behind them, so every node
+that opens the same file takes the same. Numbers are numbers, all else is text. Columns that are named as ids
+are text whatever is in them: what a sample is taken for must not change an id
+(`core.data.types.trained_types`, which also says how the same ids in DataFrames are read).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dlrover_nb.core.data.header import read_header, records
+from dlrover_nb.core.data.formats.header import read_header, records
+from dlrover_nb.core.data.formats.record_starts import STRIDE, index_records, lines_before
 from dlrover_nb.core.data.kinds import MISSING_TEXTS, kind_of
-from dlrover_nb.core.data.records import STRIDE, index_records, lines_before
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dlrover_nb.core.data.cache import check_room
+from dlrover_nb.core.data.storage.cache import check_room
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from dlrover_nb.core.data.cache import DataCache
+    from dlrover_nb.core.data.storage.cache import DataCache
 
 _CHUNK_BYTES = 4 << 20
 

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlrover_nb.core.data.columns import read_types
 from dlrover_nb.core.data.kinds import (
     MISSING_TEXTS,
     Kind,
@@ -44,7 +43,8 @@ from dlrover_nb.core.data.kinds import (
     kind_of,
     text_array,
 )
-from dlrover_nb.core.data.number_text import numbers_of
+from dlrover_nb.core.data.types.agreement import read_types
+from dlrover_nb.core.data.types.number_text import numbers_of
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.structs.data.features import NumberForm, TextForm
 
