@@ -2,7 +2,7 @@
 
 Gradients are summed over all members by torch's collectives (gloo; nccl by configuration). Members come and
 go between two steps: who remains keeps its process, its parameters and its place in the data. The master says
-who is in the next *world* (`core.master.external.worlds`); this module carries its members there.
+who is in the next *world* (`core.master.external.job.worlds`); this module carries its members there.
 
 One collective carries all that a step needs, as a tail of the gradients: the rows of the step, who knows of
 another world, who has no rows left, and how far each member is in the data. So all members learn the same at

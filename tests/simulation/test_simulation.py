@@ -10,7 +10,7 @@ from support.driver.driver_world import PlayedBackend, plan
 
 from dlrover_nb.core.brain.service import Brain
 from dlrover_nb.core.controller.plans.allotted import Allotted
-from dlrover_nb.core.master.external.state import ExternalState
+from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.master.own.nodes import fencing
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.log_frames import LogContent, read_log

@@ -21,7 +21,7 @@ from dlrover_nb.core.manifests.parts import (
     RUN_LABEL,
     secret_name,
 )
-from dlrover_nb.core.master.external.program import (
+from dlrover_nb.core.master.external.launch.pod_script import (
     CLUSTER_VAR,
     HTTPS_PORT_VAR,
     REPORT_FILE_VAR,

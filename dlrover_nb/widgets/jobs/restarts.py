@@ -17,7 +17,7 @@ def restart_facts(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str,
     is_ours = snapshot.spec.kubernetes.operator != DLROVER
     if external is None or snapshot.phase.is_final or not is_ours:
         return ()
-    from dlrover_nb.core.master.external.restarts import foretold, words  # noqa: PLC0415 - few jobs are external
+    from dlrover_nb.core.master.external.changes.restarts import foretold, words  # noqa: PLC0415 - few jobs are external
 
     restarts = foretold(external, snapshot.nodes, plan, in_place=bool(snapshot.resizes_in_place))
     train = snapshot.train

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite.missing import shared
 
-from dlrover_nb.core.master.external.shares import even
+from dlrover_nb.core.master.external.job.step_shares import even
 from dlrover_nb.core.perf.forms import FAMILIES, RING, Exchange
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import RING_TERMS, TERMS, all_columns, slowest_rows

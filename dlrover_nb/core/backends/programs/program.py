@@ -2,7 +2,7 @@
 
 It takes the limits of its plan, which the kernel enforces where this process may create control groups, and
 becomes the supervisor (which has the choices of HOW) of a shell with the script of the program's pod
-(`core.master.external.program`).
+(`core.master.external.launch.pod_script`).
 """
 
 from __future__ import annotations

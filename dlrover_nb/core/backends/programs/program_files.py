@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import to_checked_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external.program import (
+from dlrover_nb.core.master.external.launch.pod_script import (
     CLUSTER_VAR,
     REPORT_FILE_VAR,
     REPORT_TOKEN_VAR,

@@ -31,7 +31,7 @@ from dlrover_nb.core.backends.ray.gang import MIB
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.calls.http_server import LOOPBACK
-from dlrover_nb.core.master.external.collocation import place
+from dlrover_nb.core.master.external.launch.collocation import place
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:

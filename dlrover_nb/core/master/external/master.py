@@ -19,10 +19,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external import beside, choices, early_stop, service_calls, shapes
-from dlrover_nb.core.master.external.losses import LossState
-from dlrover_nb.core.master.external.node_set import trains
-from dlrover_nb.core.master.external.recovery_record import StopRecord
+from dlrover_nb.core.master.external.changes import (
+    early_stop,
+    other_roles,
+    service_calls,
+    shapes,
+    user_choices,
+)
+from dlrover_nb.core.master.external.changes.losses import LossState
+from dlrover_nb.core.master.external.job.external_record import StopRecord
+from dlrover_nb.core.master.external.job.node_set import trains
 from dlrover_nb.core.master.shared.orders import StartNode
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -42,9 +48,9 @@ from dlrover_nb.core.structs.wire.services import WorldLater
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.master.external.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.external_record import ExternalRecord
+    from dlrover_nb.core.master.external.job.node_set import ExternalNode
     from dlrover_nb.core.master.external.orders import ExternalOrder
-    from dlrover_nb.core.master.external.recovery_record import ExternalRecord
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.job.external import StepsDone
     from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeLimits
@@ -84,7 +90,7 @@ class ExternalMaster(LossState):
         self._revive(record, at_s)
         if not self.phase.is_final:
             self._send_environments()  # the orders of the last rendezvous may not have been carried out
-            self._orders += beside.tell_again(self)
+            self._orders += other_roles.tell_again(self)
             n_node = len(record.nodes)
             self._note(f"the master restarted and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
         return self._settle(at_s)
@@ -125,14 +131,14 @@ class ExternalMaster(LossState):
             When they do not, or there is no such shard or worker.
         """
         before = self.batch_sizes
-        self._note(choices.apply_choice(self, choice), at_s)
+        self._note(user_choices.apply_choice(self, choice), at_s)
         if self.batch_sizes != before:
             self.emit(BatchSizesSet(at_s, self.batch_sizes))
         return self._settle(at_s)
 
     def mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[ExternalOrder, ...]:
         """Give workers other batch sizes, if their programs ask; raises as `choices.adjust_batches`."""
-        self._note(choices.adjust_batches(self, choice), at_s)
+        self._note(user_choices.adjust_batches(self, choice), at_s)
         self.emit(BatchSizesSet(at_s, self.batch_sizes))
         self.emit(MitigationEnded(at_s, choice.decision))
         return self._settle(at_s)
@@ -265,7 +271,7 @@ class ExternalMaster(LossState):
             self._orders += shapes.advance(self, at_s)
             self._start_missing(at_s)
             self._meet(at_s)
-            self._orders += beside.tell(self, self._members)
+            self._orders += other_roles.tell(self, self._members)
             self._check_plan_applied(at_s)
         orders, self._orders = tuple(self._orders), []
         return orders

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.master.external.job.node_set import ExternalNode
 from dlrover_nb.core.master.external.master import START_LIMIT_S, ExternalMaster
-from dlrover_nb.core.master.external.node_set import ExternalNode
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.events import PlanApplied
 from dlrover_nb.core.structs.views.snapshot import NodePhase

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external.state import external_of
+from dlrover_nb.core.master.external.job.state import external_of
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.fixed_roles import limits_left
 from dlrover_nb.core.structs.job.secrets import check_complete

@@ -1,7 +1,8 @@
 """What programs of external jobs ask of their master (``POST /v1/service``), and its answers.
 
 A request is a JSON pair of the name of its kind and its fields, an answer likewise: ``["shard", {...}]``.
-Each kind is one record here, a line in `CALL_NAMES`, and a handler in `core.master.external.service_calls`.
+Each kind is one record here, a line in `CALL_NAMES`, and a handler in
+`core.master.external.changes.service_calls`.
 
 A program repeats a request until it is answered, and the master may be replaced in between. So each request
 is idempotent: it says what the program has (its leases, and how far it is in each), not what is to be
@@ -151,7 +152,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class WorldWanted:
-    """Ask with which members to train, in an elastic job (`core.master.external.worlds`).
+    """Ask with which members to train, in an elastic job (`core.master.external.job.worlds`).
 
     Parameters
     ----------

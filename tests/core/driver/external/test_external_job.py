@@ -8,7 +8,7 @@ from support.driver.external_pods_double import ForeignJob, kill, lines_of, plan
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external.program import STORE
+from dlrover_nb.core.master.external.launch.pod_script import STORE
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, Mode

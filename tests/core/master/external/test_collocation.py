@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.master.external.collocation import place
+from dlrover_nb.core.master.external.launch.collocation import place
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
 from dlrover_nb.core.structs.plan.resources import Role
 

@@ -8,7 +8,7 @@ import pytest
 from support.master.external_world import TF, TORCH, plan, running
 from test_elastic_master import Job
 
-from dlrover_nb.core.master.external.shapes import RESIZE_LIMIT_S
+from dlrover_nb.core.master.external.changes.shapes import RESIZE_LIMIT_S
 from dlrover_nb.core.master.shared.orders import ResizeNode, StartNode, StopNode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import PlanApplied

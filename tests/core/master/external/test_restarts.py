@@ -12,7 +12,7 @@ from test_elastic_master import Job
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
-from dlrover_nb.core.master.external.restarts import foretold, words
+from dlrover_nb.core.master.external.changes.restarts import foretold, words
 from dlrover_nb.core.master.shared.orders import ResizeNode
 from dlrover_nb.core.structs.job.external import FixedRole, Framework
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.master.external.shares import WINDOW_S, Part, Speeds, by_speed, even
+from dlrover_nb.core.master.external.job.step_shares import WINDOW_S, Part, Speeds, by_speed, even
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.solutions import SolutionName
 

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dlrover_nb.core.master.external.worlds import Reached, Request, World, Worlds
+from dlrover_nb.core.master.external.job.worlds import Reached, Request, World, Worlds
 
 NO_STATE = -1
 

@@ -17,7 +17,7 @@ from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
 from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 from dlrover_nb.core.manifests.podspec import with_own
-from dlrover_nb.core.master.external.program import REPORT_FILE_VAR, REPORT_TOKEN_VAR
+from dlrover_nb.core.master.external.launch.pod_script import REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.wire.pods import MASTER_FILE, NODE_VAR, POD_FOLDER
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
-from dlrover_nb.core.master.external import early_stop, elastic
-from dlrover_nb.core.master.external.worlds import Request
+from dlrover_nb.core.master.external.changes import early_stop, elastic_worlds
+from dlrover_nb.core.master.external.job.worlds import Request
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import Sync
@@ -41,7 +41,7 @@ from dlrover_nb.core.structs.wire.services import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dlrover_nb.core.master.external.state import ExternalState
+    from dlrover_nb.core.master.external.job.state import ExternalState
     from dlrover_nb.core.structs.wire.services import Caller, RowsTrained, ServiceAnswer
 
 WAIT_S = 0.3  # interval of requests of a program without a shard
@@ -80,8 +80,8 @@ def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
     _train(state, call.caller, call.done)
     if call.asks_size:
         state.size_askers.add(call.caller.node)
-    elastic.hear_speed(state, call.caller.node, call.n_row_busy, call.busy_s)
-    part = elastic.share(state, call.caller.node)
+    elastic_worlds.hear_speed(state, call.caller.node, call.n_row_busy, call.busy_s)
+    part = elastic_worlds.share(state, call.caller.node)
     return JobState(
         should_stop=state.should_stop,
         is_changing=state.is_changing,
@@ -116,7 +116,7 @@ def _on_world(state: ExternalState, call: WorldWanted) -> ServiceAnswer:
     node, request = call.caller.node, Request(call.caller.owner, call.seen, call.step, call.reached)
     if state.serves(node):
         state.worlds.ask(node, request)
-    return elastic.answer(state, node, request)
+    return elastic_worlds.answer(state, node, request)
 
 
 def _on_reached(state: ExternalState, call: StepReached) -> ServiceAnswer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.master.external import early_stop
+from dlrover_nb.core.master.external.changes import early_stop
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.plan.resources import Role
@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, S
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.master.external.state import ExternalState
+    from dlrover_nb.core.master.external.job.state import ExternalState
     from dlrover_nb.core.sharding.ledger import ShardLedger
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.training.shards import UserChoice

@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.views.events import QualityMeasured
 from dlrover_nb.core.structs.views.snapshot import EvaluationRound
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.master.external.state import ExternalState
+    from dlrover_nb.core.master.external.job.state import ExternalState
     from dlrover_nb.core.structs.training.samples import NodeSample
     from dlrover_nb.core.structs.views.snapshot import Evaluation
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external import elastic
-from dlrover_nb.core.master.external.node_set import plan_of
+from dlrover_nb.core.master.external.changes import elastic_worlds
+from dlrover_nb.core.master.external.job.node_set import plan_of
+from dlrover_nb.core.master.external.job.reported_state import ReportedState
+from dlrover_nb.core.master.external.launch.rendezvous import Member, environment
 from dlrover_nb.core.master.external.orders import SendEnvironment
-from dlrover_nb.core.master.external.rendezvous import Member, environment
-from dlrover_nb.core.master.external.reported_state import ReportedState
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import BatchSizesSet
@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.views.events import BatchSizesSet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.master.external.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.node_set import ExternalNode
     from dlrover_nb.core.structs.plan.resources import RolePlan
 
 
@@ -31,12 +31,12 @@ class ElasticState(ReportedState):
 
     def settle_world(self, at_s: float) -> None:
         """Make the next world of an elastic job, if it can be made, and end the nodes that are not in it."""
-        if elastic.advance(self, at_s):
+        if elastic_worlds.advance(self, at_s):
             self._met_at_s, self._n_rendezvous = at_s, self.worlds.now.number
             self._heard, self._before = set(), set()
             self._drop_shares(at_s)
-        self._members = elastic.members(self)
-        wanted = elastic.wanted(self)
+        self._members = elastic_worlds.members(self)
+        wanted = elastic_worlds.wanted(self)
         for node in self._node_set.nodes:
             is_surplus = node.role is Role.WORKER and bool(node.address) and node.id not in wanted
             if is_surplus and self.worlds.now.number and node.id not in self._members:
@@ -52,7 +52,7 @@ class ElasticState(ReportedState):
     def _send_environments(self) -> None:
         """Order the variables of the last rendezvous for all of its members."""
         if self._external.framework is Framework.DDP:
-            self._orders += elastic.environments(self, self._node_set.nodes)
+            self._orders += elastic_worlds.environments(self, self._node_set.nodes)
             return
         known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
         if len(known) < len(self._members):
@@ -79,4 +79,4 @@ class ElasticState(ReportedState):
     def _send_own_environment(self, node: ExternalNode) -> None:
         """Order the variables of a node of an elastic job, which do not depend on others."""
         if self._external.framework is Framework.DDP:
-            self._orders += elastic.environments(self, [node])
+            self._orders += elastic_worlds.environments(self, [node])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external.elastic_state import ElasticState
+from dlrover_nb.core.master.external.changes.elastic_state import ElasticState
 from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.own.nodes import refusals
 from dlrover_nb.core.master.shared import crash_loops
@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.training.failures import counted
 from dlrover_nb.core.structs.views.events import NodeOutOfMemory
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.master.external.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.node_set import ExternalNode
     from dlrover_nb.core.structs.plan.capacity import NodeLimits
     from dlrover_nb.core.structs.training.failures import ProgramError
 

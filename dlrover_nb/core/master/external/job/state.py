@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external.node_set import ExternalNodes, is_worker, trains
-from dlrover_nb.core.master.external.recovery_record import ExternalRecord, QualityRecord, ServicesRecord
-from dlrover_nb.core.master.external.shard_account import ShardAccount
-from dlrover_nb.core.master.external.shares import Speeds, even
-from dlrover_nb.core.master.external.step_rates import StepRates
-from dlrover_nb.core.master.external.worlds import Worlds
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord, QualityRecord, ServicesRecord
+from dlrover_nb.core.master.external.job.node_set import ExternalNodes, is_worker, trains
+from dlrover_nb.core.master.external.job.shard_account import ShardAccount
+from dlrover_nb.core.master.external.job.step_rates import StepRates
+from dlrover_nb.core.master.external.job.step_shares import Speeds, even
+from dlrover_nb.core.master.external.job.worlds import Worlds
 from dlrover_nb.core.master.shared.orders import Emit, StopNode, WriteManifest
 from dlrover_nb.core.master.shared.restarts import RestartBudget
 from dlrover_nb.core.structs.job.external import CHIEF, Counting, ExternalSpec, Framework
@@ -30,10 +30,10 @@ from dlrover_nb.core.structs.views.events import (
 )
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.master.external.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.external_record import StopRecord
+    from dlrover_nb.core.master.external.job.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.step_shares import Part
     from dlrover_nb.core.master.external.orders import ExternalOrder
-    from dlrover_nb.core.master.external.recovery_record import StopRecord
-    from dlrover_nb.core.master.external.shares import Part
     from dlrover_nb.core.sharding.manifest import Manifest
     from dlrover_nb.core.structs.job.external import StepsDone
     from dlrover_nb.core.structs.job.job import JobSpec

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.master.external.job.step_shares import Part, by_speed, even, is_balanced
+from dlrover_nb.core.master.external.launch.rendezvous import Member, endpoint, environment
 from dlrover_nb.core.master.external.orders import SendEnvironment
-from dlrover_nb.core.master.external.rendezvous import Member, endpoint, environment
-from dlrover_nb.core.master.external.shares import Part, by_speed, even, is_balanced
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.services import WorldLater, WorldMade, WorldOver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.master.external.node_set import ExternalNode
-    from dlrover_nb.core.master.external.state import ExternalState
-    from dlrover_nb.core.master.external.worlds import Request, World
+    from dlrover_nb.core.master.external.job.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.state import ExternalState
+    from dlrover_nb.core.master.external.job.worlds import Request, World
     from dlrover_nb.core.structs.wire.services import ServiceAnswer
 
 ALONE_AFTER_S = 60.0  # that a first world waits for nodes without room

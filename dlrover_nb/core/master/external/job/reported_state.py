@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external.state import ExternalState
+from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.structs.job.external import StepsDone
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The script in the pod of an external program: a few lines of shell around the user's command.
 
-They wait for the variables that the master writes into the pod (`core.master.external.rendezvous`), run the
-command with them, and restart it when they change, so that a job is re-scaled without moving the pods that
-stay. Shell, since users' images have a shell and need not contain this package.
+They wait for the variables that the master writes into the pod (`core.master.external.launch.rendezvous`),
+run the command with them, and restart it when they change, so that a job is re-scaled without moving the pods
+that stay. Shell, since users' images have a shell and need not contain this package.
 
 The variables come from an annotation, which somebody may change who may not run programs in the pod. So they
 are data, a line ``NAME=VALUE`` each, and only those of `rendezvous.NAMES` are set: others (``PATH``,
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external.rendezvous import NAMES
+from dlrover_nb.core.master.external.launch.rendezvous import NAMES
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.reported import CERTIFICATE_VAR, TOKEN_FILE_VAR, TRAINER_PATH, URL_VAR
 from dlrover_nb.core.structs.wire.pods import NODE_VAR

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.master.external.launch.rendezvous import Member, environment
 from dlrover_nb.core.master.external.orders import SendEnvironment
-from dlrover_nb.core.master.external.rendezvous import Member, environment
 from dlrover_nb.core.structs.job.external import EVALUATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dlrover_nb.core.master.external.node_set import ExternalNode
-    from dlrover_nb.core.master.external.state import ExternalState
+    from dlrover_nb.core.master.external.job.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.state import ExternalState
     from dlrover_nb.core.structs.plan.resources import Role
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dlrover_nb.core.deadline.loss_windows import LossWindows
-from dlrover_nb.core.master.external.shard_account import ProcessesRecord, RestoredRecord
-from dlrover_nb.core.master.external.worlds import World
+from dlrover_nb.core.master.external.job.shard_account import ProcessesRecord, RestoredRecord
+from dlrover_nb.core.master.external.job.worlds import World
 from dlrover_nb.core.structs.job.external import StepsDone  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - as above
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role  # noqa: TC001 - as above
@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound  
 
 @dataclass(frozen=True, slots=True)
 class ExternalNodeRecord:
-    """A live node, as `core.master.external.node_set.ExternalNode`."""
+    """A live node, as `core.master.external.job.node_set.ExternalNode`."""
 
     id: str
     role: Role

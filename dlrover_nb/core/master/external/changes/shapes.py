@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external.node_set import plan_of
+from dlrover_nb.core.master.external.job.node_set import plan_of
 from dlrover_nb.core.master.shared.orders import ResizeNode
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.master.external.node_set import ExternalNode
-    from dlrover_nb.core.master.external.state import ExternalState
+    from dlrover_nb.core.master.external.job.node_set import ExternalNode
+    from dlrover_nb.core.master.external.job.state import ExternalState
     from dlrover_nb.core.structs.plan.capacity import Need
     from dlrover_nb.core.structs.plan.resources import RolePlan
 

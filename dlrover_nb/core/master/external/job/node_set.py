@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external.recovery_record import ExternalNodeRecord
+from dlrover_nb.core.master.external.job.external_record import ExternalNodeRecord
 from dlrover_nb.core.structs.job.external import CHIEF
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView

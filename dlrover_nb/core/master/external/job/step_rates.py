@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.external.node_set import is_worker
+from dlrover_nb.core.master.external.job.node_set import is_worker
 from dlrover_nb.core.structs.job.external import CHIEF, Counting, StepsDone
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

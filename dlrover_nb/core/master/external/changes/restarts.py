@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlrover_nb.core.master.external.node_set import plan_of
-from dlrover_nb.core.master.external.rendezvous import Member, environment
+from dlrover_nb.core.master.external.job.node_set import plan_of
+from dlrover_nb.core.master.external.launch.rendezvous import Member, environment
 from dlrover_nb.core.structs.job.external import EVALUATOR, ExternalSpec, Framework
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
