@@ -21,7 +21,7 @@ from support.jobs.replies import LINE, explanation
 from dlrover_nb.api.exports import CheckView, ExportView
 from dlrover_nb.api.views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.export.reading import Imported
+from dlrover_nb.core.export.imported import Imported
 from dlrover_nb.core.history import scoreboard
 from dlrover_nb.core.history.load_series import LoadPoint
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes

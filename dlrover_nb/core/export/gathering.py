@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import JOB_FILE
+from dlrover_nb.core.export.documents.own_elasticjob import MASTER
+from dlrover_nb.core.export.documents.scaleplan import JOB_LABELS
+from dlrover_nb.core.export.exporters import BY_RESOURCE, READERS
 from dlrover_nb.core.export.groups import Group, child, group, items
 from dlrover_nb.core.export.nodes import JOB_LABEL, JOB_VARIABLE, MAIN, ROLE_LABEL
-from dlrover_nb.core.export.own_elasticjob import MASTER
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.export.replicas import misfits
-from dlrover_nb.core.export.scaleplan import JOB_LABELS
-from dlrover_nb.core.export.table import BY_RESOURCE, READERS
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import Role

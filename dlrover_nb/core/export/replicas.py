@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export.alone import need
+from dlrover_nb.core.export.documents.rayjob import size
+from dlrover_nb.core.export.exporters import READERS
 from dlrover_nb.core.export.groups import child, group, items
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.export.rayjob import size
-from dlrover_nb.core.export.table import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

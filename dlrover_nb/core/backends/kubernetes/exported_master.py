@@ -24,7 +24,7 @@ from dlrover_nb.core.backends.kubernetes.room.capacity import assumed
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import FOLDER, JOB_FILE
-from dlrover_nb.core.export.own_elasticjob import MASTER
+from dlrover_nb.core.export.documents.own_elasticjob import MASTER
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, OWNERS, SECRET
 from dlrover_nb.core.manifests.objects import NAMESPACE_VAR, companions

@@ -7,8 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.export.exporters import BY_RESOURCE, EXPORTERS
 from dlrover_nb.core.export.provenance import MAX_TOTAL, PREFIX
-from dlrover_nb.core.export.table import BY_RESOURCE, EXPORTERS
 from dlrover_nb.core.yamltext import named
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jsonschema import Draft202012Validator
 
-    from dlrover_nb.core.export.table import Exporter
+    from dlrover_nb.core.export.exporters import Exporter
 
 _CORE = ("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding")
 _RUNTIME: dict[str, Any] = {  # the spec of a TrainingRuntime as far as exports use it, but its template

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Conflict, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic_job
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.export.own_elasticjob import MASTER, NEEDS
+from dlrover_nb.core.export.documents.own_elasticjob import MASTER, NEEDS
 from dlrover_nb.core.manifests.kinds import CRD, DEPLOYMENT, ELASTIC_JOB, SCALE_PLAN
 from dlrover_nb.core.manifests.parts import JOB_LABEL
 from dlrover_nb.core.structs.job.external import Framework

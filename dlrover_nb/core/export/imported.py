@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
 from dlrover_nb.core.export.alone import PICKLED, fixed
+from dlrover_nb.core.export.documents.read_trainjob import external_job, joined
 from dlrover_nb.core.export.gathering import (
     FIELDS,
     KINDS,
@@ -26,7 +27,6 @@ from dlrover_nb.core.export.gathering import (
 )
 from dlrover_nb.core.export.nodes import job_in
 from dlrover_nb.core.export.provenance import CONTEXT, Context, Provenance
-from dlrover_nb.core.export.read_trainjob import external_job, joined
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

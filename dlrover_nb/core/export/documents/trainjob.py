@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file
-from dlrover_nb.core.export.jobset import (
+from dlrover_nb.core.export.documents.jobset import (
     OWN_NUMBER,
     RESTARTS,
     check_name,

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import elasticjob, jobset, kubeflow, rayjob, read_trainjob
+from dlrover_nb.core.export.documents import elasticjob, jobset, kubeflow, rayjob, read_trainjob
+from dlrover_nb.core.export.documents.plain_pods import pods
+from dlrover_nb.core.export.documents.scaleplan import scaleplan
+from dlrover_nb.core.export.documents.trainjob import trainjob
 from dlrover_nb.core.export.groups import Group, Replicas, replicas_under
 from dlrover_nb.core.export.nodes import Options
-from dlrover_nb.core.export.pods import pods
 from dlrover_nb.core.export.provenance import Provenance
-from dlrover_nb.core.export.scaleplan import scaleplan
-from dlrover_nb.core.export.trainjob import trainjob
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

@@ -1,8 +1,8 @@
 """A job with a plan as plain Kubernetes: all objects that it needs, for clusters without an operator.
 
-They are those of a submission, with two differences. The Secret is empty (`export.own_master`). And no client
-releases a paused Job, so the Job comes last and running. The master makes the pods of the plan; deleting the
-Job deletes them, and ``kubectl delete -f`` of the file deletes the rest.
+They are those of a submission, with two differences. The Secret is empty (`export.documents.own_master`). And
+no client releases a paused Job, so the Job comes last and running. The master makes the pods of the plan;
+deleting the Job deletes them, and ``kubectl delete -f`` of the file deletes the rest.
 
 A service account is named with its namespace, so all objects are in one: the one asked for, or ``default``.
 """
@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export.alone import job_file
+from dlrover_nb.core.export.documents.own_master import beside, keyless, reading_file
 from dlrover_nb.core.export.nodes import Options, fixed_plan
-from dlrover_nb.core.export.own_master import beside, keyless, reading_file
 from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
 from dlrover_nb.core.manifests.objects import master_job
 

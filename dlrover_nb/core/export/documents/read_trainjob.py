@@ -12,9 +12,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import jobset
+from dlrover_nb.core.export.documents import jobset
+from dlrover_nb.core.export.documents.trainjob import CLUSTER_RUNTIME, NODE, PORT, RESERVED, STEP, TRAINER
 from dlrover_nb.core.export.groups import child, group, items
-from dlrover_nb.core.export.trainjob import CLUSTER_RUNTIME, NODE, PORT, RESERVED, STEP, TRAINER
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB, TRAINING_RUNTIME
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import DEFAULT_PLAN, JobSpec

@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.export.alone import job_file
+from dlrover_nb.core.export.documents.own_master import beside, keyless, reading_file
 from dlrover_nb.core.export.nodes import MAIN, Options, guaranteed
-from dlrover_nb.core.export.own_master import beside, keyless, reading_file
 from dlrover_nb.core.export.provenance import PREFIX, Context, notes_of
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB

@@ -27,8 +27,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.export.documents.own_elasticjob import documents
 from dlrover_nb.core.export.nodes import MAIN, Options, meets_without_us, no_roles, program, top
-from dlrover_nb.core.export.own_elasticjob import documents
 from dlrover_nb.core.export.provenance import (
     PREFIX,
     Context,
