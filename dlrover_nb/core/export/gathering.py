@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export.alone import JOB_FILE
+from dlrover_nb.core.export.alone import JOB_FILE, need
 from dlrover_nb.core.export.documents.own_elasticjob import MASTER
+from dlrover_nb.core.export.documents.rayjob import size
 from dlrover_nb.core.export.documents.scaleplan import JOB_LABELS
 from dlrover_nb.core.export.exporters import BY_RESOURCE, READERS
 from dlrover_nb.core.export.groups import Group, child, group, items
 from dlrover_nb.core.export.nodes import JOB_LABEL, JOB_VARIABLE, MAIN, ROLE_LABEL
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.export.replicas import misfits
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import Role
@@ -167,7 +167,7 @@ def plan_fields(plan: ResourcePlan) -> tuple[int, float, int, int, float, int]:
 
 def _job(document: Group, said: Said, fixed: frozenset[str]) -> None:
     if said.filed is not None and document["kind"] != ELASTIC_JOB:
-        said.differs += misfits(document, said.filed)
+        said.differs += _misfits(document, said.filed)
         return
     said.names.append(str(metadata(document).get("name") or ""))
     flags, by_role = [], dict[Role, list[Nodes]]()
@@ -289,3 +289,41 @@ def _main(pod: Group, said: Said) -> Group:
 
 def _labelled(labels: Group, keys: Iterable[str]) -> str:
     return next((str(labels[key]) for key in keys if key in labels), "")
+
+
+def _misfits(document: Group, job: JobSpec) -> list[str]:
+    """Return the differences of a resource's pods from what the job in the file beside it needs."""
+    wanted = _needs(document["kind"], job)
+    return [
+        f"{name}: {what} is {got}, the job file beside it needs {wanted[what]}"
+        for name, replica, template in READERS[document["kind"]](document)
+        for what, got in _resources(replica, template)
+        if _differs(got, wanted[what], what)
+    ]
+
+
+def _needs(kind: str, job: JobSpec) -> Group:
+    if kind != "RayJob":
+        return {"replicas": 1, **need(job.plan, job)}
+    n_pod, cpu, memory_mib = size(job.plan)
+    return {"replicas": n_pod, "cpu": str(cpu), "memory": str(memory_mib * MIB)}
+
+
+def _resources(replica: Group, template: Group) -> Iterator[tuple[str, object]]:
+    """Yield the resources of a group's pods; Ray's own parameters win over the container's."""
+    yield "replicas", replica.get("replicas", 1)
+    containers = items(child(template, "spec"), "containers") or [{}]
+    limits = child(child(group(containers[0], "container"), "resources"), "limits")
+    start = child(replica, "rayStartParams")
+    said = {
+        **limits,
+        **{key: start[name] for key, name in (("cpu", "num-cpus"), ("memory", "memory")) if name in start},
+    }
+    yield from ((key, said[key]) for key in ("cpu", "memory") if key in said)
+
+
+def _differs(got: object, wanted: object, what: str) -> bool:
+    """Whether it is less than needed, or another number of pods; larger pods do."""
+    if what == "replicas":
+        return got != wanted
+    return amount(got, what) < amount(wanted, what)
